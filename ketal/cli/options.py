@@ -3,7 +3,7 @@
 A `--config` file is read first and flags override it, one by one: a `--field`
 replaces the path of that field only, a `--limit` that limit only.
 
-The one rule: options are resolved, and their faults reported, before any event is read.
+The one rule: options are resolved, a fault of theirs being a SettingError, before an event is read.
 """
 
 from __future__ import annotations
@@ -140,13 +140,7 @@ def positive(text: str) -> int:
 
 
 def pair(option: str, text: str, example: str) -> tuple[str, str]:
-    """Split NAME=VALUE.
-
-    Raises
-    ------
-    SettingError
-        If there is no `=`, or nothing before it.
-    """
+    """Split NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise SettingError(f"{option} {text!r} is not NAME=VALUE, as {option} {example}")
@@ -154,13 +148,7 @@ def pair(option: str, text: str, example: str) -> tuple[str, str]:
 
 
 def limits_of(words: list[str], base: Limits = DEFAULT) -> Limits:
-    """Return the limits that `--limit` options make of `base`.
-
-    Raises
-    ------
-    SettingError
-        If one is no limit, or its value no positive integer.
-    """
+    """Return the limits that `--limit` options make of `base`."""
     given: dict[str, Any] = {}
     for text in words:
         name, value = pair("--limit", text, "held_back_max=100000")
@@ -172,13 +160,7 @@ def limits_of(words: list[str], base: Limits = DEFAULT) -> Limits:
 
 
 def params_of(words: list[str]) -> dict[str, ParamValue]:
-    """Return the values that `--set` options give to parameters.
-
-    Raises
-    ------
-    SettingError
-        If one is not NAME=VALUE.
-    """
+    """Return the values that `--set` options give to parameters."""
     from ketal.analysis import parameters as params
 
     given: dict[str, ParamValue] = {}
@@ -193,13 +175,7 @@ def params_of(words: list[str]) -> dict[str, ParamValue]:
 
 
 def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
-    """Return how the log is read and which limits hold.
-
-    Raises
-    ------
-    SettingError
-        If an option or the configuration file is wrong.
-    """
+    """Return how the log is read and which limits hold."""
     from ketal.logs import Source, load_config, parse_fields, parse_nodes
 
     source, limits = Source(), DEFAULT
@@ -223,13 +199,7 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
 
 
 def check_clocks_decide(source: Source) -> None:
-    """Refuse clocks that do not decide happened-before, for a command that asks them to.
-
-    Raises
-    ------
-    SettingError
-        If a log's clocks are such.
-    """
+    """Refuse clocks that do not decide happened-before, for a command that asks them to."""
     if source.scheme is not None and not source.scheme.decides:
         raise SettingError(
             f"{source.clock} clocks do not tell which events happened before which; "
@@ -244,13 +214,7 @@ def report_rebuilding(log: Log) -> None:
 
 
 def pattern_text(path: str, limits: Limits) -> tuple[str, str]:
-    """Return the text of a pattern file, or of standard input, and its name.
-
-    Raises
-    ------
-    SettingError
-        If it cannot be read, is no UTF-8, or is too long.
-    """
+    """Return the text of a pattern file, or of standard input, and its name."""
     from ketal.programs.pattern_files import decoded_pattern, read_pattern
 
     if path != STDIN:
@@ -260,27 +224,13 @@ def pattern_text(path: str, limits: Limits) -> tuple[str, str]:
 
 
 def check_stdin(paths: list[str]) -> None:
-    """Refuse standard input that is to be read twice.
-
-    Raises
-    ------
-    SettingError
-        If it is named twice.
-    """
+    """Refuse standard input that is to be read twice."""
     if paths.count(STDIN) > 1:
         raise SettingError("standard input (-) is given twice, and can be read only once")
 
 
 def program_of(path: str, *, words: list[str], chosen: str | None, limits: Limits) -> Program:
-    """Compile a pattern file with its `--set` options; take the one pattern chosen.
-
-    Raises
-    ------
-    PatternError
-        If the file has an error.
-    SettingError
-        If it cannot be read, or holds no pattern of that name.
-    """
+    """Compile a pattern file with its `--set` options; take the one pattern chosen."""
     import ketal
 
     params = params_of(words)

@@ -25,11 +25,6 @@ def with_receipts(records: Iterable[Record], path: str, limits: Limits) -> Itera
     """Yield the records, each receive with its send in `receives`.
 
     `path` is where an event has its message's id.
-
-    Raises
-    ------
-    SettingError
-        If there are more records than `events_max`: a receive may be read before its send.
     """
     keys = path_of(path)
     whole = held(records, limits, "to pair messages by their ids")

@@ -19,13 +19,7 @@ Placed = Callable[[Event], PlacedEvent]
 def pair_reason(
     graph: CausalGraph, placed: Placed, one: PlacedEvent, other: PlacedEvent
 ) -> PairReason:
-    """Return how two different events of an execution are ordered, and what shows it.
-
-    Raises
-    ------
-    EventError
-        If the clocks are not those of an execution.
-    """
+    """Return how two different events of an execution are ordered, and what shows it."""
     if happened_before(one.event, other.event):
         return PairReason(one, other, "before", _path(graph, placed, one, other))
     if happened_before(other.event, one.event):

@@ -75,13 +75,7 @@ class _WalkedLine:
 
 
 def count_cuts(graph: CausalGraph, cuts_max: int) -> CutCount:
-    """Count the cuts and linear extensions; of prime parts at most `cuts_max` cuts are walked.
-
-    Raises
-    ------
-    EventError
-        If the clocks are not those of an execution.
-    """
+    """Count the cuts and linear extensions; of prime parts at most `cuts_max` cuts are walked."""
     if not len(graph):
         return CutCount(events=0, cuts=1, linear_extensions=1)
     order = EventOrder(graph)

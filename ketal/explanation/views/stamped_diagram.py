@@ -33,13 +33,7 @@ def text(execution: StampedExecution) -> list[str]:
 
 
 def svg(execution: StampedExecution, events_max: int) -> str:
-    """Return a space-time diagram as SVG, with a stamp above each event.
-
-    Raises
-    ------
-    SettingError
-        If there are more than `events_max` events.
-    """
+    """Return a space-time diagram as SVG, with a stamp above each event."""
     drawn = [
         TimelineEvent(event.node, execution.scheme.text(stamp), str(event))
         for event, stamp in zip(execution.events, execution.stamps, strict=True)

@@ -34,11 +34,6 @@ def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
     ----------
     executions : iterable of (str, iterable of Event)
         The name and the events of each; several are divided by `=== NAME ===`.
-
-    Raises
-    ------
-    SettingError
-        If a node's name holds white space, or a type a line end.
     """
     parts = [(name, list(events)) for name, events in executions]
     lines: list[str] = []

@@ -85,12 +85,6 @@ def rebuilt(
     own send, by way of other messages, cannot be stamped and is rejected.
 
     What is missing for that is counted in `rebuilding`.
-
-    Raises
-    ------
-    SettingError
-        If there are more than `events_max` events: clocks are rebuilt when all
-        events are known.
     """
     counts = Rebuilding() if rebuilding is None else rebuilding
     counts.reset()

@@ -148,11 +148,6 @@ def stamped(
     """Yield the events of spans with their clocks, in an order that respects them.
 
     What could not be read is handed on first; causes that are missing are counted.
-
-    Raises
-    ------
-    SettingError
-        If there are more events than `events_max`.
     """
     known: dict[Name, TraceSpan] = {}
     again: list[tuple[TraceSpan, TraceSpan]] = []

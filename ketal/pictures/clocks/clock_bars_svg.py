@@ -61,11 +61,6 @@ def bars_svg(title: str, rows: Sequence[BarsRow], note: str = "") -> str:
         The rows from top to bottom.
     note : str
         A line below them; may be empty.
-
-    Raises
-    ------
-    SettingError
-        If a column has more than `LEVELS_MAX` squares, or a clock more than `COLUMNS_MAX` columns.
     """
     captions = [part if isinstance(part, str) else part.caption for part in rows[0][1]]
     drawn: list[str] = []

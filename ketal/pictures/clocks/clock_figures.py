@@ -159,13 +159,7 @@ class BarsScale:
 
     @classmethod
     def of(cls, row: Sequence[KnownEvents], nodes: Sequence[str] | None = None) -> BarsScale:
-        """Return a scale in which each of a row can be drawn.
-
-        Raises
-        ------
-        SettingError
-            If it would have more than `LEVELS_MAX` levels or `COLUMNS_MAX` columns.
-        """
+        """Return a scale in which each of a row can be drawn."""
         tops = dict(join([*(one.first for one in row), *(dict(one.others) for one in row)]))
         for node, counter in (dot for one in row for dot in one.others):
             tops[node] = max(tops[node], counter)
@@ -246,11 +240,6 @@ def clock_svg(
         The columns of the node's identity; if absent, no identity is drawn.
     title : str, optional
         What the picture shows; if absent, the events.
-
-    Raises
-    ------
-    SettingError
-        If it would have more squares or columns than are drawn.
     """
     known = KnownEvents.of(knowledge)
     scale = BarsScale.of([known], nodes)

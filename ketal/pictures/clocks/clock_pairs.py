@@ -45,11 +45,6 @@ def comparison_svg(
         The columns in their order; others that are known follow, sorted.
     title : str, optional
         What the picture shows; if absent, the comparison.
-
-    Raises
-    ------
-    SettingError
-        If it would have more squares or columns than are drawn.
     """
     pair = _Pair(a, b, nodes)
     return bars_svg(title, [pair.compared()], _NOTES[pair.sign])
@@ -122,11 +117,6 @@ def versions_svg(
         The columns in their order; others follow, sorted.
     title : str, optional
         What the picture shows.
-
-    Raises
-    ------
-    SettingError
-        If it would have more squares or columns than are drawn.
     """
     rows: list[tuple[str, list[KnownEvents]]] = []
     for replica in replicas:

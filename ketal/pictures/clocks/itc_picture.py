@@ -39,13 +39,7 @@ TreesRow: TypeAlias = "tuple[str, Sequence[IntervalTreeClock | str]]"
 
 
 def trees_svg(title: str, rows: Sequence[TreesRow], note: str = "") -> str:
-    """Draw rows of interval tree clocks, all in one scale, with a note below.
-
-    Raises
-    ------
-    SettingError
-        If an area is too high (`LEVELS_MAX`), or a tree too deep for `COLUMNS_MAX` columns.
-    """
+    """Draw rows of interval tree clocks, all in one scale, with a note below."""
     clocks = [one for _, parts in rows for one in parts if isinstance(one, IntervalTreeClock)]
     scale = _Interval(clocks)
     drawn: list[BarsRow] = []

@@ -59,13 +59,7 @@ class LayoutWarning(UserWarning):
 
 
 def draw(graph: Graph) -> str:
-    """Draw a graph.
-
-    Raises
-    ------
-    SettingError
-        If it has more than `SVG_STATES_MAX` states or `SVG_EDGES_MAX` edges.
-    """
+    """Draw a graph."""
     for what, count, limit in (
         ("states", len(graph.states), SVG_STATES_MAX),
         ("edges", len(graph.edges), SVG_EDGES_MAX),
