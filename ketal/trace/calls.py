@@ -10,33 +10,56 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
+from ketal.errors import SettingError
 from ketal.trace.arguments import Reader, arguments_reader
 from ketal.trace.recording import EventRecording, error_text
 
+CallPoint = Literal["begin", "end"]
+"""Where in a call its event is."""
 CALLS_MAX = 16
 """Calls within which a message was sent that it names; of more, the innermost."""
 OPEN_CALLS: ContextVar[tuple[tuple[str, int], ...]] = ContextVar("ketal:calls", default=())
 """Node and counter of the calls, recorded at their beginning, that have not ended here."""
 
 
-def recorded_at_begin(
-    function: Callable[..., Any], recording: EventRecording, *, type: str | None, arguments: bool
-) -> Callable[..., Any]:
-    """Return a function with an event at the beginning of each call; what is sent within names it.
+def call_recorder(
+    recording: EventRecording, *, type: str | None, result: bool, arguments: bool, at: CallPoint
+) -> Callable[[Any], Any]:
+    """Return what makes a traced function of one, or of a class's or static method.
 
     Parameters
     ----------
-    function : callable
-        The function.
     recording : EventRecording
         Takes the events.
-    type : str or None
-        Their type; None: the function's name.
-    arguments : bool
-        Whether they have its arguments.
+    type, result, arguments, at
+        As of `Tracer.event`.
+
+    Raises
+    ------
+    SettingError
+        If `at` is neither `begin` nor `end`.
     """
+    if at not in ("begin", "end"):
+        raise SettingError(f"a call is recorded at its begin or its end, not at {at!r}")
+    made: Callable[..., Any] = partial(_recorded_at_begin, recording)
+    if at == "end":
+        made = partial(_recorded_at_end, recording, result=result)
+
+    def traced(function: Any) -> Any:
+        if isinstance(function, classmethod | staticmethod):
+            return function.__class__(traced(function.__func__))
+        return made(function, type=type, arguments=arguments)
+
+    return traced
+
+
+def _recorded_at_begin(
+    recording: EventRecording, function: Callable[..., Any], *, type: str | None, arguments: bool
+) -> Callable[..., Any]:
+    """Return a function with an event at the beginning of each call, named by what it sends."""
     guarded, current = recording.guarded, recording.activities.current
     stamp, feed = recording.stamp, recording.feed
     name = type or _name_of(function)
@@ -76,27 +99,15 @@ def recorded_at_begin(
     return called
 
 
-def recorded_at_end(
-    function: Callable[..., Any],
+def _recorded_at_end(
     recording: EventRecording,
+    function: Callable[..., Any],
     *,
     type: str | None,
     result: bool,
     arguments: bool,
 ) -> Callable[..., Any]:
-    """Return a function with an event at the end of each call, also of one that raises.
-
-    Parameters
-    ----------
-    function : callable
-        The function.
-    recording : EventRecording
-        Takes the events.
-    type : str or None
-        Their type; None: the function's name.
-    result, arguments : bool
-        Whether they have its result and its arguments.
-    """
+    """Return a function with an event at the end of each call, also of one that raises."""
     guarded, current = recording.guarded, recording.activities.current
     stamp, feed = recording.stamp, recording.feed
     name = type or _name_of(function)

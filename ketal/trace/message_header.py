@@ -14,7 +14,7 @@ calls as its dots.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import quote, unquote
 
@@ -56,6 +56,9 @@ class SenderKnowledge(NamedTuple):
 
     clock: dict[str, int]
     dots: tuple[str, ...]
+
+
+_NO_KNOWLEDGE = SenderKnowledge({}, ())
 
 
 def encoded(node: str, clock: Mapping[str, int], calls: Iterable[tuple[str, int]] = ()) -> str:
@@ -104,14 +107,47 @@ def decoded(text: str | bytes) -> SenderKnowledge:
     return SenderKnowledge(clock, tuple(f"{name}@{counter}" for name, counter in dots))
 
 
-def clock_text(headers: Headers) -> Text | None:
-    """Return the clock of a message's headers, whose names may be in any case; None without one.
+def sent_headers(text: str, bytes_max: int, failed: Callable[[str], None]) -> dict[str, str]:
+    """Return the headers that travel with a message.
+
+    Parameters
+    ----------
+    text : str
+        What `encoded` returned.
+    bytes_max : int
+        Of a longer text there are no headers.
+    failed : callable
+        Is given the reason then.
+    """
+    if len(text) <= bytes_max:
+        return {NAME: text}
+    failed(f"a message's clock is longer than {bytes_max:,} bytes, and did not travel")
+    return {}
+
+
+def sender_knowledge(headers: Headers, failed: Callable[[str], None]) -> SenderKnowledge:
+    """Return what the headers of a message say; nothing where they have no clock.
 
     Parameters
     ----------
     headers : mapping, iterable of pairs, str, bytes or None
         The headers, or the text of the one that is the clock.
+    failed : callable
+        Is given the reason where there is no clock, or none that can be read.
     """
+    text = _clock_text(headers)
+    if text is None:
+        failed(f"a message without the header {NAME} was received")
+        return _NO_KNOWLEDGE
+    try:
+        return decoded(text)
+    except ValueError as error:
+        failed(f"a message's clock cannot be read: {error}")
+        return _NO_KNOWLEDGE
+
+
+def _clock_text(headers: Headers) -> Text | None:
+    """Return the clock of a message's headers, whose names may be in any case; None without one."""
     if headers is None or isinstance(headers, str | bytes):
         return headers
     items = getattr(headers, "items", None)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ketal.errors import SettingError
 from ketal.trace.activities import Activities, Kind, Line
 from ketal.trace.delivery.sinks import EventSink, Feeding, JsonLines, default_sink
 from ketal.trace.forks import clocks_at_fork
@@ -41,6 +42,11 @@ class EventRecording:
         What failed, by reason, with how often.
     guarded : context manager
         Counts what is raised within, and raises it no further.
+
+    Raises
+    ------
+    SettingError, OSError
+        As of `Tracer`.
     """
 
     def __init__(
@@ -51,6 +57,7 @@ class EventRecording:
         incarnation: int | None,
         monitor: Feeding | None,
     ) -> None:
+        _check(node, activity, incarnation)
         if sink is None:
             sink = default_sink(node)
         self.sink: EventSink = JsonLines(sink) if isinstance(sink, str | os.PathLike) else sink
@@ -131,6 +138,19 @@ class _Guarded:
             return False
         self._failed(f"an event was not recorded: {error_text(error)}")
         return True
+
+
+def _check(node: str, activity: str, incarnation: int | None) -> None:
+    """Raise a SettingError for a name, an activity or an incarnation that is none."""
+    if not node or (node.rpartition("#")[1] and node.rpartition("#")[2].isdigit()):
+        raise SettingError(
+            f"{node!r} is no name of a node that is traced: it is not empty, and #2, #3, … "
+            "stand for its later runs"
+        )
+    if activity not in ("process", "thread", "task"):
+        raise SettingError(f"activity is process, thread or task, not {activity!r}")
+    if incarnation is not None and (incarnation.__class__ is not int or incarnation < 1):
+        raise SettingError(f"incarnation is a whole number from 1 on, not {incarnation!r}")
 
 
 def error_text(error: BaseException) -> str:

@@ -16,24 +16,20 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
 import os
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
-from ketal.errors import SettingError
 from ketal.trace import message_header
 from ketal.trace.activities import Kind
-from ketal.trace.calls import OPEN_CALLS, recorded_at_begin, recorded_at_end
+from ketal.trace.calls import OPEN_CALLS, CallPoint, call_recorder
 from ketal.trace.delivery.sinks import EventSink, Feeding
 from ketal.trace.message_header import Headers
 from ketal.trace.recording import EventRecording
 
 P = ParamSpec("P")
 T = TypeVar("T")
-CallPoint = Literal["begin", "end"]
-_NO_MESSAGE = message_header.SenderKnowledge({}, ())
 
 
 class Tracer:
@@ -145,15 +141,6 @@ class Tracer:
         incarnation: int | None = None,
         monitor: Feeding | None = None,
     ) -> None:
-        if not node or (node.rpartition("#")[1] and node.rpartition("#")[2].isdigit()):
-            raise SettingError(
-                f"{node!r} is no name of a node that is traced: it is not empty, and #2, #3, … "
-                "stand for its later runs"
-            )
-        if activity not in ("process", "thread", "task"):
-            raise SettingError(f"activity is process, thread or task, not {activity!r}")
-        if incarnation is not None and (incarnation.__class__ is not int or incarnation < 1):
-            raise SettingError(f"incarnation is a whole number from 1 on, not {incarnation!r}")
         self._recording = EventRecording(node, sink, activity, incarnation, monitor)
         self._guarded = self._recording.guarded
         self._activities = self._recording.activities
@@ -236,17 +223,9 @@ class Tracer:
         SettingError
             If `at` is neither.
         """
-        if at not in ("begin", "end"):
-            raise SettingError(f"a call is recorded at its begin or its end, not at {at!r}")
-        made: Callable[..., Any] = functools.partial(recorded_at_begin, recording=self._recording)
-        if at == "end":
-            made = functools.partial(recorded_at_end, recording=self._recording, result=result)
-
-        def traced(function: Any) -> Any:
-            if isinstance(function, classmethod | staticmethod):
-                return function.__class__(traced(function.__func__))
-            return made(function, type=type, arguments=arguments)
-
+        traced = call_recorder(
+            self._recording, type=type, result=result, arguments=arguments, at=at
+        )
         return traced if function is None else traced(function)
 
     # --- messages ---
@@ -256,10 +235,8 @@ class Tracer:
 
         Parameters
         ----------
-        type : str
-            The event's type.
-        **data
-            Its attributes.
+        type, **data
+            As of `record`.
         """
         return self.send_within(message_header.BYTES_MAX, type, **data)
 
@@ -270,22 +247,15 @@ class Tracer:
         ----------
         bytes_max : int
             Of a longer clock there are no headers, and it is counted in `failures`.
-        type : str
-            The event's type.
-        **data
-            Its attributes.
+        type, **data
+            As of `record`.
         """
         headers: dict[str, str] = {}
         with self._guarded:
             with self._activities.current() as line:
                 event = self._recording.stamp(line, type, data)
             text = message_header.encoded(line.node, event["clock"], OPEN_CALLS.get())
-            if len(text) <= bytes_max:
-                headers[message_header.NAME] = text
-            else:
-                self._recording.failed(
-                    f"a message's clock is longer than {bytes_max:,} bytes, and did not travel"
-                )
+            headers = message_header.sent_headers(text, bytes_max, self._recording.failed)
             self._recording.feed(event)
         return headers
 
@@ -298,10 +268,8 @@ class Tracer:
             The message's headers, names and values as text or bytes, or the text of the one that
             `send` returned. Without it the event is recorded all the same, and counted in
             `failures`.
-        type : str
-            The event's type.
-        **data
-            Its attributes.
+        type, **data
+            As of `record`.
 
         Notes
         -----
@@ -309,23 +277,11 @@ class Tracer:
         that were recorded at their beginning.
         """
         with self._guarded:
-            message = self._message(headers)
+            message = message_header.sender_knowledge(headers, self._recording.failed)
             with self._activities.current() as line:
                 line.merge(message.clock)
                 event = self._recording.stamp(line, type, data, message.dots)
             self._recording.feed(event)
-
-    def _message(self, headers: Headers) -> message_header.SenderKnowledge:
-        """Return what the headers of a message say; without a clock nothing."""
-        text = message_header.clock_text(headers)
-        if text is None:
-            self._recording.failed("a message without the header ketal-clock was received")
-            return _NO_MESSAGE
-        try:
-            return message_header.decoded(text)
-        except ValueError as error:
-            self._recording.failed(f"a message's clock cannot be read: {error}")
-            return _NO_MESSAGE
 
     # --- activities ---
 
