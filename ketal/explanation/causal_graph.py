@@ -16,11 +16,9 @@ The one rule: happened-before is that of the log's events, and each pair that it
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
 
 from ketal.clocks import vector
 from ketal.clocks.scheme import Clock
@@ -28,38 +26,6 @@ from ketal.errors import EventError
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
-
-LinkKind = Literal["program order", "message"]
-
-
-@dataclass(frozen=True, slots=True)
-class CausalLink:
-    """One link of a path.
-
-    Attributes
-    ----------
-    source, target : Event
-        The event before and the one after.
-    """
-
-    source: Event
-    target: Event
-
-    @property
-    def kind(self) -> LinkKind:
-        """`program order` on one node, `message` between two."""
-        return "program order" if self.source.node == self.target.node else "message"
-
-    @property
-    def missing(self) -> int:
-        """How many events of the source's node, after it, the target knows and the log lacks."""
-        between = self.target.clock[self.source.node] - self.source.counter
-        return between - 1 if self.kind == "program order" else between
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data: `from`, `to`, `kind`, and `missing` where that is not 0."""
-        ends = {"from": str(self.source.dot), "to": str(self.target.dot), "kind": self.kind}
-        return {**ends, "missing": self.missing} if self.missing else ends
 
 
 class CausalGraph:
@@ -111,28 +77,12 @@ class CausalGraph:
         """Return the event before one on its node; None for the first."""
         return self.last_upto(event.node, event.counter - 1)
 
-    def following(self, event: Event) -> Event | None:
-        """Return the event after one on its node; None for the last."""
-        place = bisect_right(self._counters[event.node], event.counter)
-        own = self.nodes[event.node]
-        return own[place] if place < len(own) else None
-
     def messages_to(self, event: Event) -> tuple[Event, ...]:
         """Return the events of other nodes that happened immediately before one, by node."""
         messages = self._messages.get(event.dot)
         if messages is None:
             messages = self._messages[event.dot] = tuple(self._received(event))
         return messages
-
-    def messages_from(self, event: Event) -> tuple[Event, ...]:
-        """Return the events of other nodes that happened immediately after one, by node."""
-        return tuple(
-            first
-            for node in self.nodes
-            if node != event.node
-            and (first := self.first_after(event, node)) is not None
-            and event in self.messages_to(first)
-        )
 
     def _received(self, event: Event) -> Iterator[Event]:
         before = self.previous(event)
@@ -153,17 +103,6 @@ class CausalGraph:
         place = bisect_right(self._counters.get(node, ()), counter)
         return self.nodes[node][place - 1] if place else None
 
-    def first_after(self, event: Event, node: str) -> Event | None:
-        """Return a node's first event that another one happened before; None where there is none.
-
-        Along a node the entries of clocks never fall.
-        """
-        own = self.nodes.get(node, [])
-        place = bisect_left(
-            own, event.counter + (node == event.node), key=lambda e: e.clock.get(event.node, 0)
-        )
-        return own[place] if place < len(own) else None
-
     def common_past(self, one: Event, other: Event) -> tuple[Event, ...]:
         """Return the last event of each node that happened before both of two events, by node."""
         lasts = []
@@ -176,8 +115,8 @@ class CausalGraph:
 
     # --- paths ---
 
-    def path(self, source: Event, target: Event) -> tuple[CausalLink, ...]:
-        """Return a shortest path, by its number of links.
+    def path(self, source: Event, target: Event) -> tuple[Event, ...]:
+        """Return the events of a shortest path, by its number of links.
 
         Of several, read backwards from the target, it is the one that takes program order before a
         message, and of messages the one of the first node by name.
@@ -204,8 +143,10 @@ class CausalGraph:
             before = self.previous(event)
             for link in (*(() if before is None else (before,)), *self.messages_to(event)):
                 if link.dot == source.dot:
-                    after[link.dot] = event
-                    return tuple(self._links(source, target, after))
+                    path = [source, event]
+                    while path[-1].dot != target.dot:
+                        path.append(after[path[-1].dot])
+                    return tuple(path)
                 if link.dot not in visited and happened_before(source, link):
                     visited.add(link.dot)
                     after[link.dot] = event
@@ -214,11 +155,3 @@ class CausalGraph:
             f"the clocks are not those of an execution: {target.dot} knows {source.dot}, and no "
             "messages lead from one to the other; `ketal audit` says what is wrong"
         )
-
-    def _links(
-        self, source: Event, target: Event, after: dict[tuple[str, int], Event]
-    ) -> Iterator[CausalLink]:
-        while source.dot != target.dot:
-            following = after[source.dot]
-            yield CausalLink(source, following)
-            source = following

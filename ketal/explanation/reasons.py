@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
-from ketal.explanation.causal_graph import LinkKind
 from ketal.explanation.guard_evidence import Evidence, order_in_words
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -94,16 +93,22 @@ class PlacedLink:
     ----------
     source, target : PlacedEvent
         The event before and the one after.
-    kind : str
-        `program order` on one node, `message` between two.
-    missing : int
-        How many events between are known by clocks and missing in the log.
     """
 
     source: PlacedEvent
     target: PlacedEvent
-    kind: LinkKind
-    missing: int
+
+    @property
+    def kind(self) -> Literal["program order", "message"]:
+        """`program order` on one node, `message` between two."""
+        return "program order" if self.source.event.node == self.target.event.node else "message"
+
+    @property
+    def missing(self) -> int:
+        """How many events of the source's node, after it, the target knows and the log lacks."""
+        source, target = self.source.event, self.target.event
+        between = target.clock[source.node] - source.counter
+        return between - (source.node == target.node)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -117,10 +122,8 @@ class PlacedLink:
     def __str__(self) -> str:
         events = "event is" if self.missing == 1 else "events are"
         missing = f" ({self.missing:,} {events} missing between)" if self.missing else ""
-        return f"{_LINKS[self.kind]} {self.target}{missing}"
-
-
-_LINKS: dict[LinkKind, str] = {"program order": "then", "message": "message to"}
+        how = "then" if self.kind == "program order" else "message to"
+        return f"{how} {self.target}{missing}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,8 +71,7 @@ def marked_events(explanation: Explanation) -> list[Marked]:
 def _between(one: Event, other: Event, graph: CausalGraph) -> Iterator[Event]:
     """Yield the events that show how two are ordered."""
     if happened_before(one, other):
-        for link in graph.path(one, other)[1:]:
-            yield link.source
+        yield from graph.path(one, other)[1:-1]
         return
     for of, by in ((one, other), (other, one)):
         last = graph.last_upto(of.node, by.clock.get(of.node, 0))

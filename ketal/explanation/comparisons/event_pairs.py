@@ -6,6 +6,7 @@ The one rule: of ordered events there is a path, of concurrent ones what each kn
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise, starmap
 
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.reasons import PairReason, PlacedEvent, PlacedLink
@@ -31,11 +32,8 @@ def pair_reason(
 def _path(
     graph: CausalGraph, placed: Placed, source: PlacedEvent, target: PlacedEvent
 ) -> tuple[PlacedLink, ...]:
-    links = graph.path(source.event, target.event)
-    return tuple(
-        PlacedLink(placed(link.source), placed(link.target), link.kind, link.missing)
-        for link in links
-    )
+    events = map(placed, graph.path(source.event, target.event))
+    return tuple(starmap(PlacedLink, pairwise(events)))
 
 
 def _last_known(
