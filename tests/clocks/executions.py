@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
 from ketal.clocks.scheme import Happening
-from tests.sampling import sample
+from tests.sampling import chances, sample
 
 
 @dataclass
@@ -47,17 +48,23 @@ class SampleRun:
         return out
 
 
-@st.composite
-def sample_runs(draw: st.DrawFn, nodes_max: int = 8, steps_max: int = sample(60, 200)) -> SampleRun:
-    """Draw executions of nodes whose clocks differ by up to 5 ms."""
+def made_run(rng: random.Random, nodes_max: int, steps_max: int) -> SampleRun:
+    """Make an execution of nodes whose clocks differ by up to 5 ms."""
     run = SampleRun()
-    names = [f"n{number}" for number in range(draw(st.integers(1, nodes_max)))]
-    skew = {name: draw(st.integers(0, 5_000)) for name in names}
-    for step in range(draw(st.integers(1, steps_max))):
-        node = draw(st.sampled_from(names))
+    names = [f"n{number}" for number in range(1 + rng.randrange(nodes_max))]
+    skew = {name: rng.randrange(5_001) for name in names}
+    for step in range(1 + rng.randrange(steps_max)):
+        node = rng.choice(names)
         others = [number for number, of in enumerate(run.nodes) if of != node]
-        received = draw(st.lists(st.sampled_from(others), max_size=2)) if others else []
+        received = [rng.choice(others) for _ in range(rng.randrange(3))] if others else []
         run.nodes.append(node)
         run.causes.append(tuple(dict.fromkeys(received)))
-        run.times_us.append(step * draw(st.integers(0, 2_000)) // 2 + skew[node])
+        run.times_us.append(step * rng.randrange(2_001) // 2 + skew[node])
     return run
+
+
+def sample_runs(
+    nodes_max: int = 8, steps_max: int = sample(60, 200)
+) -> st.SearchStrategy[SampleRun]:
+    """Return a strategy of executions; a step takes up to 7 bytes of a tape."""
+    return chances(8 * steps_max).map(lambda rng: made_run(rng, nodes_max, steps_max))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,11 +21,12 @@ from ketal.clocks.scheme import Happening, Scheme, StampOrder
 from ketal.clocks.schemes import scheme_named
 from ketal.clocks.stamping import vector_clocks
 from ketal.errors import EventError
-from tests.clocks.executions import SampleRun, sample_runs
-from tests.sampling import sample
+from tests.clocks.executions import SampleRun, made_run
+from tests.sampling import chances, sample
 
 EXACT = ["dependency", "hierarchical", "interleaving"]
 ALL = [*EXACT, "station"]
+MOVES = ("stays", "stays", "stays", "s1", "s2", "s3", "")
 
 
 @dataclass
@@ -61,18 +63,20 @@ class MobileRun:
         return out
 
 
-@st.composite
-def mobile_runs(draw: st.DrawFn, steps_max: int = sample(60, 200)) -> MobileRun:
-    """Draw executions of up to 8 hosts that move between 3 stations and their own."""
-    run = draw(sample_runs(steps_max=steps_max))
-    moves = st.sampled_from(["stays", "stays", "stays", "s1", "s2", "s3", ""])
+def _moving(rng: random.Random, steps_max: int) -> MobileRun:
+    run = made_run(rng, 8, steps_max)
     at: dict[str, str] = {}
     stations = []
     for node in run.nodes:
-        if (move := draw(moves)) != "stays":
+        if (move := rng.choice(MOVES)) != "stays":
             at[node] = move
         stations.append(at.setdefault(node, "s1"))
     return MobileRun(run, stations)
+
+
+def mobile_runs(steps_max: int = sample(60, 200)) -> st.SearchStrategy[MobileRun]:
+    """Return a strategy of executions of up to 8 hosts between 3 stations and their own."""
+    return chances(9 * steps_max).map(lambda rng: _moving(rng, steps_max))
 
 
 def stayed(*events: tuple[str, str, tuple[int, ...]]) -> MobileRun:
