@@ -30,11 +30,13 @@ class Handlers:
         Handlers by kind of verdict, or by `Pattern.state`.
     program : Program
         The patterns whose states may be named.
+    trace : bool
+        Whether every transition is wanted, by a handler or not.
 
     Attributes
     ----------
-    patterns : frozenset of str
-        The patterns whose transitions some handler wants.
+    traced : frozenset of str
+        The patterns whose transitions are wanted.
     failures : int
         How many calls have failed.
 
@@ -46,8 +48,9 @@ class Handlers:
         If an argument is of another class than it must be.
     """
 
-    def __init__(self, on: Mapping[str, Handler], program: Program) -> None:
+    def __init__(self, on: Mapping[str, Handler], program: Program, *, trace: bool) -> None:
         self.failures = 0
+        self._trace = trace
         self._by_kind: dict[str, Handler] = {}
         self._by_state: dict[tuple[str, str], Handler] = {}
         states = {(c.name, n) for c in program.compiled for n in _state_names(c)}
@@ -66,12 +69,23 @@ class Handlers:
             else:
                 known = ", ".join([*KINDS, *sorted(f"{p}.{s}" for p, s in states)])
                 raise SettingError(f"no handler can be for {key!r}; there are {known}")
-        self.patterns = frozenset(pattern for pattern, _ in self._by_state)
+        named = (pattern for pattern, _ in self._by_state)
+        self.traced = frozenset(program.names if trace else named)
 
     def __bool__(self) -> bool:
         return bool(self._by_kind or self._by_state)
 
-    def call(self, verdict: Verdict) -> None:
+    def handle(self, verdicts: list[Verdict]) -> list[Verdict]:
+        """Call the handlers; return verdicts without the transitions that only they wanted."""
+        if not self:
+            return verdicts
+        for verdict in verdicts:
+            self._call_all(verdict)
+        if self._trace:
+            return verdicts
+        return [one for one in verdicts if not isinstance(one, Transition)]
+
+    def _call_all(self, verdict: Verdict) -> None:
         """Call the handlers that a verdict is for."""
         if isinstance(verdict, Transition):
             before = set(_split(verdict.source))
