@@ -262,6 +262,9 @@ class Tracer:
     def receive(self, headers: Headers, type: str = "receive", /, **data: object) -> None:
         """Record that a message was received; what its sender knew is known from now on.
 
+        The event's `receives` names the event that sent, and the calls within which it was sent
+        that were recorded at their beginning.
+
         Parameters
         ----------
         headers : mapping, list of pairs, str, bytes or None
@@ -270,11 +273,6 @@ class Tracer:
             `failures`.
         type, **data
             As of `record`.
-
-        Notes
-        -----
-        The event's `receives` names the event that sent, and the calls within which it was sent
-        that were recorded at their beginning.
         """
         with self._guarded:
             message = message_header.sender_knowledge(headers, self._recording.failed)
