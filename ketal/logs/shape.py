@@ -198,21 +198,10 @@ class Shape:
 
     def _stamped(self, scheme: Scheme[Any], own: dict[str, Any], record: dict[str, Any]) -> Event:
         """Return the event of a record whose clock is another scheme's."""
-        event = clean_event(
-            node=own["node"],
-            type=own["type"],
-            clock={str(own["node"]): 1},
-            time=self._time(own.get("time")),
-            data=self._data_of(own, record),
-            id=_identifier(own.get("id")),
-        )
-        value, receives = own["clock"], _receives(own.get("receives"))
-        if value.__class__ is str:
-            # A cell, or a group of a regular expression, is text.
-            with suppress(msgspec.DecodeError):
-                value = msgspec.json.decode(value)
+        event = self._without_clock(own, self._data_of(own, record))
+        receives = _receives(own.get("receives"))
         try:
-            stamp = scheme.read(value, event.node)
+            stamp = scheme.read(_of_text(own["clock"]), event.node)
         except RecursionError:
             raise EventError(f"clock: the {scheme.name} clock is nested too deeply") from None
         clock = scheme.clock_of(stamp)
@@ -221,19 +210,24 @@ class Shape:
         fields = {name: getattr(event, name) for name in Event.__struct_fields__}
         return StampedEvent(**fields, stamp=stamp, named=receives)
 
+    def _without_clock(self, own: dict[str, Any], data: dict[str, Any]) -> Event:
+        """Return the event of own fields and data as the first one of its node."""
+        return clean_event(
+            node=own["node"],
+            type=own["type"],
+            clock={str(own["node"]): 1},
+            time=self._time(own.get("time")),
+            data=data,
+            id=_identifier(own.get("id")),
+        )
+
     def _draft(
         self, own: dict[str, Any], data: dict[str, Any] | None, record: dict[str, Any]
     ) -> Draft | None:
         """Return the draft of a record without a valid clock; None where more is wrong."""
         try:
-            event = clean_event(
-                node=own["node"],
-                type=own["type"],
-                clock={str(own["node"]): 1},
-                time=self._time(own.get("time")),
-                data=self._data_of(own, record) if data is None else data,
-                id=_identifier(own.get("id")),
-            )
+            data = self._data_of(own, record) if data is None else data
+            event = self._without_clock(own, data)
         except (EventError, KeyError):
             return None
         clock = own.get("clock")
@@ -274,10 +268,7 @@ class Shape:
         if data is None:
             _remove(record, self._data)
             return record
-        if data.__class__ is str:
-            # A group of a regular expression, or a cell, is text.
-            with suppress(msgspec.DecodeError):
-                data = msgspec.json.decode(data)
+        data = _of_text(data)
         if data.__class__ is not dict:
             raise EventError(
                 f"{self._shown['data']} must be an object of attributes, not {json_type_of(data)}"
@@ -364,6 +355,14 @@ def _of_message(path: str) -> Path:
         return (KAFKA, path.removeprefix("kafka."))
     name = path.removeprefix("kafka.header.")
     return (KAFKA, "header", name) if name and name != path else ()
+
+
+def _of_text(value: Any) -> Any:
+    """Return what text is as JSON; a cell, or a group of a regular expression, is text."""
+    if value.__class__ is str:
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(value)
+    return value
 
 
 def _receives(value: Any) -> Any:
