@@ -22,7 +22,8 @@ def lines(job: Job, program: Program) -> Iterator[str]:
     yield f"Kafka: {job.bootstrap_servers}" + (
         f", with {', '.join(sorted(job.properties))}" if job.properties else ""
     )
-    yield f"topics: {', '.join(job.topics)}, from the {_start(job)} where nothing is committed"
+    start = "beginning" if job.start == "earliest" else "end"
+    yield f"topics: {', '.join(job.topics)}, from the {start} where nothing is committed"
     for name, path in job.source.fields.items():
         yield f"field {name}: {path}"
     yield f"verdicts: {job.verdicts}, {_once(job.verdicts.kind, spark)}"
@@ -71,11 +72,7 @@ def _process_lines(job: Job) -> Iterator[str]:
 
 def _spark_lines(job: Job) -> Iterator[str]:
     yield f"state: Spark's checkpoint in {job.store.name}"
-    yield (f"time: the watermark is {job.lateness_ms} ms behind the latest event of all partitions")
-
-
-def _start(job: Job) -> str:
-    return "beginning" if job.start == "earliest" else "end"
+    yield f"time: the watermark is {job.lateness_ms} ms behind the latest event of all partitions"
 
 
 def _once(kind: str, spark: bool) -> str:
@@ -88,8 +85,7 @@ def _scopes(compiled: CompiledPattern) -> str:
     parts = [name for name, _ in compiled.partition]
     if compiled.pattern.deployment is not None:
         parts.append("node")
-    by = f"one for each {', '.join(parts)}" if parts else "one for all events"
-    return by
+    return f"one for each {', '.join(parts)}" if parts else "one for all events"
 
 
 def _where(job: Job, program: Program, compiled: CompiledPattern) -> str:

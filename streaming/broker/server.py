@@ -22,6 +22,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from ketal.errors import SettingError
 from ketal.model.user_folders import state_folder
@@ -64,8 +65,8 @@ class Broker:
         More of Kafka's broker properties.
     jvm : sequence of str
         More options for its Java.
-    start_s, stop_s : float
-        How long it may take to serve, and to end.
+    start_s : float
+        How long it may take to serve.
     notify : callable, optional
         Reports in one sentence what takes long.
     """
@@ -78,7 +79,6 @@ class Broker:
         properties: Mapping[str, str] | None = None,
         jvm: Sequence[str] = (),
         start_s: float = START_S,
-        stop_s: float = STOP_S,
         notify: Callable[[str], None] = lambda _: None,
     ) -> None:
         if port is not None and not 1 <= port <= 65_535:
@@ -88,7 +88,7 @@ class Broker:
         self._port = port
         self._properties = dict(properties or {})
         self._jvm = (*_JVM, *jvm)
-        self._start_s, self._stop_s = start_s, stop_s
+        self._start_s = start_s
         self._notify = notify
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -198,52 +198,47 @@ class Broker:
         put("data")
         return port
 
-    def _command(self, java: Java, jars: Path, main: str, *words: str) -> list[str]:
-        """Return the command that runs a class of Kafka."""
-        return [str(java.executable), *self._jvm, "-cp", f"{jars}/*", main, *words]
+    def _spawned(
+        self, java: Java, jars: Path, main: str, *words: str, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start a class of Kafka, which logs to the broker's log."""
+        with open(self.log, "wb") as log:
+            return subprocess.Popen(
+                [str(java.executable), *self._jvm, "-cp", f"{jars}/*", main, *words],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                **options,
+            )
 
     def _format(self, java: Java, jars: Path) -> None:
         words = ("format", "-t", _new_id(), "-c", "server.properties")
-        with open(self.log, "wb") as log:
-            try:
-                done = subprocess.run(
-                    self._command(java, jars, "kafka.tools.StorageTool", *words),
-                    cwd=self.folder,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    check=False,
-                    timeout=self._start_s,
-                )
-            except subprocess.TimeoutExpired:
-                raise self._failed(
-                    f"its data was not formatted after {self._start_s:g} s"
-                ) from None
-        if done.returncode:
-            raise self._failed(f"formatting its data ended with {done.returncode}")
+        process = self._spawned(java, jars, "kafka.tools.StorageTool", *words)
+        try:
+            code = process.wait(self._start_s)
+        except subprocess.TimeoutExpired:
+            raise self._failed(f"its data was not formatted after {self._start_s:g} s") from None
+        finally:
+            process.kill()
+            process.wait()
+        if code:
+            raise self._failed(f"formatting its data ended with {code}")
 
     def _launched(self, java: Java, jars: Path, port: int, lock: int) -> Running:
-        self._process = None
+        # Ctrl-C in a terminal is for whoever started it, who then ends it in order.
+        options = {"start_new_session": True, "pass_fds": (lock,)}
+        self._process = process = self._spawned(
+            java, jars, "kafka.Kafka", "server.properties", **options
+        )
         try:
-            with open(self.log, "wb") as log:
-                self._process = subprocess.Popen(
-                    self._command(java, jars, "kafka.Kafka", "server.properties"),
-                    cwd=self.folder,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    # Ctrl-C in a terminal is for whoever started it, who then ends it in order.
-                    start_new_session=True,
-                    pass_fds=(lock,),
-                )
             now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-            state = Running(port, self._process.pid, now)
+            state = Running(port, process.pid, now)
             self._folder.write(state)
-            self._await(self._process, port)
+            self._await(process, port)
         except BaseException:
-            if self._process is not None:
-                self._process.kill()
-                self._process.wait()
+            process.kill()
+            process.wait()
             raise
         return state
 
@@ -278,7 +273,7 @@ class Broker:
             If none runs in this folder.
         """
         self._signalled(signal.SIGTERM)
-        if self._gone(self._stop_s):
+        if self._gone():
             return False
         self.kill()
         return True
@@ -292,7 +287,7 @@ class Broker:
             If none runs in this folder.
         """
         self._signalled(signal.SIGKILL)
-        if not self._gone(self._stop_s):
+        if not self._gone():
             raise BrokerError(f"{self.folder}: the broker's process cannot be killed")
 
     def restart(self) -> Running:
@@ -316,8 +311,8 @@ class Broker:
         with contextlib.suppress(ProcessLookupError):
             os.kill(state.pid, number)
 
-    def _gone(self, patience_s: float) -> bool:
-        deadline = time.monotonic() + patience_s
+    def _gone(self) -> bool:
+        deadline = time.monotonic() + STOP_S
         while self._folder.is_held():
             if time.monotonic() > deadline:
                 return False

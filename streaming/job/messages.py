@@ -9,7 +9,7 @@ The one rule: a message that is no event is a rejection that names topic, partit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ketal.errors import EventError
@@ -36,6 +36,24 @@ def short(limits: Limits) -> int:
     return min(5 * limits.clock_entries_max, limits.line_bytes_max)
 
 
+class Outside:
+    """What the fields of an event need of a message beside its value.
+
+    Attributes
+    ----------
+    key, timestamp : bool
+        Whether they need its key, its timestamp.
+    headers : tuple of str
+        The names of the headers that they need.
+    """
+
+    def __init__(self, paths: Mapping[str, tuple[str, ...]]) -> None:
+        needed = {path[1:] for path in paths.values() if path[0] == KAFKA}
+        self.key = ("key",) in needed
+        self.timestamp = ("timestamp",) in needed
+        self.headers = tuple(sorted(path[1] for path in needed if path[0] == "header"))
+
+
 class Reader:
     """Reads messages, of `line_bytes_max` at most, as a source says."""
 
@@ -44,11 +62,8 @@ class Reader:
         self._plain = self._shape.plain
         self._bytes_max = limits.line_bytes_max
         self._short = short(limits)
-        outside = [path[1:] for path in self._shape.paths.values() if path[0] == KAFKA]
-        self._wants_key = ("key",) in outside
-        self._wants_timestamp = ("timestamp",) in outside
+        self._needed = Outside(self._shape.paths)
         self._units = TIME_UNITS[source.time_unit]
-        self._headers = {path[1] for path in outside if path[0] == "header"}
 
     def item(self, record: Any) -> Item | Rejected:
         """Return the event or control event of a ConsumerRecord, or why it is neither."""
@@ -90,14 +105,14 @@ class Reader:
 
     def _outside(self, record: Any) -> dict[str, Any]:
         out: dict[str, Any] = {}
-        if self._wants_key and record.key is not None:
+        if self._needed.key and record.key is not None:
             out["key"] = _text(record.key, "key")
-        if self._wants_timestamp and record.timestamp >= 0:  # else it has none
+        if self._needed.timestamp and record.timestamp >= 0:  # else it has none
             out["timestamp"] = record.timestamp * self._units / 1_000
         headers = {
             name: _text(value, f"header {name}")
             for name, value in record.headers
-            if name in self._headers and value is not None
+            if name in self._needed.headers and value is not None
         }
         if headers:
             out["header"] = headers

@@ -56,17 +56,15 @@ class Outputs:
         self._shown: list[Verdict] = []
         self._files: dict[Target, Any] = {}
         self.bytes = 0
-        self._open([target for target in job.outputs if target.kind == "file"])
-
-    def _open(self, targets: list[Target]) -> None:
-        """Open the files; one under two names is opened once."""
         opened: dict[str, Any] = {}
         try:
-            for target in targets:
-                path = os.path.realpath(target.name)
-                if path not in opened:
-                    opened[path] = _opened(target.name)
-                self._files[target] = opened[path]
+            for target in job.outputs:
+                if target.kind == "file":
+                    # A file under two names is opened once.
+                    path = os.path.realpath(target.name)
+                    if path not in opened:
+                        opened[path] = _opened(target.name)
+                    self._files[target] = opened[path]
         except BaseException:
             self.close()
             raise
@@ -113,15 +111,12 @@ class Outputs:
                 if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     os.fsync(file.fileno())
         if self._shown:
-            self._write_stdout()
-
-    def _write_stdout(self) -> None:
-        try:
-            for verdict in self._shown:
-                self._show(verdict)
-            self._flush()
-        except BrokenPipeError:
-            raise ClosedPipeError from None
+            try:
+                for verdict in self._shown:
+                    self._show(verdict)
+                self._flush()
+            except BrokenPipeError:
+                raise ClosedPipeError from None
 
     def send(self, producer: Any) -> list[Any]:
         """Send the verdicts of topics; return the future of each message."""

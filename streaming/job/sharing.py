@@ -11,7 +11,7 @@ The one rule: a value in two partition numbers ends the job before anything of i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -88,15 +88,10 @@ class Watch:
         SettingError
             If the value of one was seen in a partition of another number.
         """
-        read, numbers = self._read, self._numbers
-        for at, event in enumerate(events):
-            key = keyed(read(event))
-            if key is not None and numbers.setdefault(key, number) != number:
-                raise self._elsewhere(key, number, place(at))
-        self._evict()
+        self._record((keyed(self._read(event)) for event in events), number, place)
 
     def restored(self, execution: Execution, number: int) -> None:
-        """Check the live scopes of a part that was restored, and record their partition number.
+        """Check the live scopes of a part that was restored, as `check` does.
 
         Raises
         ------
@@ -104,22 +99,19 @@ class Watch:
             If the value of one was seen in a partition of another number.
         """
         scopes = (scope for run in execution.runs for scope in run.scopes.values())
-        for scope in scopes:
-            key = keyed(dict(scope.key).get(self._name))
-            if key is not None and self._numbers.setdefault(key, number) != number:
-                raise self._elsewhere(key, number, f"the saved state of part {number}")
-        self._evict()
+        keys = (keyed(dict(scope.key).get(self._name)) for scope in scopes)
+        self._record(keys, number, lambda _: f"the saved state of part {number}")
 
-    def _evict(self) -> None:
-        """Evict the oldest values until `placed_max` are left."""
-        surplus = max(0, len(self._numbers) - self._max)
-        for key in list(islice(self._numbers, surplus)):
-            del self._numbers[key]
-
-    def _elsewhere(self, key: Key, number: int, place: str) -> SettingError:
-        return SettingError(
-            f"{place}: the scope {self._name} = {key[1]!r} is in partition {number} and in "
-            f"partition {self._numbers[key]}: the topics are not keyed by {self._name}; have the "
-            'producers key them so, or choose `store = "dir:PATH"`, with which one consumer reads '
-            "all partitions"
-        )
+    def _record(self, keys: Iterable[Key | None], number: int, place: Callable[[int], str]) -> None:
+        """Record the partition number of values; evict the oldest beyond `placed_max`."""
+        numbers = self._numbers
+        for at, key in enumerate(keys):
+            if key is not None and numbers.setdefault(key, number) != number:
+                raise SettingError(
+                    f"{place(at)}: the scope {self._name} = {key[1]!r} is in partition {number} "
+                    f"and in partition {numbers[key]}: the topics are not keyed by {self._name}; "
+                    'have the producers key them so, or choose `store = "dir:PATH"`, with which '
+                    "one consumer reads all partitions"
+                )
+        for key in list(islice(numbers, max(0, len(numbers) - self._max))):
+            del numbers[key]

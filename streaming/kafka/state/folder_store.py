@@ -30,14 +30,13 @@ import json
 import re
 import sqlite3
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from ketal.errors import SettingError, StateError
 from ketal.runtime.state.records import Changes
+from ketal.streaming.kafka.state.segments import chunks, decode, encode
 from ketal.streaming.whole_files import refused_as_setting, replaced
 
 ADDED_BYTES_LEAST = 4_000_000
@@ -65,8 +64,6 @@ _NOT_DAMAGE = (
     sqlite3.SQLITE_READONLY,
 )
 """What is wrong then is the machine, and not the file."""
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(dict[bytes, bytes | None]).decode
 
 
 class Claim:
@@ -216,13 +213,15 @@ class Saved:
 
     def _add(self, database: sqlite3.Connection, changes: Mapping[bytes, bytes | None]) -> int:
         """Add the rows of a commit; return how many bytes they are."""
-        rows = [(self._number + 1, piece) for piece in _pieces(changes)]
+        # SQLite takes no value of a gigabyte.
+        pieces = [encode(piece) for piece in chunks(changes, PIECE_BYTES)]
+        rows = [(self._number + 1, piece) for piece in pieces]
         with database:
             database.executemany("INSERT INTO commits VALUES (?, ?)", rows)
         self._number += 1
-        for _, piece in rows:
+        for piece in pieces:
             self._digest.update(piece)
-        return sum(len(piece) for _, piece in rows)
+        return sum(map(len, pieces))
 
     def send(self, producer: Any) -> list[Any]:
         """Send nothing into the transaction: what was written is on the disk already."""
@@ -307,23 +306,10 @@ def _records(
     )
     for (piece,) in rows:
         actual.update(piece)
-        records.update(_decode(piece))
+        records.update(decode(piece))
     if actual.hexdigest() != digest:
         raise StateError(f"the saved state {path} is damaged: its rows have another digest")
     return {key: value for key, value in records.items() if value is not None}
-
-
-def _pieces(changes: Mapping[bytes, bytes | None]) -> Iterator[bytes]:
-    """Yield changes in pieces, for SQLite takes no value of a gigabyte."""
-    piece: Changes = {}
-    size = 0
-    for key, value in changes.items():
-        piece[key] = value
-        size += len(key) + len(value or b"")
-        if size >= PIECE_BYTES:
-            yield _encode(piece)
-            piece, size = {}, 0
-    yield _encode(piece)
 
 
 def _new_digest() -> Any:

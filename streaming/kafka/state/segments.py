@@ -35,8 +35,8 @@ GARBAGE_FACTOR = 2
 RECORD_BYTES = 8
 """What a record takes in a segment beside its name and its value, at most nearly."""
 
-_DECODER = msgspec.msgpack.Decoder(dict[bytes, bytes | None])
-_encode = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder(dict[bytes, bytes | None]).decode
 
 
 class Segments:
@@ -75,7 +75,7 @@ class Segments:
         msgspec.DecodeError
             If it is none.
         """
-        self._put(number, _DECODER.decode(content), len(content))
+        self._put(number, decode(content), len(content))
 
     def records(self) -> dict[bytes, bytes]:
         """Return the live records."""
@@ -112,25 +112,11 @@ class Segments:
             self._log_bytes -= self._sizes.pop(oldest)
             del self._live[oldest]
             out[oldest] = None
-        for chunk in self._chunks(rows):
-            content = _encode(chunk)
+        for chunk in chunks(rows, self._bytes_max):
+            content = encode(chunk)
             out[self._next] = content
             self._put(self._next, chunk, len(content))
         return out
-
-    def _chunks(self, rows: Mapping[bytes, bytes | None]) -> Iterator[dict[bytes, bytes | None]]:
-        """Yield records in as few chunks as fit into segments."""
-        chunk: dict[bytes, bytes | None] = {}
-        size = 0
-        for row in rows.items():
-            more = _size(row)
-            if chunk and size + more > self._bytes_max:
-                yield chunk
-                chunk, size = {}, 0
-            chunk[row[0]] = row[1]
-            size += more
-        if chunk:
-            yield chunk
 
     def _put(self, number: int, rows: Mapping[bytes, bytes | None], size: int) -> None:
         live = self._live[number] = {}
@@ -149,6 +135,21 @@ class Segments:
         number = self._number_of.pop(name, None)
         if number is not None:
             self._live_bytes -= _size((name, self._live[number].pop(name)))
+
+
+def chunks(rows: Mapping[bytes, bytes | None], bytes_max: int) -> Iterator[Changes]:
+    """Yield records in as few chunks as will do; one of a single record may be larger."""
+    chunk: Changes = {}
+    size = 0
+    for row in rows.items():
+        more = _size(row)
+        if chunk and size + more > bytes_max:
+            yield chunk
+            chunk, size = {}, 0
+        chunk[row[0]] = row[1]
+        size += more
+    if chunk:
+        yield chunk
 
 
 def _size(row: tuple[bytes, bytes | None]) -> int:

@@ -44,28 +44,15 @@ Message = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
 
 
 class SegmentPiece(NamedTuple):
-    """A message of the changelog.
-
-    Attributes
-    ----------
-    value : bytes
-        A segment, or a piece of one.
-    format : int
-        In which format it is; 0: no state of ketal's.
-    pieces : int
-        How many messages the segment has.
-    first : int
-        The number of the oldest segment at its commit.
-    commit : str
-        The name of its commit.
-    place : str
-        Where it was read.
-    """
+    """A message of the changelog: a segment, or a piece of one."""
 
     value: bytes
     format: int
+    """0: no state of ketal's."""
     pieces: int
+    """How many messages the segment has."""
     first: int
+    """The number of the oldest segment at its commit."""
     commit: str
     place: str
 
@@ -76,24 +63,16 @@ Pieces = dict[bytes, SegmentPiece]
 
 @dataclass
 class Loaded:
-    """What a partition of the topic holds.
-
-    Parameters
-    ----------
-    segments : dict of int to bytes
-        The segments by number, from the oldest.
-    keys : list of bytes
-        The keys of all messages.
-    commit : str
-        The name of the newest commit.
-    fault : StateError, optional
-        Why it cannot be restored.
-    """
+    """What a partition of the topic holds."""
 
     segments: dict[int, bytes] = field(default_factory=dict)
+    """The segments by number, from the oldest."""
     keys: list[bytes] = field(default_factory=list)
+    """The keys of all messages."""
     commit: str = ""
+    """The name of the newest commit."""
     fault: StateError | None = None
+    """Why it cannot be restored."""
 
 
 class Changelog:
