@@ -51,8 +51,8 @@ SETTLE_S = 10.0
 """So long an assignment may lack partitions: its leader did not know all topics yet."""
 
 
-class GroupAssignment(Assignment):
-    """The parts that the group assigns to this consumer."""
+class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[misc]
+    """The parts that the group assigns to this consumer, whose listener it is."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -78,7 +78,7 @@ class GroupAssignment(Assignment):
         self.parts = self._count = self._equal_count()
         self._storage.check(connection.numbers, self._count)
         session.note_ends(partitions)
-        connection.consumer.subscribe(self._job.topics, listener=_Listener(self))
+        connection.consumer.subscribe(self._job.topics, listener=self)
         session.begun()
         return True
 
@@ -106,7 +106,7 @@ class GroupAssignment(Assignment):
 
     # --- rebalances, on the consumer's thread ---
 
-    def revoked(self) -> None:
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Commit, and give up all parts."""
         if self._is_closing:
             return
@@ -121,7 +121,7 @@ class GroupAssignment(Assignment):
             self._revoked |= {_number(part): part for part in self._session.parts}
         self._give_up()
 
-    def lost(self) -> None:
+    def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
         """Discard all parts: other members have them by now."""
         if self._is_closing:
             return
@@ -139,12 +139,12 @@ class GroupAssignment(Assignment):
         self._given = None
         self._waiting_since_s = time.monotonic()
 
-    def assigned(self, partitions: Iterable[TopicPartition]) -> None:
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """Pause partitions until their parts are open."""
         if self._is_closing:
             return
         consumer = self._connection.consumer
-        self._given = set(partitions)
+        self._given = set(assigned)
         self._member = consumer.group_metadata()
         if self._member.generation_id < 0:
             self.fault = faults.UnknownMemberIdError("given up for dead while parts were given")
@@ -329,19 +329,3 @@ class GroupAssignment(Assignment):
 def _number(part: Part) -> int:
     number: int = next(iter(part.positions)).partition
     return number
-
-
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Passes rebalances to the assignment, on the consumer's own thread."""
-
-    def __init__(self, assignment: GroupAssignment) -> None:
-        self._assignment = assignment
-
-    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        self._assignment.revoked()
-
-    def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
-        self._assignment.lost()
-
-    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._assignment.assigned(assigned)

@@ -137,14 +137,10 @@ class Session:
     def hold(self, parts: list[Part]) -> None:
         """Replace the parts; none of their partitions is idle."""
         part_of = {one: part for part in parts for one in part.positions}
-        self._fetch_ends(sorted(part_of))
+        self._ends_known |= self.connection.ends(sorted(part_of))
         self.parts, self.part_of = parts, part_of
         for part in parts:
             part.wake()
-
-    def _fetch_ends(self, partitions: Sequence[TopicPartition]) -> None:
-        """Fetch the ends of partitions."""
-        self._ends_known |= self.connection.ends(partitions)
 
     def note_ends(self, partitions: Sequence[TopicPartition]) -> None:
         """Record the ends of the topics when the job starts, under `until_end`."""
@@ -282,7 +278,8 @@ class Session:
             self.assignment.check_partitions()
             # Where nothing is read or committed, or no part is assigned, nothing else shows that
             # Kafka is away: the consumer retries silently.
-            self._fetch_ends(sorted(self.part_of) or self.connection.inputs())
+            partitions = sorted(self.part_of) or self.connection.inputs()
+            self._ends_known |= self.connection.ends(partitions)
         if now_s - self._began_s >= STEADY_S and not self._is_dirty:
             self.engine.failing_since_s = None
         count = self.assignment.parts
@@ -293,8 +290,8 @@ class Session:
             messages=self.engine.consumed,
             control=sum(part.counts.control for part in self.parts),
             lag={f"{one.topic}/{one.partition}": lag for one, lag in behind.items()},
-            events=total(part.execution.tally.to_dict() for part in self.parts),
-            live_runs=sum(part.execution.live_runs for part in self.parts),
+            events=total(part.execution.counts.tally.to_dict() for part in self.parts),
+            live_runs=sum(part.execution.counts.live_runs for part in self.parts),
             watermark_s=min(known_s, default=None) if len(known_s) == len(marks_s) else None,
             parts=None if count is None else (len(self.parts), count),
         )
@@ -303,7 +300,7 @@ class Session:
         self.engine.hooks.report(self.engine.figures)
 
     def _findings(self) -> Findings:
-        met = MetEvents.sum([part.execution.met_events for part in self.parts])
+        met = MetEvents.sum([part.execution.counts.met_events for part in self.parts])
         return findings(self.engine.program.compiled, met)
 
     # --- commit ---
@@ -344,6 +341,6 @@ class Session:
         """Sum up the parts, or an empty one if there is none; all is committed."""
         engine = self.engine
         parts = self.parts or [part_of(engine, {}, self.storage.empty(0))]
-        met = MetEvents.sum([part.execution.met_events for part in parts])
+        met = MetEvents.sum([part.execution.counts.met_events for part in parts])
         engine.summary = total(part.summed for part in parts)
         add_findings(engine.summary["patterns"], findings(engine.program.compiled, met))

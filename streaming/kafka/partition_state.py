@@ -251,16 +251,14 @@ class Part:
             return self.execution.feed(control)
         return self.advance()
 
-    def mark_idle(
-        self, behind: Mapping[TopicPartition, int], ask: Ask | None = None
-    ) -> list[Verdict]:
+    def mark_idle(self, behind: Mapping[TopicPartition, int], ask: Ask) -> list[Verdict]:
         """Mark partitions idle, and advance the watermark.
 
         Parameters
         ----------
         behind : mapping of TopicPartition to int
             How many messages are not read yet, as far as is known.
-        ask : callable, optional
+        ask : callable
             Returns those of some partitions that have messages which are not read yet; called
             before one becomes idle.
         """
@@ -268,7 +266,7 @@ class Part:
             return []
         now = now_ms()
         waiting = {(one.topic, one.partition) for one, lag in behind.items() if lag}
-        if ask is not None and (quiet := self.watermarks.newly_idle(waiting, now)):
+        if quiet := self.watermarks.newly_idle(waiting, now):
             unread = ask([TopicPartition(*one) for one in sorted(quiet)])
             waiting |= {(one.topic, one.partition) for one in unread}
         self.watermarks.mark_idle(waiting, now)
@@ -285,7 +283,7 @@ class Part:
     @property
     def summed(self) -> dict[str, Any]:
         """The numbers of the execution's summary, with the counts of messages."""
-        return {**self.execution.counts, "kafka": self.counts.to_dict()}
+        return {**self.execution.counts.numbers, "kafka": self.counts.to_dict()}
 
 
 def _place_in(records: Sequence[Any], number: int) -> str:

@@ -111,7 +111,7 @@ class Watermarks:
     def end(self, partition: Partition) -> bool:
         """Mark a partition as ended; return whether that was the last one."""
         self._ended.add(partition)
-        return len(self._ended) == len(self._marks_s)
+        return self.all_ended
 
     def has_ended(self, partition: Partition) -> bool:
         """Return whether a partition has ended."""

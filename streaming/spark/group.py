@@ -200,7 +200,7 @@ class Group:
         """Whether a higher watermark may still bring verdicts."""
         if self._closed:
             return False
-        return self.execution.live_runs > 0 or self.execution.tally.held_back > 0
+        return self.execution.counts.live_runs > 0 or self.execution.counts.tally.held_back > 0
 
     def advance(self, mark_ms: int) -> list[Verdict]:
         """Advance to Spark's watermark, which is 0 until there is one."""
@@ -310,10 +310,8 @@ class Group:
         marks = [
             mark for one, mark in self._marks_s.items() if one is None or one not in self._ended
         ]
-        waits_for = 1 if None in self._marks_s else known
-        if waits_for is None or not marks:
-            return []
-        if None not in self._marks_s and len(marks) + len(self._ended) < waits_for:
+        awaits_more = known is None or len(marks) + len(self._ended) < known
+        if not marks or (None not in self._marks_s and awaits_more):
             return []
         return self.execution.advance_time(min(marks))
 
@@ -325,10 +323,10 @@ class Group:
             "tells": self._reports,
             "messages": self.messages,
             "control": self.control,
-            "live_runs": self.execution.live_runs,
+            "live_runs": self.execution.counts.live_runs,
             "ended": self._closed,
-            **self.execution.counts,
-            "met": self.execution.met_events,
+            **self.execution.counts.numbers,
+            "met": self.execution.counts.met_events,
         }
         text = msgspec.json.encode(figures).decode()
         return FIGURES, None, str(self.number), None, None, text, None
@@ -342,7 +340,7 @@ class Group:
 
     def _counts(self) -> dict[str, int]:
         """Return the counts since the beginning; of events, only if this group reports them."""
-        summary = self.execution.counts
+        summary = self.execution.counts.numbers
         out = dict(summary["events"]) if self._reports else {}
         out["gaps"] = summary["gaps"]
         for pattern, counts in summary["patterns"].items():

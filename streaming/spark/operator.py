@@ -20,10 +20,10 @@ import contextlib
 import gc
 import hashlib
 import itertools
+import operator
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ketal.streaming.spark.group import Group, Work
@@ -91,7 +91,6 @@ def _exempt_groups() -> None:
     gc.freeze()
 
 
-@dataclass(frozen=True)
 class Operator:
     """The functions that Spark calls.
 
@@ -101,12 +100,9 @@ class Operator:
         A pickled `Work`: the compiled tables, so that executors need no compiler.
     """
 
-    shipped: bytes = field(repr=False)
-    digest: bytes = field(init=False)
-
-    def __post_init__(self) -> None:
-        digest = hashlib.blake2b(self.shipped, digest_size=16).digest()
-        object.__setattr__(self, "digest", digest)
+    def __init__(self, shipped: bytes) -> None:
+        self.shipped = shipped
+        self.digest = hashlib.blake2b(shipped, digest_size=16).digest()
 
     def stateful(self, key: tuple[Any, ...], frames: Iterable[Any], state: Any) -> Iterator[Any]:
         """Process a batch's rows of one group: the function of `applyInPandasWithState`."""
@@ -150,21 +146,17 @@ class Operator:
         for batch in batches:
             numbers = batch.column("group").to_pylist()
             arrays = [batch.column(name).to_numpy(zero_copy_only=False) for name in work.columns]
-            rows = list(zip(*(array.tolist() for array in arrays), strict=True))
-            start = 0
-            while start < len(numbers):
-                number, stop = numbers[start], start
-                while stop < len(numbers) and numbers[stop] == number:
-                    stop += 1
+            rows = zip(*(array.tolist() for array in arrays), strict=True)
+            numbered = zip(numbers, rows, strict=True)
+            for number, some in itertools.groupby(numbered, operator.itemgetter(0)):
                 if group is None or group.number != number:
                     out += _ended(group, work)
                     group = Group(work, number, None)
-                for verdict in group.take(rows[start:stop]):
+                for verdict in group.take([row for _, row in some]):
                     out.append(work.row(verdict))
                     if len(out) >= ROWS_MAX:
                         yield _arrow(out, work.output)
                         out = []
-                start = stop
         out += _ended(group, work)
         for start in range(0, len(out), ROWS_MAX):
             yield _arrow(out[start : start + ROWS_MAX], work.output)

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from ketal import errors
 from ketal.errors import KetalError, LostError, SettingError, StateError
+from ketal.logs.shape import Shape
 from ketal.model.events.event_time import seconds
 from ketal.programs.program import Program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.silence import vacuity
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.job_engine import JobEngine
+from ketal.streaming.job.messages import Outside
 from ketal.streaming.job.metrics import Hooks, total
 from ketal.streaming.job.outputs import ClosedPipeError, Outputs
 from ketal.streaming.spark import families as grouping
@@ -92,7 +94,11 @@ class SparkEngine(JobEngine):
             stack.callback(checkpoint.close)
             if checkpoint.lost:
                 self.hooks.notify(checkpoint.lost)
-            if self._over(checkpoint):
+            if self._all_ended(checkpoint):
+                self.hooks.notify(
+                    "the execution is over (ketal.end); another store begins a new one"
+                )
+                self.summary = self._summary(checkpoint)
                 return
             outputs = Outputs(self.job, self.hooks.show, self.hooks.flush)
             stack.callback(outputs.close)
@@ -105,14 +111,6 @@ class SparkEngine(JobEngine):
             stack.callback(_end, session)
         return session
 
-    def _over(self, checkpoint: Checkpoint) -> bool:
-        """Return whether the execution had ended in an earlier run; report it then."""
-        over = self._all_ended(checkpoint)
-        if over:
-            self.hooks.notify("the execution is over (ketal.end); another store begins a new one")
-            self.summary = self._summary(checkpoint)
-        return over
-
     def _run(self, session: SparkSession, checkpoint: Checkpoint, outputs: Outputs) -> None:
         from py4j.protocol import Py4JNetworkError
 
@@ -122,7 +120,9 @@ class SparkEngine(JobEngine):
                 try:
                     counts = partitions_of(session, self.job, self._options)
                     starting = checkpoint.begin(counts)
-                    self._notify_anew(checkpoint)
+                    if checkpoint.anew:
+                        self.hooks.notify(f"{checkpoint.anew}; starting anew at the stored offsets")
+                        checkpoint.anew = ""
                     query = self._started(session, checkpoint, sink, counts, starting)
                     self._live(query, checkpoint)
                     break
@@ -138,12 +138,6 @@ class SparkEngine(JobEngine):
             if checkpoint.written.batch >= 0:
                 self.summary = self._summary(checkpoint)
 
-    def _notify_anew(self, checkpoint: Checkpoint) -> None:
-        """Report once that the state of another program is discarded."""
-        if checkpoint.anew:
-            self.hooks.notify(f"{checkpoint.anew}; starting anew at the stored offsets")
-        checkpoint.anew = ""
-
     # --- a query ---
 
     def _started(
@@ -154,8 +148,10 @@ class SparkEngine(JobEngine):
         counts: dict[str, int],
         starting: str,
     ) -> StreamingQuery:
+        from pyspark.errors import PySparkException
+
         job = self.job
-        wants_headers = any(p.startswith("kafka.header.") for p in job.source.fields.values())
+        wants_headers = bool(Outside(Shape(job.source, kafka=True).paths).headers)
         events = (
             session.readStream.format("kafka")
             .options(**self._options)
@@ -201,7 +197,10 @@ class SparkEngine(JobEngine):
         else:
             writer = writer.trigger(processingTime=f"{job.trigger_ms} milliseconds")
         self._failure, self._leaving = None, False
-        return self._begun(writer)
+        try:
+            return writer.start()
+        except PySparkException as fault:
+            raise self._fault_of(str(fault)) from None
 
     def _leave(self, session: SparkSession) -> None:
         """Wait in a batch that is not to run, until its query is stopped.
@@ -220,14 +219,6 @@ class SparkEngine(JobEngine):
             none = context._gateway.new_array(context._jvm.java.lang.StackTraceElement, 0)
             interrupt.java_exception.setStackTrace(none)
             raise
-
-    def _begun(self, writer: Any) -> StreamingQuery:
-        from pyspark.errors import PySparkException
-
-        try:
-            return writer.start()  # type: ignore[no-any-return]
-        except PySparkException as fault:
-            raise self._fault_of(str(fault)) from None
 
     def _live(self, query: StreamingQuery, checkpoint: Checkpoint) -> None:
         """Wait until a query ends; end it where it is to stop, between two batches."""
@@ -314,7 +305,7 @@ class SparkEngine(JobEngine):
 def _lag(progress: Any) -> dict[str, int]:
     """Return how many messages of each partition no batch has read yet."""
     out: dict[str, int] = {}
-    for source in (progress or {}).get("sources", ()) if progress else ():
+    for source in progress.get("sources", ()) if progress else ():
         latest, end = _offsets(source.get("latestOffset")), _offsets(source.get("endOffset"))
         for topic, partitions in latest.items():
             for number, offset in partitions.items():

@@ -12,6 +12,7 @@ from ketal.logs.shape import KAFKA, Shape
 from ketal.logs.source import Source
 from ketal.logs.times import TIME_UNITS
 from ketal.model.events.control import CONTROL_PREFIX
+from ketal.streaming.job.messages import Outside
 from ketal.streaming.spark.families import Family, Partition, Path, by_key, paths_of
 from ketal.streaming.spark.keyed import BETWEEN, READ_EACH, READ_FIRST
 from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_by_format, timestamp_of
@@ -36,15 +37,13 @@ class MessageColumns:
         read = [paths["type"], paths["time"]]
         read += (one for f in families for of in f.partition for one in paths_of(of, paths))
         self._found = texts_at(self._text, (path for path in read if path[0] != KAFKA))
-        outside = [path[1:] for path in paths.values() if path[0] == KAFKA]
-        self._wants_key = ("key",) in outside
-        self._wants_timestamp = ("timestamp",) in outside
-        if self._wants_timestamp and "timestamp" not in events.columns:
+        self._needed = Outside(paths)
+        if self._needed.timestamp and "timestamp" not in events.columns:
             raise SettingError(
                 "kafka.timestamp is read, and the events have no column timestamp, which Kafka's "
                 "connector has"
             )
-        self.headers = tuple(sorted({path[1] for path in outside if path[0] == "header"}))
+        self.headers = self._needed.headers
         if self.headers and "headers" not in events.columns:
             raise SettingError(
                 f"the header {self.headers[0]} is read, and the events have no column headers: "
@@ -56,9 +55,9 @@ class MessageColumns:
         """Return what the operator reads, by the name of its column."""
         out = {name: F.col(name) for name in PLACE}
         out["value"] = F.col("value")
-        if self._wants_key:
+        if self._needed.key:
             out["key"] = F.col("key")
-        if self._wants_timestamp:
+        if self._needed.timestamp:
             out["timestamp"] = F.unix_millis("timestamp")
         for number, name in enumerate(self.headers):
             out[f"header{number}"] = _header(name)

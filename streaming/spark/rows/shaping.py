@@ -108,9 +108,8 @@ def shaped(
             F.lit(None).cast("timestamp").alias("mark", metadata={DELAY: lateness_ms})
         )
     if count == 1:
-        one = [F.lit(0).alias("group"), F.lit(ALONE).cast("byte").alias("copy")]
-        home = F.when(control, F.lit(HOME)).otherwise(F.lit(ALONE)).cast("byte").alias("copy")
-        out = frame.select(one[0], home, *selected.values())
+        copy = F.when(control, F.lit(HOME)).otherwise(F.lit(ALONE)).cast("byte")
+        out = frame.select(F.lit(0).alias("group"), copy.alias("copy"), *selected.values())
     else:
         out = _divided(
             frame.withColumn("_control", control).withColumn("_home", groups[0]),

@@ -633,9 +633,9 @@ def test_whoever_gives_up_its_parts_goes_on_with_joining(
         while not session.parts:
             assignment.poll(100)
         coordinator = session.connection.consumer._coordinator
-        for give_up in (assignment.revoked, assignment.lost):
+        for give_up in (assignment.on_partitions_revoked, assignment.on_partitions_lost):
             coordinator.rejoin_needed = False
-            give_up()
+            give_up(())
             assert assignment.fault is None
             assert coordinator.rejoin_needed
             assert session.parts == []

@@ -142,10 +142,10 @@ def test_parts_that_are_taken_away_while_they_are_restored_are_dropped(
     second = ProcessEngine(theirs, program, Told().hooks())
     other = threading.Thread(target=second.run, daemon=True)
     taken_away = threading.Event()
-    revoked = GroupAssignment.revoked
+    revoked = GroupAssignment.on_partitions_revoked
 
-    def give_up(self: GroupAssignment) -> None:
-        revoked(self)
+    def give_up(self: GroupAssignment, partitions: Any) -> None:
+        revoked(self, partitions)
         if self._job is ours and other.ident:
             taken_away.set()
 
@@ -154,7 +154,7 @@ def test_parts_that_are_taken_away_while_they_are_restored_are_dropped(
             other.start()
             assert taken_away.wait(PATIENCE_S), "the group is not polled"
 
-    monkeypatch.setattr(GroupAssignment, "revoked", give_up)
+    monkeypatch.setattr(GroupAssignment, "on_partitions_revoked", give_up)
     by = slow_restore(monkeypatch, wait)
     found = [0, 0]
 

@@ -148,7 +148,7 @@ class Reading:
         self.look()
 
     def look(self) -> None:
-        self.verdicts += self.part.mark_idle(dict.fromkeys(self.offsets, 0))
+        self.verdicts += self.part.mark_idle(dict.fromkeys(self.offsets, 0), lambda partitions: [])
 
 
 @pytest.mark.parametrize("away_ms", [LOOK_MS, 10 * IDLE_MS])
