@@ -123,7 +123,7 @@ def process(program: ketal.Program, count: int, folder: Path) -> None:
             f"{at:>12,} {(at - begin) / (feeding_s + sum(commits_s)):>10,.0f} "
             f"{1e3 * sum(commits_s) / len(commits_s):>10.1f} {1e3 * max(commits_s):>8.1f} "
             f"{sum(written) / len(written) / 1e6:>12.2f} {size(folder) / 1e6:>11.1f} "
-            f"{execution.live_runs:>10,} {most:>9.0f}",
+            f"{execution.counts.live_runs:>10,} {most:>9.0f}",
             flush=True,
         )
     store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
@@ -28,3 +29,7 @@ class Driven(Execution):
 
     def snapshot(self) -> bytes:
         return self.state.snapshot()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        return self.counts.summary

@@ -132,8 +132,8 @@ class LogPass:
         totals = {c.name: Counts() for c in self._program.compiled}
         rest = {"gaps": 0, "holes": 0, "restarts": 0, "impossible": 0, "doubtful": 0}
         for execution in self._executions.values():
-            tally.add(execution.tally)
-            summary = execution.counts
+            tally.add(execution.counts.tally)
+            summary = execution.counts.numbers
             for name in rest:
                 rest[name] += summary.get(name, 0)
             for run in execution.runs:
@@ -148,7 +148,7 @@ class LogPass:
         if self._undecided is not None and self._undecided.unknown:
             out["unknown_orders"] = self._undecided.unknown
         if self._executions:
-            met = MetEvents.sum([one.met_events for one in self._executions.values()])
+            met = MetEvents.sum([one.counts.met_events for one in self._executions.values()])
             add_findings(out["patterns"], findings(self._program.compiled, met))
         return cast(Summary, out)
 

@@ -26,12 +26,12 @@ from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program, checked_program
-from ketal.runtime.admission.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN, Tally
+from ketal.runtime.admission.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN
 from ketal.runtime.admission.identification import Admission
+from ketal.runtime.execution_counts import ExecutionCounts
 from ketal.runtime.log_release import LogRelease
 from ketal.runtime.queues.reports import came_late, overflowed
 from ketal.runtime.retirement import RetiringRelease
-from ketal.runtime.silence.vacuity import MetEvents, PatternMet, add_findings, findings
 from ketal.runtime.state.execution_state import ExecutionState, Progress, SavedState
 from ketal.runtime.stream_release import StreamRelease
 
@@ -325,50 +325,13 @@ class Execution:
         self.retiring = self.release.retiring = None
         return retiring.program.names
 
-    # --- its counts ---
+    # --- what was counted ---
 
     def passed(self, event: Event) -> bool:
         """Return whether the watermark has passed the time of an event, which is late then."""
         return self._uses_time and self.progress.passed(event)
 
     @property
-    def live_runs(self) -> int:
-        """How many runs and events of a `find any` are live, those of retiring patterns too."""
-        retiring = () if self.retiring is None else self.retiring.runs
-        return sum(run.live_runs() for run in (*self.runs, *retiring))
-
-    @property
-    def tally(self) -> Tally:
-        """The outcomes of the records so far."""
-        return self.release.tally(self.progress.counted)
-
-    @property
-    def met_events(self) -> MetEvents:
-        """What the events met of the patterns."""
-        since, events = self.progress.since, 0
-        if self.release.has_offered:
-            events = self.tally.accepted
-        runs = {run.compiled.name: run for run in self.runs}
-        patterns = {
-            name: PatternMet.of(run, max(0, events - since.get(name, 0)))
-            for name, run in runs.items()
-        }
-        return MetEvents(patterns, self.progress.names.met(), self.progress.kinds.met())
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The summary so far: `events`, `patterns`, `gaps`, `holes`, and counts that are rare."""
-        out = self.counts
-        compiled = [run.compiled for run in self.runs]
-        add_findings(out["patterns"], findings(compiled, self.met_events))
-        return out
-
-    @property
-    def counts(self) -> dict[str, Any]:
-        """The numbers of the summary, which those of parts of an execution add up to."""
-        return {
-            "events": self.tally.to_dict(),
-            "patterns": {run.compiled.name: run.counts.to_dict() for run in self.runs},
-            **self.release.counts(),
-            **({} if self.retiring is None else {"draining": self.retiring.summary}),
-        }
+    def counts(self) -> ExecutionCounts:
+        """What was counted so far."""
+        return ExecutionCounts(self.runs, self.release, self.retiring, self.progress)

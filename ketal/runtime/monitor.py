@@ -254,7 +254,7 @@ class Monitor:
         """The summary so far: `events`, `patterns`, `gaps`, `holes`, and counts that are rare."""
         failures = self._handlers.failures
         more = {"handler_failures": failures} if failures else {}
-        return cast(Summary, {**self._execution.summary, **more})
+        return cast(Summary, {**self._execution.counts.summary, **more})
 
     def snapshot(self) -> bytes:
         """Return the state: `Monitor.restore(program, blob)` goes on from it.

@@ -73,7 +73,7 @@ def test_batches_of_any_size_are_as_one_event_at_a_time(
         validate(batched)
         assert _state(batched) == _state(singly)
     assert list(batched.conclude()) == list(singly.conclude())
-    assert batched.summary == singly.summary
+    assert batched.counts.summary == singly.counts.summary
 
 
 def _state(execution: Execution) -> Any:

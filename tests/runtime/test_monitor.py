@@ -365,7 +365,7 @@ def test_snapshot_and_restore_after_every_event_change_nothing() -> None:
             assert other.snapshot() == blob, "a snapshot is canonical"
             assert other.summary == plain.summary
             assert other.held_back() == plain.held_back()
-            assert other.live_runs == plain.live_runs
+            assert other.counts.live_runs == plain.counts.live_runs
             assert adds_up(other.summary)
         assert plain.close() == other.close()
         assert Monitor.restore(both, other.snapshot()).close() == []

@@ -53,7 +53,7 @@ def said(items: Iterable[Any], limits: Limits) -> tuple[list[str], dict[str, dic
         verdicts += monitor.feed(item)
     verdicts += monitor.close()
     judged = [repr(v.to_dict()) for v in verdicts if v.verdict not in ("late", "rejected")]
-    return judged, monitor._execution.counts["patterns"]
+    return judged, monitor._execution.counts.numbers["patterns"]
 
 
 def delayed(rng: random.Random) -> list[Any]:

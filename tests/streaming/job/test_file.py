@@ -378,7 +378,7 @@ def test_metrics_are_prometheus_text() -> None:
     for now_s, messages in ((1.0, 100), (2.0, 150)):
         figures.update(
             now_s=now_s, messages=messages, control=3, lag={"t/0": 7},
-            events=execution.tally.to_dict(), live_runs=execution.live_runs,
+            events=execution.counts.tally.to_dict(), live_runs=execution.counts.live_runs,
             watermark_s=1_700_000_000.5, parts=(2, 4),
         )  # fmt: skip
     server = MetricsServer(figures, 0)

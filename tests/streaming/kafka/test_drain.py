@@ -138,7 +138,7 @@ def test_anew_is_the_program_on_what_is_released_after_the_change(
         rest = whole.feed_many(events[cut:]) + whole.close()
         expected = standing_on(rest, consumed, False)
     assert facts(said) == facts(expected)
-    tally = after.tally.to_dict()
+    tally = after.counts.tally.to_dict()
     assert tally["read"] == tally["accepted"] == len(events), "the execution goes on"
 
 
@@ -193,7 +193,7 @@ def test_each_occurrence_is_said_by_the_old_pattern_or_the_new_one(
         assert facts(suffix) == facts(ketal.run(new, events[cut:]))
     if was == FREE:
         assert facts(expected) == facts(ketal.run(old, events))
-    assert drain.tally.to_dict()["accepted"] == len(events)
+    assert drain.counts.tally.to_dict()["accepted"] == len(events)
     assert drain.retiring is None or drain.retiring.over
 
 
@@ -309,20 +309,20 @@ def test_draining_ends_when_the_last_old_run_is_over() -> None:
     assert drain.retiring is not None
     (said,) = drain.feed(at("k", 1, "S.b", 12.0))
     assert str(said) == "match P (key=1): A=n@1, B=k@1"
-    assert drain.summary["draining"] == {"P": {"matches": 1, "timed_out": 0}}
-    assert drain.summary["patterns"]["P"]["matches"] == 0
-    lines = list(summary_text.lines(drain.summary, new, None))
+    assert drain.counts.summary["draining"] == {"P": {"matches": 1, "timed_out": 0}}
+    assert drain.counts.summary["patterns"]["P"]["matches"] == 0
+    lines = list(summary_text.lines(drain.counts.summary, new, None))
     assert "P: draining: 1 match, said by the pattern that it was before" in lines
     assert drain.advance_time(13.9) == []
     assert not drain.retiring.over
     drain.feed(at("n", 2, "S.a", 13.9))  # A run of the old pattern that is not its to finish.
     drain.advance_time(15.0)
     assert drain.retiring.over
-    assert "draining" in drain.summary
+    assert "draining" in drain.counts.summary
     blob = drain.state.snapshot()
     assert drain.drop_retired() == ("P",)
     assert blob == drain.state.snapshot() == resume(new, blob).execution.state.snapshot()
-    assert "draining" not in drain.summary
+    assert "draining" not in drain.counts.summary
     # The new pattern has seen what came since.
     drain.feed(at("m", 2, "S.c", 15.5))
     (said,) = drain.feed(at("k", 2, "S.b", 16.0))
@@ -336,7 +336,7 @@ def test_at_the_end_of_the_stream_draining_is_over() -> None:
     drain = resume(new, first.snapshot(), on_change="drain").execution
     (said,) = drain.feed(Control("end"))
     assert str(said) == "timed_out P (key=1): A=n@1"
-    assert drain.summary["draining"] == {"P": {"matches": 0, "timed_out": 1}}
+    assert drain.counts.summary["draining"] == {"P": {"matches": 0, "timed_out": 1}}
     assert resume(new, drain.state.snapshot()).execution.retiring is None
 
 
@@ -356,8 +356,8 @@ def test_where_the_new_topology_has_no_place_for_a_node_the_old_pattern_still_ha
     (rejected,) = drain.feed(at("x", 1, "S.b", 12.0))
     assert isinstance(rejected, ketal.Rejected)
     assert "no node x" in rejected.reason
-    assert drain.tally.to_dict()["accepted"] == 1
-    assert drain.tally.rejected == 3
+    assert drain.counts.tally.to_dict()["accepted"] == 1
+    assert drain.counts.tally.rejected == 3
 
 
 def test_only_the_old_pattern_is_not_offered_what_came_after_its_time() -> None:
@@ -369,7 +369,7 @@ def test_only_the_old_pattern_is_not_offered_what_came_after_its_time() -> None:
     drain = resume(new, first.snapshot(), on_change="drain").execution
     assert drain.advance_time(13.0) == []
     assert drain.feed(at("k", 1, "S.b", 12.0)) == []
-    assert drain.tally.to_dict()["accepted"] == 2
+    assert drain.counts.tally.to_dict()["accepted"] == 2
     (said,) = drain.feed(at("n", 2, "S.a", 12.0))
     assert str(said) == "match P (key=1): A=n@2, B=k@1"
     (said,) = drain.advance_time(15.0)
@@ -466,9 +466,9 @@ def test_a_second_change_has_to_wait() -> None:
             with pytest.raises(StateError, match=r"still drains .* P, and this is a second one"):
                 resume(third, blob, on_change=on_change)
     fresh = resume(old, blob, on_change="fresh")
-    assert fresh.execution.live_runs == 0
+    assert fresh.execution.counts.live_runs == 0
     assert fresh.execution.feed(at("n", 1, "S.a", 10.0)) == [], "it was seen"
-    assert fresh.execution.tally.duplicates == 1
+    assert fresh.execution.counts.tally.duplicates == 1
     assert resume(new, blob, on_change="drain").execution.retiring is not None, "it goes on"
 
 

@@ -119,7 +119,7 @@ def test_a_group_remembers_values_and_counts_no_row_of_the_watch() -> None:
         (PLACED, "t", 0, 9, b"3:" + accept("a", data={"height": "18"})),
     ]
     assert list(group.take(told)) == []
-    assert (group.messages, group.execution.tally.accepted) == (1, 1)
+    assert (group.messages, group.execution.counts.tally.accepted) == (1, 1)
     group = Group(at, 0, group.state())
     with pytest.raises(SettingError, match="t/1/9: height = 18 has another key than at t/0/7"):
         list(group.take([(PLACED, "t", 1, 9, b"0:" + accept("b", 1, 18))]))
