@@ -6,6 +6,7 @@ The one rule: while Kafka is away the job is retried, for `lost_after_ms` at mos
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from typing import Any
 
 from ketal.errors import LostError
@@ -17,7 +18,7 @@ from ketal.streaming.job.vacuity_watch import VacuityWatch
 _WAIT_S = 0.05
 
 
-class JobEngine:
+class JobEngine(ABC):
     """A job in this process.
 
     Attributes
@@ -39,6 +40,20 @@ class JobEngine:
         self.failing_since_s: float | None = None
         self.figures = Figures()
         self.vacuity_watch = VacuityWatch(job, program, self.figures, hooks.notify)
+
+    @abstractmethod
+    def run(self) -> None:
+        """Run until the stream ends or `stop` is called; all is committed then.
+
+        Raises
+        ------
+        LostError
+            If Kafka or Spark is lost for good, or another process took over.
+        StateError
+            If the saved state does not fit.
+        SettingError
+            If the settings are wrong, or a file cannot be written.
+        """
 
     def stop(self) -> None:
         """Have `run` commit and return."""

@@ -30,12 +30,6 @@ def place_of(record: Any) -> str:
     return f"{record.topic}/{record.partition}/{record.offset}"
 
 
-def short(limits: Limits) -> int:
-    """Return the length, in bytes, up to which no message exceeds a limit."""
-    # An entry of a clock takes five bytes at least.
-    return min(5 * limits.clock_entries_max, limits.line_bytes_max)
-
-
 class Outside:
     """What the fields of an event need of a message beside its value.
 
@@ -61,7 +55,8 @@ class Reader:
         self._shape = Shape(source, limits=limits, kafka=True)
         self._plain = self._shape.plain
         self._bytes_max = limits.line_bytes_max
-        self._short = short(limits)
+        # Up to this length no message exceeds a limit: a clock's entry takes five bytes at least.
+        self._short = min(5 * limits.clock_entries_max, limits.line_bytes_max)
         self._needed = Outside(self._shape.paths)
         self._units = TIME_UNITS[source.time_unit]
 

@@ -67,7 +67,7 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         self._is_settled = False
         self._waiting_since_s = time.monotonic()
 
-    def begin(self) -> bool:
+    def begin(self) -> None:
         """Check the topics, and join the group."""
         session, connection = self._session, self._connection
         if not self._engine.claimed:
@@ -80,7 +80,6 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         session.note_ends(partitions)
         connection.consumer.subscribe(self._job.topics, listener=self)
         session.begun()
-        return True
 
     def _equal_count(self) -> int:
         """Return how many partitions each topic has."""

@@ -71,8 +71,8 @@ class Assignment(ABC):
         self._storage = session.storage
 
     @abstractmethod
-    def begin(self) -> bool:
-        """Connect, and open the parts that are assigned; return False if the job is to end."""
+    def begin(self) -> None:
+        """Connect, and open the parts that are assigned."""
 
     @abstractmethod
     def check_partitions(self) -> None:
@@ -118,10 +118,10 @@ class Session:
 
     # --- begin and end ---
 
-    def begin(self) -> bool:
-        """Connect, and open the parts that are assigned; return False if the job is to end."""
+    def begin(self) -> None:
+        """Connect, and open the parts that are assigned."""
         self.connection.check_access()
-        return self.assignment.begin()
+        self.assignment.begin()
 
     def begun(self) -> None:
         """Mark the job as claimed by this process; report that Kafka is back if it was away."""

@@ -45,30 +45,18 @@ class ProcessEngine(RunningJob):
         super().__init__(job, program, hooks)
 
     def run(self) -> None:
-        """Run until the stream ends or `stop` is called; all is committed then.
-
-        Raises
-        ------
-        LostError
-            If Kafka is lost for good, or another process took over.
-        StateError
-            If the saved state does not fit.
-        SettingError
-            If the settings are wrong, or a file cannot be written.
-        """
+        """Run one session after the other, until one ends without a fault."""
         try:
             self._sessions()
         finally:
             self.close_outputs()
 
     def _sessions(self) -> None:
-        """Run one session after the other, until one ends without a fault."""
         wait_s = RETRY_FIRST_S
         while True:
             session = session_of(self)
             try:
-                if not session.begin():
-                    return
+                session.begin()
                 wait_s = RETRY_FIRST_S
                 session.live()
                 return

@@ -28,12 +28,10 @@ AHEAD_MAX = 5
 class WholeAssignment(Assignment):
     """All partitions, as one part."""
 
-    def begin(self) -> bool:
+    def begin(self) -> None:
         """Fence an earlier process, restore the state, and commit as its owner."""
-        with self._storage.exclusive(lambda: self._engine.stopping) as is_exclusive:
-            if is_exclusive:
-                self._begin()
-        return is_exclusive
+        with self._storage.exclusive(lambda: self._engine.stopping):
+            self._begin()
 
     def _begin(self) -> None:
         """Begin, while no other process begins with this state."""

@@ -76,17 +76,7 @@ class SparkEngine(JobEngine):
         """Whether the query is in a batch that is not to run."""
 
     def run(self) -> None:
-        """Run until the stream ends or `stop` is called; the batch that runs is finished.
-
-        Raises
-        ------
-        LostError
-            If Spark or Kafka is lost for good.
-        StateError
-            If the checkpoint does not fit.
-        SettingError
-            If the settings are wrong, or a file cannot be written.
-        """
+        """Run batches; the one that runs at the end is finished."""
         with contextlib.ExitStack() as stack:
             # Spark takes a while to start: a folder of this machine is checked before.
             session = self._session(stack) if self.job.state_address else None

@@ -16,7 +16,7 @@ from typing import Any
 from ketal.errors import SettingError, StateError
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.locks import locked
-from ketal.streaming.kafka.connecting.clients import topic_setting
+from ketal.streaming.kafka.connecting.clients import StoppedError, topic_setting
 from ketal.streaming.kafka.state.folder_store import Claim, Saved
 from ketal.streaming.kafka.state.topic_store import Changelog, Loaded, load
 
@@ -35,12 +35,12 @@ class Storage(ABC):
     def __init__(self, job: Job) -> None:
         self._job = job
 
-    def exclusive(self, stopping: Callable[[], bool]) -> AbstractContextManager[bool]:
-        """Return a context in which no other process begins here; False if the job is to end.
+    def exclusive(self, stopping: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Return a context in which no other process begins here.
 
         By default without a lock: Kafka fences one of two processes that begin at once.
         """
-        return nullcontext(True)
+        return nullcontext()
 
     @abstractmethod
     def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
@@ -102,12 +102,13 @@ class FolderStorage(Storage):
     _claim: Claim | None = None
 
     @contextmanager
-    def exclusive(self, stopping: Callable[[], bool]) -> Iterator[bool]:
+    def exclusive(self, stopping: Callable[[], bool]) -> Iterator[None]:
         """Lock the folder, and read whose it is."""
         with locked(self._job.state, self._job.call_timeout_ms / 1e3, stopping) as is_locked:
-            if is_locked:
-                self._claim = Claim(self._job.state, self._job.group_id, self._job.topics)
-            yield is_locked
+            if not is_locked:
+                raise StoppedError("locking the state")
+            self._claim = Claim(self._job.state, self._job.group_id, self._job.topics)
+            yield
 
     def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
         """Raise nothing: the one part that there is has a folder."""

@@ -16,7 +16,7 @@ from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.streaming.job.messages import Reader
+from ketal.streaming.job.messages import Reader, place_of
 
 ALONE, HOME, COPY, PLACED = 0, 1, 2, 3
 """A row that one group of each family has; of a control event's rows the one that counts, and the
@@ -67,6 +67,7 @@ class RowReader:
         self._shape = Shape(Source(), limits=limits, kafka=True)
         self._reader = Reader(source or Source(), limits)
         self._message = Message()
+        self._message.topic, self._message.partition, self._message.offset = None, 0, 0
         self._message.headers = ()
         self._message.timestamp = NO_TIMESTAMP
         self.has_offsets = "offset" in self._at
@@ -83,9 +84,7 @@ class RowReader:
         """Begin a row: `place` and `partition` are its own from now on."""
         message = self._message
         if self.has_offsets:
-            message.topic, message.partition, message.offset = row[1], row[2], row[3]
-        else:
-            message.topic, message.partition, message.offset = None, 0, 0
+            message.topic, message.partition, message.offset = row[1:4]
 
     @property
     def partition(self) -> Partition:
@@ -96,10 +95,7 @@ class RowReader:
     @property
     def place(self) -> str:
         """Where the row that was begun was read; empty without offsets."""
-        message = self._message
-        if message.topic is None:
-            return ""
-        return f"{message.topic}/{message.partition}/{message.offset}"
+        return "" if self._message.topic is None else place_of(self._message)
 
     def item(self, row: Row) -> Item | Rejected:
         """Return the item of the row that was begun."""
