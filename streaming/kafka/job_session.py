@@ -296,11 +296,11 @@ class Session:
             parts=None if count is None else (len(self.parts), count),
         )
         if self.parts:
-            self.engine.vacuity_watch.look(now_s, self._findings)
+            self.engine.vacuity_watch.look(now_s, lambda: self._findings(self.parts))
         self.engine.hooks.report(self.engine.figures)
 
-    def _findings(self) -> Findings:
-        met = MetEvents.sum([part.execution.counts.met_events for part in self.parts])
+    def _findings(self, parts: Iterable[Part]) -> Findings:
+        met = MetEvents.sum([part.execution.counts.met_events for part in parts])
         return findings(self.engine.program.compiled, met)
 
     # --- commit ---
@@ -339,8 +339,6 @@ class Session:
 
     def sum_up(self) -> None:
         """Sum up the parts, or an empty one if there is none; all is committed."""
-        engine = self.engine
-        parts = self.parts or [part_of(engine, {}, self.storage.empty(0))]
-        met = MetEvents.sum([part.execution.counts.met_events for part in parts])
-        engine.summary = total(part.summed for part in parts)
-        add_findings(engine.summary["patterns"], findings(engine.program.compiled, met))
+        parts = self.parts or [part_of(self.engine, {}, self.storage.empty(0))]
+        self.engine.summary = total(part.summed for part in parts)
+        add_findings(self.engine.summary["patterns"], self._findings(parts))

@@ -184,23 +184,22 @@ class Part:
         SettingError
             If the scope of one is in a partition of another number too.
         """
-        over, taken = self.watermarks.has_ended(one), 0
+        taken = 0
         for begin in range(0, len(records), BATCH_EVENTS):
             batch = records[begin : begin + BATCH_EVENTS]
             events = None
-            if not (over or self._timed):
+            if not (self._timed or self.watermarks.has_ended(one)):
                 events = self._reader.events([record.value for record in batch])
             if events is None:
-                some, over = self._take_each(one, batch, add, over)
+                taken += self._take_each(one, batch, add)
             else:
-                some = len(batch)
+                taken += len(batch)
                 places = partial(_place_in, batch)
                 if self._watch is not None:
                     self._watch.check(events, one.partition, places)
                 for number, verdicts in self.execution.process(events, places):
                     add(verdicts, batch[number])
-            taken += some
-            if over and self.ended:
+            if self.ended:
                 break
         if taken:
             self.positions[one] = records[taken - 1].offset + 1
@@ -212,12 +211,11 @@ class Part:
         one: TopicPartition,
         records: Sequence[Any],
         add: Callable[[list[Verdict], Any], None],
-        over: bool,
-    ) -> tuple[int, bool]:
-        """Process messages one by one; return how many, and whether their partition has ended."""
+    ) -> int:
+        """Process messages one by one; return how many."""
         # Looked up once for all messages.
         item_of, feed, observe = self._reader.item, self.execution.feed, self.watermarks.observe
-        taken = 0
+        over, taken = self.watermarks.has_ended(one), 0
         for record in records:
             taken += 1
             item = item_of(record)
@@ -239,7 +237,7 @@ class Part:
                 add(verdicts, record)
             if over and self.ended:
                 break
-        return taken, over
+        return taken
 
     def _control(self, one: TopicPartition, control: Control) -> list[Verdict]:
         self.counts.control += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import cached_property
 from typing import Any
 
 from kafka import TopicPartition
@@ -29,17 +30,14 @@ class RunningJob(JobEngine):
         """The group's offsets of other topics when the last session began."""
         self.consumed = 0
         self.watch = Watch(job, program) if job.is_shared else None
-        self._outputs: Outputs | None = None
 
-    @property
+    @cached_property
     def outputs(self) -> Outputs:
         """The outputs, whose files are open from the first use to the end."""
-        if self._outputs is None:
-            self._outputs = Outputs(self.job, self.hooks.show, self.hooks.flush)
-        return self._outputs
+        return Outputs(self.job, self.hooks.show, self.hooks.flush)
 
     def close_outputs(self) -> None:
         """Close the outputs' files, if any was opened."""
-        if self._outputs is not None:
-            self._outputs.close()
-            self._outputs = None
+        if "outputs" in vars(self):
+            self.outputs.close()
+            del self.outputs
