@@ -61,9 +61,14 @@ class EventColumns:
         """Return whether an event may have a part of a partition."""
         if isinstance(of, syntax.Field):
             return of.name in self._types
-        beside = of.path[0] in self._types and of.path[0] not in _NO_ATTRIBUTES
-        inside = "data" in self._types and _leads(self._types["data"], of.path)
-        return inside or (beside and _leads(self._types[of.path[0]], of.path[1:]))
+        return any(_leads(self._types[name], path) for name, path in self._places(of))
+
+    def _places(self, of: syntax.Attribute) -> list[tuple[str, tuple[str, ...]]]:
+        """Return the columns in which an attribute may be, and its path in each."""
+        name = of.path[0]
+        inside = [("data", of.path)] if "data" in self._types else []
+        is_beside = name in self._types and name not in _NO_ATTRIBUTES
+        return [*inside, (name, of.path[1:])] if is_beside else inside
 
     def _is_text(self, name: str) -> bool:
         return isinstance(self._types.get(name), T.StringType)
@@ -87,21 +92,15 @@ class EventColumns:
                 out[name] = F.col(name)
         return out
 
-    def _beyond(self) -> list[Column]:
-        """Return the columns that are attributes."""
-        names = (name for name in self._types if name not in _NO_ATTRIBUTES)
-        return [F.col(_quoted(name)) for name in names]
-
     def _json(self) -> Column:
-        own = [_cast(name, self._types[name]) for name in OWN_FIELDS if self._in_json(name)]
-        beyond = self._beyond()
+        texts = [name for name in ("clock", "data") if self._is_text(name)]
+        names = [name for name in OWN_FIELDS if name in self._types and name not in texts]
+        own = [_cast(name, self._types[name]) for name in names]
+        beyond = [F.col(_quoted(name)) for name in self._types if name not in _NO_ATTRIBUTES]
         if beyond and "data" not in self._types:
             beyond = [F.struct(*beyond).alias("data")]
         # A session may want nulls to be written, and null is no clock, data or time.
         return F.to_json(F.struct(*own, *beyond), {"ignoreNullFields": "true"}).cast("binary")
-
-    def _in_json(self, name: str) -> bool:
-        return name in self._types and not (name in ("clock", "data") and self._is_text(name))
 
     def control(self) -> Column:
         """Return whether a row is a control event."""
@@ -113,16 +112,11 @@ class EventColumns:
 
     def _value(self, of: syntax.Attribute | syntax.Field) -> Column:
         if isinstance(of, syntax.Field):
-            if of.name not in self._types:
-                return F.lit(None).cast("string")
             return _cast(of.name, self._types[of.name]).cast("string")
-        found = []
-        if "data" in self._types:
-            found.append(_dug(F.col("data"), self._types["data"], of.path))
-        if of.path[0] in self._types and of.path[0] not in _NO_ATTRIBUTES:
-            name = of.path[0]
-            found.append(_dug(F.col(_quoted(name)), self._types[name], of.path[1:]))
-        return F.coalesce(*found) if found else F.lit(None).cast("string")
+        places = self._places(of)
+        return F.coalesce(
+            *(_dug(F.col(_quoted(name)), self._types[name], path) for name, path in places)
+        )
 
     def placed(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
         """Return None: of columns the value itself is hashed."""
