@@ -31,7 +31,7 @@ RETRY_FIRST_S, RETRY_MOST_S = 0.2, 3.0
 
 
 class ProcessEngine(RunningJob):
-    """A job that runs in this process; the parameters are those of `RunningJob`.
+    """A job that runs in this process; the parameters are those of `JobEngine`.
 
     Raises
     ------
