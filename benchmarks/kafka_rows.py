@@ -91,11 +91,18 @@ def hundred() -> str:
 
 
 def kafka(bench: Bench) -> Iterator[Row]:
-    """Yield jobs beside what they cannot do without: one check, and a hundred patterns."""
+    """Yield jobs beside what they cannot do without: a check, a find, and a hundred patterns."""
     broker = bench.stack.enter_context(Broker(bench.folder / "kafka"))
     servers = broker.bootstrap_servers
     check = f"pattern P {{ partition by key; {EVENTS} check Good*; on violation skip; }}"
-    for name, text, size in (("a check", check, 100_000), ("100 patterns", hundred(), 10_000)):
+    again = "Good1 = Good && key == Bad1.key; find next Bad1 Good1; within 100 ms;"
+    window = f"pattern P {{ {EVENTS} Bad1 = Bad && key % 100 == 7; {again} }}"
+    works = (
+        ("a check", check, 100_000),
+        ("a find in a window", window, 50_000),
+        ("100 patterns", hundred(), 10_000),
+    )
+    for name, text, size in works:
         topic = name.replace(" ", "-")
         values = messages(bench.size(size))
         with KafkaAdminClient(bootstrap_servers=servers) as admin:

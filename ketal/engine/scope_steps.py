@@ -7,6 +7,7 @@ The one rule: a scope that is stepped is marked dirty, and removed once it is ov
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from ketal.clocks import vector
@@ -132,6 +133,15 @@ class ScopeSteps:
             at += 1
 
     # --- time and the end ---
+
+    @property
+    def due_us(self) -> float:
+        """The least watermark that may end a window, by the events that are offered."""
+        if self._window_us is None:
+            return math.inf
+        if self.copies is not None and not self.copies.everything:
+            return -math.inf  # a copy may learn of an event long after its time
+        return self.scopes.first_timer_us() + self._window_us
 
     def advance(self, watermark_us: int) -> list[RunVerdict]:
         """End the time windows that a watermark has passed."""

@@ -11,6 +11,7 @@ of all later ones, and while it has a timer there is an entry for that in the qu
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -291,6 +292,10 @@ class Scopes(dict[ScopeName, Scope]):
             scope.suspended = False
             if not isinstance(scope.run, CheckRun):
                 self.set_timer(scope, scope.run.earliest_us())
+
+    def first_timer_us(self) -> float:
+        """Return a time before which no timer is set; infinity for none."""
+        return self._timers[0][0] if self._timers else math.inf
 
     def expired(self, last_us: int) -> Iterator[Scope]:
         """Yield the scopes whose timers are at a time or before it, each without its timer."""

@@ -34,6 +34,7 @@ from ketal.runtime.queues.reports import came_late, overflowed
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.state.execution_state import ExecutionState, Progress, SavedState
 from ketal.runtime.stream_release import StreamRelease
+from ketal.runtime.stretches import Stretch, timed_stretch
 
 Item = Event | Control | Rejected
 """What a record may be."""
@@ -201,18 +202,22 @@ class Execution:
             upto = at  # up to where events may be admitted before one is offered
             if room > 0 and release.takes_batches:
                 upto = min(end, at + room)
-                if self._uses_time:
-                    upto = progress.first_passed(batch, at, upto)
             if upto > at:
-                some: Any = batch if upto - at == end else batch[at:upto]
-                count = admit(some, steady=None if release.holds_all else admission.steady)
+                stretch = self._stretch(batch, at, upto)
+                events = stretch.events
+                count = admit(events, steady=None if release.holds_all else admission.steady)
                 if count:
                     counted.accepted += count
-                    offered = release.offer(some if count == len(some) else some[:count])
+                    offered = release.offer(events if count == len(events) else events[:count])
                     if count == end:
                         return offered
-                    out += [(at + number, verdicts) for number, verdicts in offered]
-                    at += count
+                    out += [(stretch.numbers[number], verdicts) for number, verdicts in offered]
+                if count or (not events and stretch.end > at):
+                    at, mark_us = stretch.after(count)
+                    if mark_us is not None and mark_us != progress.watermark_us:
+                        progress.watermark_us = mark_us
+                        ended = release.advance(mark_us)
+                        assert not ended, "nothing was due"
                     continue
             item: Any = batch[at]
             if room > 0 and admit((item,)):
@@ -223,6 +228,16 @@ class Execution:
                 out.append((at, verdicts))
             at += 1
         return out
+
+    def _stretch(self, batch: Sequence[Any], begin: int, end: int) -> Stretch:
+        """Return what of a batch may be admitted and offered together, from an item on."""
+        mark_us = self.progress.watermark_us
+        if not self._uses_time or (mark_us is None and Control not in set(map(type, batch))):
+            some = batch if end - begin == len(batch) else batch[begin:end]
+            numbers = range(begin, end)
+            return Stretch(some, numbers, [mark_us] * len(some), end, mark_us)
+        due_us, window_us = self.release.due_us, self.release.window_us
+        return timed_stretch(batch, begin, end, mark_us, due_us=due_us, window_us=window_us)
 
     def advance_time(self, watermark: Any) -> list[Verdict]:
         """Process a watermark, a time as an event's: no event before it is expected any more."""

@@ -11,6 +11,7 @@ The one rule: verdicts are in the canonical order of the events that completed t
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -71,6 +72,8 @@ class LogRelease:
     """Whether all events are in memory until the end."""
     takes_batches = True
     """Whether several events may be identified before one is offered."""
+    due_us, window_us = -math.inf, 0
+    """Every watermark is of use: it is held between the events."""
 
     def __init__(
         self, runs: Sequence[PatternRun], admission: Admission, limits: Limits, name: str

@@ -10,6 +10,7 @@ The one rule: an event of a run's topology is offered to it once, or recorded as
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -65,6 +66,8 @@ class StreamRelease:
         As given.
     queues : Queues
         The hold-back queues.
+    window_us : int
+        The shortest time window of a pattern.
     retiring : StreamRelease or None
         That of the patterns that changed under the stream (`ketal.runtime.retirement`): it is
         offered the same, before the runs of this one.
@@ -101,6 +104,8 @@ class StreamRelease:
         )
         self.retiring: StreamRelease | None = None
         self._restores_clocks = False
+        windows_us = [run.compiled.window_us for run in runs]
+        self.window_us = min([us for us in windows_us if us is not None], default=0)
 
     @property
     def takes_batches(self) -> bool:
@@ -109,6 +114,14 @@ class StreamRelease:
         Nobody asks what has arrived so far then.
         """
         return not (self.queues.missing or self.retiring)
+
+    @property
+    def due_us(self) -> float:
+        """The least watermark that may bring something about, by what was offered so far."""
+        if self.retiring is not None:
+            return -math.inf
+        direct_us = min([run.steps.due_us for run in self._direct.runs], default=math.inf)
+        return min(direct_us, self.queues.due_us)
 
     def _free(self) -> list[PatternRun]:
         """Return the runs under CausalOrder that need no order."""

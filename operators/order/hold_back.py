@@ -59,6 +59,11 @@ class HoldBackQueue:
         What the order asks for.
     domains : DomainPast or None
         Under a topology, the part of its past that an event waits for.
+
+    Attributes
+    ----------
+    expires : bool
+        Whether time alone may release events.
     """
 
     def __init__(self, options: ReleaseOptions, domains: DomainPast | None = None) -> None:
@@ -70,7 +75,7 @@ class HoldBackQueue:
         self._policy = policy = _POLICIES[options.policy](options, store, time, live)
         self._limits = WaitLimits(options, store, time, live, policy, domains)
         waits_end = options.gap_us is not None or options.idle_us is not None
-        self._expires = waits_end or not policy.awaits_dots  # whether time alone releases events
+        self.expires = waits_end or not policy.awaits_dots
         # What is missing, and since when, is recorded of each event held, where that matters.
         records = options.gap_us is not None or options.gives_up
         self._passed_held_max = 0 if records else options.held_back_max
@@ -159,7 +164,7 @@ class HoldBackQueue:
                 if counter in progress.held:
                     limits.record(event)
                 self._release_ready(step)
-        if self._expires:
+        if self.expires:
             self._expire(step)
         may_give_up = self.options.gives_up or not policy.awaits_dots
         while self._store.count > self.options.held_back_max and may_give_up:

@@ -60,6 +60,11 @@ class Reader:
         self._needed = Outside(self._shape.paths)
         self._units = TIME_UNITS[source.time_unit]
 
+    def items(self, records: Sequence[Any]) -> Sequence[Item | Rejected]:
+        """Return what each of some ConsumerRecords is, as `item` does."""
+        events = self.events([record.value for record in records])
+        return [self.item(record) for record in records] if events is None else events
+
     def item(self, record: Any) -> Item | Rejected:
         """Return the event or control event of a ConsumerRecord, or why it is neither."""
         value = record.value

@@ -78,17 +78,18 @@ class Watch:
         self._max = job.limits.placed_max
         self._numbers: dict[Key, int] = {}
 
-    def check(self, events: Sequence[Event], number: int, place: Callable[[int], str]) -> None:
+    def check(self, items: Sequence[Any], number: int, place: Callable[[int], str]) -> None:
         """Check that the values of events were in no other partition number; record this one.
 
-        `place` returns where the event of an index was read.
+        `place` returns where the item of an index was read; what is no event is passed over.
 
         Raises
         ------
         SettingError
             If the value of one was seen in a partition of another number.
         """
-        self._record((keyed(self._read(event)) for event in events), number, place)
+        values = (self._read(item) if isinstance(item, Event) else None for item in items)
+        self._record(map(keyed, values), number, place)
 
     def restored(self, execution: Execution, number: int) -> None:
         """Check the live scopes of a part that was restored, as `check` does.

@@ -28,7 +28,7 @@ from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program
-from ketal.runtime.execution import BATCH_EVENTS, Execution
+from ketal.runtime.execution import BATCH_EVENTS, Execution, Item
 from ketal.runtime.state.records import Changes
 from ketal.streaming.job.distribution import uses_time
 from ketal.streaming.job.file import Job
@@ -187,18 +187,13 @@ class Part:
         taken = 0
         for begin in range(0, len(records), BATCH_EVENTS):
             batch = records[begin : begin + BATCH_EVENTS]
-            events = None
-            if not (self._timed or self.watermarks.has_ended(one)):
-                events = self._reader.events([record.value for record in batch])
-            if events is None:
-                taken += self._take_each(one, batch, add)
-            else:
-                taken += len(batch)
-                places = partial(_place_in, batch)
-                if self._watch is not None:
-                    self._watch.check(events, one.partition, places)
-                for number, verdicts in self.execution.process(events, places):
-                    add(verdicts, batch[number])
+            items, numbers, some = self._items(one, batch)
+            taken += some
+            places = partial(_place_in, batch, numbers)
+            if self._watch is not None:
+                self._watch.check(items, one.partition, places)
+            for at, verdicts in self.execution.process(items, places):
+                add(verdicts, batch[numbers[at]])
             if self.ended:
                 break
         if taken:
@@ -206,48 +201,58 @@ class Part:
             self.counts.messages += taken
         return taken
 
-    def _take_each(
-        self,
-        one: TopicPartition,
-        records: Sequence[Any],
-        add: Callable[[list[Verdict], Any], None],
-    ) -> int:
-        """Process messages one by one; return how many."""
-        # Looked up once for all messages.
-        item_of, feed, observe = self._reader.item, self.execution.feed, self.watermarks.observe
-        over, taken = self.watermarks.has_ended(one), 0
-        for record in records:
-            taken += 1
-            item = item_of(record)
+    def _items(
+        self, one: TopicPartition, records: Sequence[Any]
+    ) -> tuple[list[Item], list[int], int]:
+        """Return the items of messages, of each its message's number, and how many were read.
+
+        A watermark that a message raises is an item too. All are read, unless all partitions end.
+        """
+        items: list[Item] = []
+        numbers: list[int] = []
+        over, count = self.watermarks.has_ended(one), 0
+        for number, item in enumerate(self._reader.items(records)):
             if over:
                 reason = "its partition has ended (ketal.end)"
-                verdicts = feed(Rejected(place=place_of(record), reason=reason))
-            elif isinstance(item, Event):
-                if self._watch is not None:
-                    self._watch.check((item,), one.partition, partial(_place_in, (record,)))
-                verdicts = feed(item, place=place_of(record))
-                if self._timed and item.time is not None and observe(one, float(item.time)):
-                    verdicts = verdicts + self.advance()
-            elif isinstance(item, Rejected):
-                verdicts = feed(item)
-            else:
-                verdicts = self._control(one, item)
+                item = Rejected(place=place_of(records[number]), reason=reason)
+            if isinstance(item, Control):
+                own = self._control(one, item)
                 over = self.watermarks.has_ended(one)
-            if verdicts:
-                add(verdicts, record)
+            else:
+                items.append(item)
+                numbers.append(number)
+                own = self._observed(one, item) if self._timed else []
+            items += own
+            numbers += [number] * len(own)
+            count = number + 1
             if over and self.ended:
                 break
-        return taken
+        return items, numbers, count
 
-    def _control(self, one: TopicPartition, control: Control) -> list[Verdict]:
+    def _control(self, one: TopicPartition, control: Control) -> list[Item]:
+        """Return what a control event of a partition is to the execution."""
         self.counts.control += 1
         if control.kind == "watermark":
             assert control.time is not None
             self.watermarks.raise_mark(one, control.time)
-            return self.advance()
+            return self._raised()
         if control.kind != "end" or self.watermarks.end(one):
-            return self.execution.feed(control)
-        return self.advance()
+            return [control]
+        return self._raised()
+
+    def _observed(self, one: TopicPartition, item: Item) -> list[Item]:
+        """Return the watermark, if the time of an event raises it."""
+        if not isinstance(item, Event) or item.time is None:
+            return []
+        return self._raised() if self.watermarks.observe(one, float(item.time)) else []
+
+    def _raised(self) -> list[Item]:
+        """Return the watermark, if it is higher now."""
+        mark_s = self.watermarks.advanced()
+        if mark_s is None:
+            return []
+        self.dirty = True
+        return [Control("watermark", time=mark_s)]
 
     def mark_idle(self, behind: Mapping[TopicPartition, int], ask: Ask) -> list[Verdict]:
         """Mark partitions idle, and advance the watermark.
@@ -272,11 +277,7 @@ class Part:
 
     def advance(self) -> list[Verdict]:
         """Advance the execution to the watermark, if that is higher."""
-        mark_s = self.watermarks.advanced()
-        if mark_s is None:
-            return []
-        self.dirty = True
-        return self.execution.advance_time(mark_s)
+        return [verdict for item in self._raised() for verdict in self.execution.feed(item)]
 
     @property
     def summed(self) -> dict[str, Any]:
@@ -284,5 +285,5 @@ class Part:
         return {**self.execution.counts.numbers, "kafka": self.counts.to_dict()}
 
 
-def _place_in(records: Sequence[Any], number: int) -> str:
-    return place_of(records[number])
+def _place_in(records: Sequence[Any], numbers: Sequence[int], at: int) -> str:
+    return place_of(records[numbers[at]])

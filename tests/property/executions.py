@@ -7,10 +7,12 @@ Values come from small domains, so that guards are often true and often unknown.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 
+from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
 from tests.sampling import chances
@@ -123,3 +125,14 @@ def linear_extension(rng: random.Random, events: list[Event]) -> list[Event]:
 def executions(**knobs: Any) -> st.SearchStrategy[list[Event]]:
     """Return a strategy of executions; `knobs` are those of `execution`."""
     return chances().map(lambda rng: execution(rng, **knobs))
+
+
+def with_watermarks(events: Sequence[Event], rng: random.Random) -> Iterator[Any]:
+    """Yield events, and after some the watermark: the latest time so far less a lateness."""
+    latest_s, lateness_s = 0.0, rng.choice((0, 1, 4))
+    for event in events:
+        yield event
+        if isinstance(event.time, float):
+            latest_s = max(latest_s, event.time)
+            if rng.random() < 0.7:
+                yield Control("watermark", time=latest_s - lateness_s)

@@ -14,7 +14,7 @@ from ketal import Event
 from ketal.model.events.control import Control
 from ketal.model.limits import Limits
 from tests.driven import Driven
-from tests.property.executions import execution
+from tests.property.executions import execution, with_watermarks
 from tests.sampling import drawn, examples
 
 DECLARED = 'event Open = type == "o"; event Work = type == "w"; event Close = type == "c";'
@@ -45,7 +45,10 @@ events = st.builds(
     st.sampled_from([1, 1.0, "1", True, None]),
     st.integers(0, 20),
 )
-items = st.one_of(events, events, events, st.just(Control("watermark", time=9.0)))
+watermarks = st.builds(
+    lambda time: Control("watermark", time=time), st.sampled_from((3.0, 9.0, 14.0))
+)
+items = st.one_of(events, events, events, watermarks)
 
 
 def said(pairs: Any) -> list[tuple[int, list[Any]]]:
@@ -95,6 +98,8 @@ def test_a_batch_that_a_queue_orders_is_its_items(orders: list[str]) -> None:
         nonlocal released_together
         share = rng.choice((1.0, 1.0, 0.9))
         stream: list[Any] = [x for x in execution(rng, events_max=25) if rng.random() < share]
+        if rng.random() < 0.5:
+            stream = list(with_watermarks(stream, rng))
         for _ in range(rng.choice((0, 0, 1, 3))):
             other = rng.choice(
                 (Control("watermark", time=rng.randint(0, 20)), Control("leave", node="n2"))

@@ -14,6 +14,7 @@ The one rule: an event is counted once: as released, held back, late or refused.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -192,6 +193,13 @@ class Queues:
         for queue in refusing:
             out += flat(self._apply(queue, queue.push_again(event)))
         return out
+
+    @property
+    def due_us(self) -> float:
+        """The least watermark that may bring something about."""
+        if self.missing:
+            return -math.inf  # it waits for time
+        return min([queue.due_us for queue in self.queues], default=math.inf)
 
     def advance(self, watermark_us: int) -> list[Verdict]:
         """Advance to a watermark: no earlier event is expected; end windows by it."""

@@ -10,6 +10,7 @@ The one rule: an event is offered to a run once, or is missed by it.
 from __future__ import annotations
 
 import heapq
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
@@ -200,6 +201,20 @@ class PatternQueue:
             self._times = [item for item in times if self.hold_back.holds(item[1])]
             heapq.heapify(self._times)
 
+    @property
+    def due_us(self) -> float:
+        """The least watermark that may bring something about.
+
+        One that is held may be the first of a window when it is released.
+        """
+        if self.hold_back.expires or self._learning or not self.ordered:
+            return -math.inf
+        if not self._timed:
+            return math.inf
+        due_us = min([run.steps.due_us for run in self.runs])
+        windows_us = [us for run in self.runs if (us := run.compiled.window_us) is not None]
+        return min(due_us, self._earliest_held_us() + min(windows_us))
+
     def end_windows(self, watermark_us: int) -> list[Verdict]:
         """End the windows that end before anything that is held and before a watermark."""
         out: list[Verdict] = []
@@ -211,9 +226,13 @@ class PatternQueue:
 
     def _reached_us(self, watermark_us: int) -> int:
         """Return the time before which nothing is offered any more, by a watermark."""
+        return int(min(watermark_us, self._earliest_held_us()))
+
+    def _earliest_held_us(self) -> float:
+        """Return the earliest time of an event that is held to be offered; infinity for none."""
         queue = self.hold_back
         if not len(queue):
-            return watermark_us
+            return math.inf
         times = self._times
         if times is None:
             held = (event for event, _ in queue.held_back())
@@ -222,7 +241,7 @@ class PatternQueue:
             self._times = times
         while times and (times[0][1] in self.withheld or not queue.holds(times[0][1])):
             heapq.heappop(times)
-        return min(watermark_us, times[0][0]) if times else watermark_us
+        return times[0][0] if times else math.inf
 
     # --- what can be asked ---
 

@@ -9,7 +9,7 @@ The one rule: records, with every later change applied, restore the state of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -69,26 +69,6 @@ class Progress:
         """Return whether the watermark has passed the time of an event."""
         time_us = None if self.watermark_us is None else event.time_us
         return time_us is not None and self.watermark_us is not None and time_us < self.watermark_us
-
-    def first_passed(self, batch: Sequence[Any], begin: int, end: int) -> int:
-        """Return the number of the first item that is passed; `end` for none.
-
-        Where a watermark is known an item that is no event ends it too.
-
-        Parameters
-        ----------
-        batch : sequence of Event, Control or Rejected
-            The items.
-        begin, end : int
-            From where to where they are looked through.
-        """
-        if self.watermark_us is None:
-            return end
-        for number in range(begin, end):
-            item = batch[number]
-            if not isinstance(item, Event) or self.passed(item):
-                return number
-        return end
 
 
 class SavedState:

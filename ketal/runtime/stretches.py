@@ -1,0 +1,98 @@
+"""Stretches of a batch: events that may be admitted and offered together.
+
+Between two events a watermark may advance. While nothing is due, all that follows from it is which
+of the later events are late, so the events on both sides of it are one stretch.
+
+The one rule: what becomes of a stretch is what would become of its items one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
+
+
+class Stretch(NamedTuple):
+    """A stretch of a batch.
+
+    Attributes
+    ----------
+    events : sequence of Event
+        Its events, in order.
+    numbers : sequence of int
+        Of each its number in the batch.
+    marks_us : sequence of int or None
+        Of each the watermark before it, in microseconds.
+    end : int
+        The number of the first item that is left.
+    mark_us : int or None
+        The watermark there.
+    """
+
+    events: Sequence[Event]
+    numbers: Sequence[int]
+    marks_us: Sequence[int | None]
+    end: int
+    mark_us: int | None
+
+    def after(self, count: int) -> tuple[int, int | None]:
+        """Return the number of the item after the first so many events, and the watermark there."""
+        if count == len(self.events):
+            return self.end, self.mark_us
+        return self.numbers[count], self.marks_us[count]
+
+
+def timed_stretch(
+    batch: Sequence[Any],
+    begin: int,
+    end: int,
+    mark_us: int | None,
+    *,
+    due_us: float,
+    window_us: int,
+) -> Stretch:
+    """Return the stretch that begins at an item.
+
+    A late event ends it, the first watermark or one at which something is due, and what is neither.
+
+    Parameters
+    ----------
+    batch : sequence of Event, Control or Rejected
+        The items.
+    begin, end : int
+        From where to where they are looked through.
+    mark_us : int or None
+        The watermark at the beginning.
+    due_us : float
+        The least watermark at which something is due.
+    window_us : int
+        So long after an event something may be due because of it.
+    """
+    events: list[Event] = []
+    numbers: list[int] = []
+    marks_us: list[int | None] = []
+    number = begin
+    while number < end:
+        item = batch[number]
+        if isinstance(item, Event):
+            time_us = item.time_us
+            if time_us is not None:
+                if mark_us is not None and time_us < mark_us:
+                    break
+                due_us = min(due_us, time_us + window_us)
+            events.append(item)
+            numbers.append(number)
+            marks_us.append(mark_us)
+        elif isinstance(item, Control) and item.kind == "watermark":
+            assert item.time is not None
+            given_us = round(item.time * 1e6)
+            if mark_us is None or given_us >= due_us:
+                break
+            mark_us = max(mark_us, given_us)
+        else:
+            break
+        number += 1
+    return Stretch(events, numbers, marks_us, number, mark_us)
