@@ -142,10 +142,15 @@ class Intake:
             seen = nodes.get(node)
             if seen is None:
                 seen = self._begun(node)
-            if counter == seen.upto + 1 and not seen.beyond.count:
-                seen.upto = counter
-            elif not self._admit_out_of_order(seen, counter):
+            if counter == seen.upto + 1:
+                beyond = seen.beyond
+                seen.upto = self._close_hole(beyond, counter) if beyond.count else counter
+            elif counter <= seen.upto or not seen.beyond.add(counter):
                 break
+            else:
+                self._beyond_count += 1
+                if self._beyond_count > self.counters_max:
+                    self._evict()
             seen.contents[counter] = event
             admitted += 1
         self.contents.arrive(events if admitted == len(events) else events[:admitted])
@@ -156,18 +161,6 @@ class Intake:
         contents = self.contents.held_of(node)
         seen = self.nodes[node] = SeenCounters(contents, tracking=self.tracking)
         return seen
-
-    def _admit_out_of_order(self, seen: SeenCounters, counter: int) -> bool:
-        """Admit a counter that closes a hole, or is beyond one; return whether it is new."""
-        if counter == seen.upto + 1:
-            seen.upto = self._close_hole(seen.beyond, counter)
-            return True
-        if counter <= seen.upto or not seen.beyond.add(counter):
-            return False
-        self._beyond_count += 1
-        if self._beyond_count > self.counters_max:
-            self._evict()
-        return True
 
     def status(self, event: Event) -> str:
         """Return what an event is, and admit nothing.

@@ -82,10 +82,11 @@ class Contents:
         count = max(0, len(arrived) - self.most)
         for _ in range(count):
             oldest = arrived.popleft()
-            counter = oldest.counter
-            del of_node[oldest.node][counter]
+            node = oldest.node
+            counter = oldest.clock[node] if oldest.__class__ is Event else oldest.counter
+            del of_node[node][counter]
             if counter == 1:
-                self.firsts[oldest.node] = digest_of(oldest)
+                self.firsts[node] = digest_of(oldest)
         self.evicted += count
 
     def clocks(self) -> Iterator[tuple[str, int, Clock]]:
