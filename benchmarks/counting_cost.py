@@ -11,7 +11,7 @@ import gc
 import inspect
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median, quantiles
 from textwrap import dedent
@@ -21,10 +21,9 @@ from unittest.mock import patch
 import ketal
 from benchmarks.executions import TYPES, execution
 from benchmarks.rows import CAUSAL, CHECK, CONC, EVENTS, ORDERED
-from ketal.engine import pattern_run
-from ketal.engine.pattern_run import PatternRun
 from ketal.engine.statistics.comparison_kinds import ProgramKinds
 from ketal.engine.statistics.log_names import LogNames
+from ketal.engine.statistics.mask_counts import MaskCounts
 
 BATCH = 512
 TURNS = 21
@@ -40,13 +39,13 @@ PATTERNS = {
 
 
 def _without_counts() -> Any:
-    """Return `PatternRun.process` without the line that counts an event."""
-    source = dedent(inspect.getsource(PatternRun.process))
+    """Return `MaskCounts.add` without the line that counts an event."""
+    source = dedent(inspect.getsource(MaskCounts.add))
     line = "counted.events += 1\n"
     assert source.count(line) == 1
-    names = dict(vars(pattern_run))
+    names: dict[str, Any] = {"Iterable": Iterable}
     exec(source.replace(line, "\n"), names)
-    return names["process"]
+    return names["add"]
 
 
 def _nothing(self: object, batch: Sequence[object]) -> None:
@@ -57,7 +56,7 @@ def _nothing(self: object, batch: Sequence[object]) -> None:
 def without_counting() -> Iterator[None]:
     """Take the counting out."""
     with (
-        patch.object(PatternRun, "process", _without_counts()),
+        patch.object(MaskCounts, "add", _without_counts()),
         patch.object(LogNames, "look", _nothing),
         patch.object(ProgramKinds, "look", _nothing),
     ):
