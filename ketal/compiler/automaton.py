@@ -14,7 +14,6 @@ letter order, so the table and its fingerprint are the same in every process.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -101,11 +100,6 @@ class Automaton:
     classes: tuple[int, ...]
     mirrors: bool
     """Whether two matches of the same events can be mirror images at all."""
-
-    @functools.cached_property
-    def turns_back(self) -> bool:
-        """Whether some event leads back to the initial state."""
-        return any(target == 0 for row in self.table for _, target in row)
 
     def named(self, states: Iterable[int]) -> str:
         """Return the names of states."""

@@ -8,7 +8,7 @@ The one rule: a guard is counted of an event alone, by its mask.
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.compiler.automaton import Automaton
@@ -27,10 +27,11 @@ from ketal.compiler.predicates import (
 from ketal.model import syntax
 
 
+@dataclass(frozen=True, eq=False)
 class CountedParts:
     """What of a pattern is counted of events.
 
-    Parameters
+    Attributes
     ----------
     pattern : Pattern
         The syntax.
@@ -46,53 +47,44 @@ class CountedParts:
         The bit of `localhost` in masks, or 0.
     """
 
-    def __init__(
-        self,
-        pattern: syntax.Pattern,
-        automaton: Automaton,
-        alphabet: Formula,
-        events: tuple[tuple[syntax.EventDecl, Formula], ...],
-        registered: tuple[RegisteredGuard, ...],
-        localhost_bit: int,
-    ) -> None:
-        self._pattern = pattern
-        self._automaton = automaton
-        self._alphabet = alphabet
-        self._events = events
-        self._registered = registered
-        self._localhost_bit = localhost_bit
+    pattern: syntax.Pattern
+    automaton: Automaton
+    alphabet: Formula
+    events: tuple[tuple[syntax.EventDecl, Formula], ...]
+    registered: tuple[RegisteredGuard, ...]
+    localhost_bit: int
 
     @functools.cached_property
     def asks_causality(self) -> bool:
         """Whether its answer depends on which events happened before others."""
-        related = any(atom.shape in RELATIONS for atom in self._automaton.atoms)
-        return self._pattern.order.kind == "causal" or related
+        related = any(atom.shape in RELATIONS for atom in self.automaton.atoms)
+        return self.pattern.order.kind == "causal" or related
 
     def _of_one_event(self, formula: Formula) -> Formula:
         """Return what a guard asks of the event alone, in the copy of some node."""
-        local = free_of_run(formula, self._automaton.atoms)
-        if not self._localhost_bit:
+        local = free_of_run(formula, self.automaton.atoms)
+        if not self.localhost_bit:
             return local
-        number = self._localhost_bit.bit_length() - 1
+        number = self.localhost_bit.bit_length() - 1
         return disjunction([simplify(local, {number: here}) for here in (True, False)])
 
     @functools.cached_property
     def alphabet_guard(self) -> Formula:
         """The mask of an event of the alphabet."""
-        return self._of_one_event(self._alphabet)
+        return self._of_one_event(self.alphabet)
 
     @functools.cached_property
     def event_guards(self) -> dict[str, Formula]:
         """The mask of an event of each declaration, by name."""
-        return {event.name: self._of_one_event(formula) for event, formula in self._events}
+        return {event.name: self._of_one_event(formula) for event, formula in self.events}
 
     @functools.cached_property
     def step_guards(self) -> dict[str, Formula]:
         """The mask of an event that a step can take in some run, by the step's name."""
-        of = zip(self._automaton.variants, self._automaton.formulas, strict=True)
+        of = zip(self.automaton.variants, self.automaton.formulas, strict=True)
         return {
-            self._automaton.steps[variant.step]: self._of_one_event(
-                conjunction([formula, self._alphabet])
+            self.automaton.steps[variant.step]: self._of_one_event(
+                conjunction([formula, self.alphabet])
             )
             for variant, formula in of
         }
@@ -109,24 +101,22 @@ class CountedParts:
 
     @functools.cached_property
     def _named_values(self) -> tuple[NamedValue, ...]:
-        events = [event for event, _ in self._events]
-        return named_values(self._pattern, events, self._automaton.atoms)
+        events = [event for event, _ in self.events]
+        return named_values(self.pattern, events, self.automaton.atoms)
 
     @functools.cached_property
     def type_guard(self) -> Formula:
         """The mask of an event with a type that the pattern names or some event of it may have."""
         named = [name.known_by for name in self._named_values if name.what == "type"]
         guards = [self.alphabet_guard, *self.event_guards.values(), *self.step_guards.values()]
-        of_type = (of_field(guard, self._automaton.atoms, TYPE) for guard in guards)
+        of_type = (of_field(guard, self.automaton.atoms, TYPE) for guard in guards)
         return disjunction([*named, *of_type])
 
     @functools.cached_property
     def comparisons(self) -> tuple[tuple[ComparisonSite, ...], tuple[SiteReading, ...]]:
         """The comparisons of its guards, and how their operands are read from events."""
-        events = [event for event, _ in self._events]
-        found, readings = comparisons(
-            self._pattern, events, self._automaton.atoms, self._registered
-        )
+        events = [event for event, _ in self.events]
+        found, readings = comparisons(self.pattern, events, self.automaton.atoms, self.registered)
         of_event = (replace(one, guard=self._of_one_event(one.guard)) for one in readings)
         return found, tuple(of_event)
 

@@ -10,7 +10,7 @@ The one rule: a name is needed by a guard only if no event without it satisfies 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ketal.compiler.predicates import Atom, Formula, disjunction
@@ -76,10 +76,7 @@ def named_values(
         found.setdefault(one.key, one)
     known = _known_by(atoms)
     return tuple(
-        NamedValue(
-            one.what, one.name, one.span, one.path, one.glob, disjunction(known.get(key, ()))
-        )
-        for key, one in found.items()
+        replace(one, known_by=disjunction(known.get(key, ()))) for key, one in found.items()
     )
 
 
