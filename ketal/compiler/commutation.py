@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ketal.compiler.automaton import ANONYMOUS, Automaton, Ways
 from ketal.compiler.minterms import PartialAssignment, Theory, negation
@@ -26,8 +26,7 @@ from ketal.compiler.predicates import (
     conjunction,
     disjunction,
     registers,
-    simplify,
-    variables,
+    with_literals,
 )
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
@@ -103,36 +102,31 @@ class Sensitivity(NamedTuple):
     message: str
 
 
-def ordered_clauses(pattern: syntax.Pattern) -> list[str]:
-    """Return the clauses for which even a `find any` needs a release order."""
-    counted = pattern.window is not None and isinstance(pattern.window.length, int)
-    there = {
-        "`not`": any(isinstance(node, syntax.Absent) for node in walk(pattern.body)),
-        "`limit`": pattern.limit is not None,
-        "`within … events`": counted,
-    }
-    return [clause for clause, is_there in there.items() if is_there]
-
-
 def needs_no_order(pattern: syntax.Pattern) -> bool:
     """Return whether the verdicts need no release order at all."""
     return (
-        pattern.kind == "find"
-        and pattern.order.kind == "causal"
-        and pattern.strategy == "any"
-        and not ordered_clauses(pattern)
+        _asks_partial_order(pattern)
+        and pattern.limit is None
+        and not _counts_events(pattern)
+        and not any(isinstance(node, syntax.Absent) for node in walk(pattern.body))
     )
 
 
+def _asks_partial_order(pattern: syntax.Pattern) -> bool:
+    """Return whether matches are defined by the partial order alone."""
+    return pattern.kind == "find" and pattern.order.kind == "causal" and pattern.strategy == "any"
+
+
+def _counts_events(pattern: syntax.Pattern) -> bool:
+    """Return whether a window is of events."""
+    return pattern.window is not None and isinstance(pattern.window.length, int)
+
+
 def order_sensitivity(
-    pattern: syntax.Pattern,
-    automaton: Automaton,
-    alphabet: Formula,
-    theory: Theory,
-    order_free: bool,
+    pattern: syntax.Pattern, automaton: Automaton, alphabet: Formula, theory: Theory
 ) -> Sensitivity | None:
     """Return why a pattern is order-sensitive, None where it is proven not to be."""
-    if order_free:
+    if needs_no_order(pattern):
         return None
     if pattern.topology is not None and gives_up(pattern.topology, theory.limits):
         why = "across a `relaxed` edge an event may be offered before its causes"
@@ -140,7 +134,7 @@ def order_sensitivity(
     reason = _of_the_steps(pattern, automaton, alphabet, theory)
     if reason is not None:
         return Sensitivity("steps", f"order-sensitive{reason}")
-    if pattern.window is not None and isinstance(pattern.window.length, int):
+    if _counts_events(pattern):
         why = "`within … events` counts positions in the order offered"
         return Sensitivity("window", f"order-sensitive: {why}")
     if pattern.limit is not None:
@@ -156,8 +150,8 @@ def _of_the_steps(
 
     Which matches are listed, and where a window of events ends, is left out of account.
     """
-    if pattern.kind == "find" and pattern.order.kind == "causal" and pattern.strategy == "any":
-        # With `not`: defined by the partial order alone, and offered after its past.
+    if _asks_partial_order(pattern):
+        # With `not`, too: it is offered after its past.
         return None
     if pattern.kind == "find" and automaton.nots:
         return ": a `not` bars by what was offered in between"
@@ -208,7 +202,7 @@ class _Swaps:
         self.find_kind = pattern.kind == "find"
         self._ways: dict[int, Ways] = {}
         self._known: dict[tuple[_Column, ...], list[_Symbol]] = {}
-        self._overwritten: dict[int, tuple[Mapping[int, bool], Mapping[int, int]]] = {}
+        self._overwritten: dict[int, Mapping[int, Formula]] = {}
         atoms = list(theory.atoms)
         self._nodes = _nodes(atoms)
         self._fixed = [alphabet]
@@ -223,11 +217,10 @@ class _Swaps:
 
     def _after(
         self, group: int, before: Sequence[Atom], atoms: list[Atom]
-    ) -> tuple[Mapping[int, bool], Mapping[int, int]]:
-        """Return the relational atoms that are decided once the other event is bound in `group`."""
+    ) -> Mapping[int, Formula]:
+        """Return what relational atoms are once the other event is bound in `group`."""
         name = self.automaton.steps[group] if group != ANONYMOUS else None
-        known: dict[int, bool] = {}
-        fresh: dict[int, int] = {}
+        after: dict[int, Formula] = {}
         for number, atom in enumerate(before):
             if not atom.relational:
                 continue
@@ -235,14 +228,14 @@ class _Swaps:
             if atom.shape == "barred" or (
                 atom.shape in ("before", "own_node") and (prior or history or name in steps)
             ):
-                known[number] = False
+                after[number] = False
             elif atom.shape in ("concurrent", "other_node") and (prior or name in steps):
-                known[number] = True
+                after[number] = True
             elif name in steps:
                 # Compared with the other event now: nothing is known of it.
-                fresh[number] = len(atoms)
+                after[number] = ("var", len(atoms), True)
                 atoms.append(Atom("after", (group, number), True, relational=True, decided=True))
-        return known, fresh
+        return after
 
     # symbolic events
 
@@ -284,8 +277,13 @@ class _Swaps:
         formula = disjunction([self.automaton.formulas[v] for v in variants])
         if overwritten is None:
             return formula
-        known, fresh = self._overwritten[overwritten]
-        return _rename(simplify(formula, known), fresh)
+        after = self._overwritten[overwritten]
+
+        def literal(variable: Any) -> Formula:
+            of = after.get(variable[1])
+            return variable if of is None else of if variable[2] else negation(of)
+
+        return with_literals(formula, literal)
 
     # runs of two events
 
@@ -451,11 +449,3 @@ def _nodes(atoms: Sequence[Atom]) -> Mapping[str, Formula]:
         and a.payload[:2] == ("==", syntax.Field("node"))
         and isinstance(a.payload[2], syntax.Literal)
     }
-
-
-def _rename(formula: Formula, fresh: Mapping[int, int]) -> Formula:
-    if isinstance(formula, bool) or not variables(formula) & fresh.keys():
-        return formula
-    if formula[0] == "var":
-        return ("var", fresh[formula[1]], formula[2])
-    return (formula[0], tuple(_rename(f, fresh) for f in formula[1]))

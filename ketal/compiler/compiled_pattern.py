@@ -13,6 +13,7 @@ from typing import Any
 
 from ketal.analysis.registered_guards import GuardCall, RegisteredGuard
 from ketal.compiler.automaton import Automaton
+from ketal.compiler.commutation import needs_no_order
 from ketal.compiler.counted.counted_parts import CountedParts
 from ketal.compiler.fingerprints import FORMAT, canonical_automaton, canonical_form, hash_of
 from ketal.compiler.predicate_codegen import (
@@ -50,10 +51,6 @@ class CompiledPattern:
         Which events are offered, over the automaton's atoms.
     events : tuple of (EventDecl, Formula)
         The declared events that make the alphabet, each with its guard over these atoms.
-    window_us, window_events : int or None
-        `within`, in microseconds or in events.
-    order_free : bool
-        Whether the verdicts need no release order at all.
     order_independent : bool
         Whether every linear extension gives the same verdicts.
     declared : tuple of (str, Guard)
@@ -73,11 +70,7 @@ class CompiledPattern:
     automaton: Automaton
     alphabet: Formula
     guards: tuple[tuple[str, syntax.Guard], ...]
-    window_us: int | None
-    window_events: int | None
-    order_free: bool
     order_independent: bool
-    calls: tuple[syntax.Call, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
     registered: tuple[RegisteredGuard, ...] = ()
     limits: Limits = DEFAULT
@@ -108,6 +101,25 @@ class CompiledPattern:
     def on_violation(self) -> str:
         """`halt`, `resume` or `skip`."""
         return self.pattern.on_violation or "halt"
+
+    @functools.cached_property
+    def order_free(self) -> bool:
+        """Whether the verdicts need no release order at all."""
+        return needs_no_order(self.pattern)
+
+    @functools.cached_property
+    def window_us(self) -> int | None:
+        """`within` in microseconds; None where it is in events, or there is none."""
+        window = self.pattern.window
+        length = None if window is None else window.length
+        return length.microseconds if isinstance(length, syntax.Duration) else None
+
+    @functools.cached_property
+    def window_events(self) -> int | None:
+        """`within` in events; None where it is in time, or there is none."""
+        window = self.pattern.window
+        length = None if window is None else window.length
+        return length if isinstance(length, int) else None
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -221,7 +233,8 @@ class CompiledPattern:
     @functools.cached_property
     def unknown_types(self) -> Callable[[Event], bool] | None:
         """Whether an event leaves the types of a `call` unknown; None without such calls."""
-        return unknown_types(self.calls)
+        steps, events = (guard for _, guard in self.guards), (event for event, _ in self.events)
+        return unknown_types((*steps, *events, self.pattern.body))
 
     def __repr__(self) -> str:
         states = len(self.automaton.table)

@@ -221,11 +221,7 @@ class _Compilation:
         self, automaton: Automaton, alphabet: Formula, theory: Theory, source: PatternText | None
     ) -> CompiledPattern:
         p = self.pattern
-        window = p.window.length if p.window is not None else None
-        window_us = window.microseconds if isinstance(window, syntax.Duration) else None
-        window_events = window if isinstance(window, int) else None
-        order_free = needs_no_order(p)
-        sensitive = order_sensitivity(p, automaton, alphabet, theory, order_free)
+        sensitive = order_sensitivity(p, automaton, alphabet, theory)
         if sensitive is not None and not p.order.total and p.mode is None:
             # Under `total` there is one order, and a mode asks for every order.
             span, hint = _remedy(p, sensitive)
@@ -250,17 +246,7 @@ class _Compilation:
             automaton=automaton,
             alphabet=alphabet,
             guards=tuple(self.guards.items()),
-            window_us=window_us,
-            window_events=window_events,
-            order_free=order_free,
             order_independent=sensitive is None,
-            calls=self.lowering.unknown_calls(
-                [
-                    *self.guards.values(),
-                    *self.not_guards,
-                    *(self.events[e] for e in self.alphabet()),
-                ]
-            ),
             warnings=tuple(self.diagnostics),
             registered=tuple(
                 self.registered[name] for name in sorted(called) if name in self.registered

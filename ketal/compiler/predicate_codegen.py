@@ -20,7 +20,7 @@ from ketal.model.attributes import copied
 from ketal.model.events.event import Event
 from ketal.model.guard_functions import PREDICATES
 from ketal.model.limits import Limits
-from ketal.model.syntax_walks import children
+from ketal.model.syntax_walks import children, walk
 from ketal.model.values import (
     Key,
     argument_types,
@@ -301,11 +301,12 @@ def compile_read(of: syntax.Value, limits: Limits) -> Callable[[Event], Any]:
     return function
 
 
-def unknown_types(calls: tuple[syntax.Call, ...]) -> Callable[[Event], bool] | None:
-    """Return a test: does some call's type match while its types are unknown?
+def unknown_types(parts: Iterable[syntax.Node]) -> Callable[[Event], bool] | None:
+    """Return a test: does the type of some call in these parts match while its types are unknown?
 
     None where no call asks for the type of its result or its arguments.
     """
+    calls = {node: None for part in parts for node in walk(part) if isinstance(node, syntax.Call)}
     tests = [
         (glob_regex(c.target, dotted=True), c.result != "*", c.arguments != ("..",))
         for c in calls

@@ -17,7 +17,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ from ketal.errors import Span, pattern_error
 from ketal.model import syntax
 from ketal.model.guard_functions import FUNCTIONS, PREDICATES, Predicate
 from ketal.model.limits import Limits
-from ketal.model.syntax_walks import references, walk
+from ketal.model.syntax_walks import references
 from ketal.model.values import Key, kind
 
 Formula = bool | tuple[Any, ...]
@@ -133,36 +133,29 @@ def evaluate(formula: Formula, mask: int) -> bool:
     return any(evaluate(f, mask) for f in formula[1])
 
 
-def simplify(formula: Formula, known: Mapping[int, bool]) -> Formula:
-    """Return a formula simplified by the values of some variables."""
+def with_literals(formula: Formula, of_literal: Callable[[Any], Formula]) -> Formula:
+    """Return a formula with what a function makes of each literal in its place, simplified."""
     if isinstance(formula, bool):
         return formula
-    tag = formula[0]
-    if tag == "var":
-        value = known.get(formula[1])
-        return formula if value is None else value == formula[2]
-    parts = [simplify(f, known) for f in formula[1]]
-    return conjunction(parts) if tag == "and" else disjunction(parts)
+    if formula[0] == "var":
+        return of_literal(formula)
+    parts = [with_literals(f, of_literal) for f in formula[1]]
+    return conjunction(parts) if formula[0] == "and" else disjunction(parts)
+
+
+def simplify(formula: Formula, known: Mapping[int, bool]) -> Formula:
+    """Return a formula simplified by the values of some variables."""
+    return with_literals(formula, lambda v: known[v[1]] == v[2] if v[1] in known else v)
 
 
 def free_of_run(formula: Formula, atoms: Sequence[Atom]) -> Formula:
     """Return a step's local guard: relational literals become true."""
-    if isinstance(formula, bool):
-        return formula
-    if formula[0] == "var":
-        return True if atoms[formula[1]].relational else formula
-    parts = [free_of_run(f, atoms) for f in formula[1]]
-    return conjunction(parts) if formula[0] == "and" else disjunction(parts)
+    return with_literals(formula, lambda v: True if atoms[v[1]].relational else v)
 
 
 def of_field(formula: Formula, atoms: Sequence[Atom], field: syntax.Field) -> Formula:
     """Return what a local guard asks of one field of an event: other literals become true."""
-    if isinstance(formula, bool):
-        return formula
-    if formula[0] == "var":
-        return formula if subject(atoms[formula[1]]) == field else True
-    parts = [of_field(f, atoms, field) for f in formula[1]]
-    return conjunction(parts) if formula[0] == "and" else disjunction(parts)
+    return with_literals(formula, lambda v: v if subject(atoms[v[1]]) == field else True)
 
 
 def variables(formula: Formula) -> frozenset[int]:
@@ -363,14 +356,3 @@ class Lowering:
         if call.arguments != ("..",):
             parts.append(self._literal("arguments", (call.arguments,), positive))
         return conjunction(parts) if positive else disjunction(parts)
-
-    def unknown_calls(self, guards: Iterable[syntax.Guard]) -> tuple[syntax.Call, ...]:
-        """Return the calls that name types, whose absence `run` counts and reports."""
-        calls: dict[syntax.Call, None] = {}
-        for guard in guards:
-            for node in walk(guard):
-                if isinstance(node, syntax.Call) and (
-                    node.result != "*" or node.arguments != ("..",)
-                ):
-                    calls[node] = None
-        return tuple(calls)
