@@ -66,5 +66,5 @@ def made_run(rng: random.Random, nodes_max: int, steps_max: int) -> SampleRun:
 def sample_runs(
     nodes_max: int = 8, steps_max: int = sample(60, 200)
 ) -> st.SearchStrategy[SampleRun]:
-    """Return a strategy of executions; a step takes up to 7 bytes of a tape."""
-    return chances(8 * steps_max).map(lambda rng: made_run(rng, nodes_max, steps_max))
+    """Return a strategy of executions; a step takes five bytes of a tape."""
+    return chances(4 * steps_max).map(lambda rng: made_run(rng, nodes_max, steps_max))

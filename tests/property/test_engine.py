@@ -21,7 +21,7 @@ from ketal.model.syntax import File
 from ketal.programs.program import Program
 from tests.cases import CASES, Case, facts
 from tests.driven import Driven
-from tests.outcomes import LIMITS, TooManyError, collected, outcome
+from tests.outcomes import LIMITS, TooManyError, collected, listing, outcome
 from tests.property.against_oracle import differing_orders, small_case
 from tests.property.executions import execution, linear_extension
 from tests.property.patterns import CONTRADICTIONS, pattern_file
@@ -35,7 +35,6 @@ def case(
     file = pattern_file(rng, **knobs)
     events = execution(rng, events_max=events_max, linear=linear)
     try:
-        compile_pattern(file, file.patterns[0])
         outcome(file, events)
     except PatternError as error:
         if not {d.code for d in error.diagnostics} <= CONTRADICTIONS:
@@ -193,7 +192,7 @@ def test_patterns_called_order_independent_are() -> None:
     def holds(rng: random.Random) -> None:
         nonlocal proven
         file, events = case(rng, events_max=7, linear=True)
-        compiled = compile_pattern(file, file.patterns[0])
+        compiled = listing(file)
         orders = extensions(events)
         if orders is None or not compiled.order_independent:
             return
@@ -221,8 +220,11 @@ def program_of(file: File) -> Program:
     """Return the file as a program; `return count` lists here as well."""
     pattern = file.patterns[0]
     if pattern.returns is not None and pattern.returns.count:
-        file = replace(file, patterns=(replace(pattern, returns=None),))
-    return Program((compile_pattern(file, file.patterns[0]),), file)
+        return Program(
+            (listing(file, pattern.name),),
+            replace(file, patterns=(replace(pattern, returns=None),)),
+        )
+    return Program((listing(file, pattern.name),), file)
 
 
 @pytest.mark.parametrize("restoring", [False, True], ids=["plain", "snapshot-restore"])

@@ -18,7 +18,7 @@ from ketal.model.limits import Limits
 from ketal.programs.program import Program
 from tests.cases import e
 from tests.outcomes import outcome
-from tests.property.test_engine import case, extensions
+from tests.property.test_engine import case, extensions, program_of
 from tests.sampling import drawn
 
 
@@ -36,7 +36,7 @@ def test_modal_answers_are_those_of_all_linear_extensions() -> None:
             return
         outcomes = [outcome(file, events, released=order) for order in orders]
         said = [bool(o.matches or o.violations) for o in outcomes]
-        program = Program((compile_pattern(file, file.patterns[0]),), file)
+        program = program_of(file)
         assert ketal.possibly(program, events) is any(said)
         assert ketal.definitely(program, events) is all(said)
         open_cases += any(said) and not all(said)
@@ -119,7 +119,7 @@ def test_a_mode_answers_scope_by_scope_what_all_linear_extensions_say() -> None:
         if orders is None:
             return
         each = [judged_scopes(outcome(file, events, released=order)) for order in orders]
-        program = Program((compile_pattern(file, file.patterns[0]),), file)
+        program = program_of(file)
         answers: dict[Mode, set[str]] = {
             "possibly": set.union(*each),
             "definitely": set.intersection(*each),
