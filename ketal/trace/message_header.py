@@ -4,7 +4,8 @@
     ketal-clock: 1;n1;n1=3,n2=5;n1=2
 
 The version of the format, the node that sent, the clock of the send event, whose own counter is the
-sender's entry, and where there are any the events of the calls within which it was sent. Names are
+sender's entry, and where there are any the events of the calls within which it was sent. Clock and
+calls are lists of members, as W3C's headers `tracestate` and `baggage` have them. Names are
 percent-encoded, so the text is one of visible ASCII characters that HTTP, Kafka, gRPC and SMTP
 carry unchanged.
 
@@ -14,12 +15,12 @@ calls as its dots.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import quote, unquote
 
-from ketal.clocks.texts.member_list import members_of, members_text
-from ketal.errors import EventError
+from ketal.clocks.vector import COUNTER_MAX
 
 NAME = "ketal-clock"
 """The name of the header."""
@@ -29,6 +30,8 @@ BYTES_MAX = 65_000
 SHORT_MAX = 4_096
 """Where headers are to be short: servers of HTTP and gRPC refuse requests with some 8,000 bytes of
 them, and OpenTelemetry carries no entry of baggage that is longer than this."""
+
+_COUNTER = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 Text = str | bytes
 
@@ -73,8 +76,8 @@ def encoded(node: str, clock: Mapping[str, int], calls: Iterable[tuple[str, int]
     calls : iterable of (str, int)
         Node and counter of the calls within which it is sent.
     """
-    text = f"{VERSION};{quote(node, safe='')};{members_text(clock.items())}"
-    within = members_text(calls)
+    text = f"{VERSION};{quote(node, safe='')};{_members_text(clock.items())}"
+    within = _members_text(calls)
     return f"{text};{within}" if within else text
 
 
@@ -96,15 +99,27 @@ def decoded(text: str | bytes) -> SenderKnowledge:
     if version != VERSION:
         raise ValueError(f"the header is of version {version[:20]!r}, not {VERSION}")
     sender = unquote(node, errors="strict")
-    try:
-        clock = dict(members_of(entries))
-        dots = [(sender, clock.get(sender, 0)), *(members_of(calls[0]) if calls else ())]
-    except EventError as wrong:
-        raise ValueError(wrong.reason.removeprefix("clock: ")) from None
+    clock = dict(_members(entries))
+    dots = [(sender, clock.get(sender, 0)), *(_members(calls[0]) if calls else ())]
     for name, counter in dots:
         if not 0 < counter <= clock.get(name, 0):
             raise ValueError(f"the clock has no event {counter} of {name[:60]!r}")
     return SenderKnowledge(clock, tuple(f"{name}@{counter}" for name, counter in dots))
+
+
+def _members_text(entries: Iterable[tuple[str, int]]) -> str:
+    return ",".join(f"{quote(name, safe='')}={counter}" for name, counter in entries)
+
+
+def _members(text: str) -> list[tuple[str, int]]:
+    """Return the names and counters of a list of members, in its order."""
+    members = []
+    for part in text.split(","):
+        name, _, counter = part.rpartition("=")
+        if not _COUNTER.fullmatch(counter) or int(counter) > COUNTER_MAX:
+            raise ValueError(f"{part[:60]!r} is no entry of a clock: name=counter")
+        members.append((unquote(name, errors="strict"), int(counter)))
+    return members
 
 
 def sent_headers(text: str, bytes_max: int, failed: Callable[[str], None]) -> dict[str, str]:

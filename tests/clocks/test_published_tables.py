@@ -5,13 +5,20 @@ Each test says which suite and which test of it the facts come from.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from ketal.clocks.inexact.hybrid import HybridClocks, HybridStamp
-from ketal.clocks.interval_tree import Events, IntervalTreeClock, join, leq
-from ketal.clocks.texts.clock_texts import interval_tree_events_of
+from ketal.clocks.interval_tree import (
+    DEPTH_MAX,
+    Events,
+    IntervalTreeClock,
+    IntervalTreeClocks,
+    join,
+    leq,
+)
 from ketal.clocks.vector import compare
 from ketal.clocks.vector import join as joined
 from ketal.clocks.versions.version_vectors import StoreReplica, Version
@@ -209,6 +216,11 @@ def test_the_first_dotted_version_vectors() -> None:
 # --- interval tree clocks -----------------------------------------------------------------
 
 
+def _tree(text: str) -> IntervalTreeClock:
+    """Return the stamp of a tree as papers print it; with brackets it would be JSON."""
+    return IntervalTreeClocks().read(json.loads(text.translate(str.maketrans("()", "[]"))), "")
+
+
 @pytest.mark.parametrize(
     ("a", "b", "expected"),
     [
@@ -220,9 +232,9 @@ def test_the_first_dotted_version_vectors() -> None:
 )
 def test_event_trees_are_joined(a: str, b: str, expected: str) -> None:
     """Wasti, treeclocks, the tests of event_tree."""
-    one, other = (IntervalTreeClock(0, interval_tree_events_of(text)) for text in (a, b))
+    one, other = (_tree(text) for text in (a, b))
     assert join(one, other) == join(other, one)
-    assert join(one, other).events == interval_tree_events_of(expected)
+    assert join(one, other) == _tree(expected)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +258,7 @@ def test_event_trees_are_joined(a: str, b: str, expected: str) -> None:
 )
 def test_event_trees_are_ordered(a: str, b: str, below: bool, above: bool) -> None:
     """Wasti, treeclocks, the tests of event_tree."""
-    one, other = map(interval_tree_events_of, (a, b))
+    one, other = (_tree(text).events for text in (a, b))
     assert (leq(one, other), leq(other, one)) == (below, above)
 
 
@@ -261,14 +273,16 @@ def test_event_trees_are_ordered(a: str, b: str, below: bool, above: bool) -> No
 )
 def test_event_trees_are_read(text: str, tree: Events) -> None:
     """Wasti, treeclocks, the tests of event_tree; its trees are read as they stand, ours normal."""
-    assert interval_tree_events_of(text) == tree
+    assert _tree(text).events == tree
 
 
-@pytest.mark.parametrize("text", ["(1, 2, 3", "", "1, 2"])
-def test_what_is_no_event_tree(text: str) -> None:
-    """Wasti, treeclocks, test_from_str_invalid."""
-    with pytest.raises(EventError):
-        interval_tree_events_of(text)
+def test_a_tree_of_too_many_levels_is_an_error() -> None:
+    def nested(levels: int) -> str:
+        return "(1, 0, " * levels + "1" + ")" * levels
+
+    assert _tree(nested(DEPTH_MAX))
+    with pytest.raises(EventError, match="200 levels at most"):
+        _tree(nested(DEPTH_MAX + 1))
 
 
 # --- hybrid logical clocks ------------------------------------------------------------------

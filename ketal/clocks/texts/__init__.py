@@ -1,1 +1,0 @@
-"""Clocks as text, as the field writes them."""
