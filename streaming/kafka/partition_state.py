@@ -210,21 +210,23 @@ class Part:
         """
         items: list[Item] = []
         numbers: list[int] = []
-        over, count = self.watermarks.has_ended(one), 0
+        timed, over, count = self._timed, self.watermarks.has_ended(one), 0
         for number, item in enumerate(self._reader.items(records)):
             if over:
                 reason = "its partition has ended (ketal.end)"
                 item = Rejected(place=place_of(records[number]), reason=reason)
+            count = number + 1
             if isinstance(item, Control):
                 own = self._control(one, item)
                 over = self.watermarks.has_ended(one)
             else:
                 items.append(item)
                 numbers.append(number)
-                own = self._observed(one, item) if self._timed else []
+                if not timed:
+                    continue
+                own = self._observed(one, item)
             items += own
             numbers += [number] * len(own)
-            count = number + 1
             if over and self.ended:
                 break
         return items, numbers, count
