@@ -34,7 +34,16 @@ The one rule: nothing that depends on hash order leaves this module.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -216,21 +225,10 @@ def _minimal(nfa: _TableRows, letters: int) -> _TableRows:
         initial_state="0",
         final_states=set(map(str, nfa.finals)),
     )
-    dfa = DFA.from_nfa(made, retain_names=False, minify=True)
-    alive = _alive(dfa)
-    index = {dfa.initial_state: 0}
-    order = [dfa.initial_state]
-    rows: list[dict[int, _States]] = []
-    for state in order:
-        new: dict[int, _States] = {}
-        for letter, target in sorted(_letters(dfa, state, width)):
-            if target in alive:
-                if target not in index:
-                    index[target] = len(order)
-                    order.append(target)
-                new[letter] = frozenset((index[target],))
-        rows.append(new)
-    return _TableRows(rows, {index[s] for s in order if s in dfa.final_states})
+    dfa = DFA.from_nfa(made).to_partial(minify=False)
+    return _breadth_first(
+        dfa.initial_state, lambda state: _letters(dfa, state, width), dfa.final_states
+    )
 
 
 def _letters(dfa: Any, state: Any, width: int) -> Iterator[tuple[int, Any]]:
@@ -244,37 +242,36 @@ def _letters(dfa: Any, state: Any, width: int) -> Iterator[tuple[int, Any]]:
             todo += [(word + digit, there) for digit, there in dfa.transitions[here].items()]
 
 
-def _alive(dfa: Any) -> set[Any]:
-    """Return the states from which a final one can be reached."""
-    before: dict[Any, list[Any]] = {}
-    for state, row in dfa.transitions.items():
-        for target in row.values():
-            before.setdefault(target, []).append(state)
-    alive = set(dfa.final_states)
-    todo = list(alive)
-    while todo:
-        for state in before.get(todo.pop(), ()):
-            if state not in alive:
-                alive.add(state)
-                todo.append(state)
-    return alive
+def _breadth_first(
+    initial: Any, moves: Callable[[Any], Iterable[tuple[int, Any]]], finals: Container[Any]
+) -> _TableRows:
+    """Return a deterministic automaton with its states numbered breadth-first, by letters.
 
-
-def _breadth_first(automaton: _TableRows, letters: int) -> _TableRows:
-    """Return a deterministic automaton numbered anew, without the letters from `letters` on."""
-    index = {0: 0}
-    order = [0]
+    `moves` returns the letters that lead on from a state, each with the state that it leads to.
+    """
+    index = {initial: 0}
+    order = [initial]
     rows: list[dict[int, _States]] = []
     for state in order:
         row: dict[int, _States] = {}
-        for letter, (target,) in sorted(automaton.rows[state].items()):
-            if letter < letters:
-                if target not in index:
-                    index[target] = len(order)
-                    order.append(target)
-                row[letter] = frozenset((index[target],))
+        for letter, target in sorted(moves(state)):
+            if target not in index:
+                index[target] = len(order)
+                order.append(target)
+            row[letter] = frozenset((index[target],))
         rows.append(row)
-    return _TableRows(rows, {index[s] for s in automaton.finals if s in index})
+    return _TableRows(rows, {index[state] for state in order if state in finals})
+
+
+def _restricted(automaton: _TableRows, letters: int) -> _TableRows:
+    """Return a deterministic automaton numbered anew, without the letters from `letters` on."""
+
+    def moves(state: int) -> Iterator[tuple[int, int]]:
+        for letter, (target,) in automaton.rows[state].items():
+            if letter < letters:
+                yield letter, target
+
+    return _breadth_first(0, moves, automaton.finals)
 
 
 def _behind(minimal: _TableRows, nfa: _TableRows) -> list[_States]:
@@ -466,7 +463,7 @@ class _OverEvents:
         if single and (self.check or all(len(vs) == 1 for vs in self._members.values())):
             # One state of the first stage each, and those are minimal: a word over steps that
             # distinguishes two of them is a word over events that does.
-            return _breadth_first(whole, letters)
+            return _restricted(whole, letters)
         if not self.check:
             return _minimal(whole, letters)
         # The expected steps are part of the answer of a check: a mark for each set of
@@ -478,7 +475,7 @@ class _OverEvents:
             mark = marks.setdefault(self._enabled(here), letters + len(marks))
             rows.append({**row, mark: frozenset((sink,))})
         marked = _minimal(_TableRows([*rows, {}], {*whole.finals, sink}), letters + len(marks))
-        return _breadth_first(marked, letters)
+        return _restricted(marked, letters)
 
 
 def _classes(by: Mapping[int, Hashable]) -> tuple[_Class, ...]:

@@ -37,7 +37,13 @@ class Positions:
     steps: list[int] = field(default_factory=lambda: [-1])
     edges: set[tuple[int, tuple[int, ...], int]] = field(default_factory=set)
     finals: set[int] = field(default_factory=set)
-    labels: list[str] = field(default_factory=list)
+
+    def after(self) -> dict[int, set[int]]:
+        """Return the positions that edges lead to, from each that has some."""
+        after: dict[int, set[int]] = {}
+        for p, _, q in self.edges:
+            after.setdefault(p, set()).add(q)
+        return after
 
 
 @dataclass
@@ -207,9 +213,7 @@ def bound_before(positions: Positions, asked: frozenset[int]) -> list[frozenset[
     """
     bound: list[frozenset[int] | None] = [None] * len(positions.steps)
     bound[0] = frozenset()
-    after: dict[int, list[int]] = {}
-    for p, _, q in positions.edges:
-        after.setdefault(p, []).append(q)
+    after = positions.after()
     todo = deque([0])
     while todo:
         p = todo.popleft()
@@ -231,9 +235,7 @@ def taken_before(positions: Positions, asked: frozenset[int]) -> list[frozenset[
     The position's own event is included.
     """
     taken = [asked.intersection((step,)) for step in positions.steps]
-    after: dict[int, list[int]] = {}
-    for p, _, q in positions.edges:
-        after.setdefault(p, []).append(q)
+    after = positions.after()
     todo = deque(range(len(taken)))
     while todo:
         p = todo.popleft()
@@ -257,9 +259,7 @@ def mirrors_possible(positions: Positions, classed: Sequence[int]) -> bool:
     """
     if len(positions.steps) > MIRRORS_LOOKED_MAX:
         return True
-    after: dict[int, set[int]] = {}
-    for p, _, q in positions.edges:
-        after.setdefault(p, set()).add(q)
+    after = positions.after()
     orders: set[tuple[int, int]] = set()
     for start in range(1, len(positions.steps)):
         seen: set[int] = set()

@@ -72,20 +72,15 @@ class _Compilation:
         self.pattern = pattern
         self.registered = registered
         self.limits = limits
-        self.declared = {d.name: d for d in (*file.events, *pattern.events)}
-        self.events = {name: d.guard for name, d in self.declared.items()}
+        self.events = {d.name: d.guard for d in (*file.events, *pattern.events)}
         self.table = AtomTable(limits)
         self.undecided = undecided
         self.lowering = Lowering(self.events, self.table, registered, clocks_decide=not undecided)
         self.diagnostics: list[Diagnostic] = []
         self._declare_steps()
 
-    def report(self, severity: str, code: str, message: str, span: Span | None, hint: str) -> None:
-        self.diagnostics.append(Diagnostic(code, severity, message, span, hint, self.pattern.name))
-
-    def _add(self, findings: Iterable[Finding]) -> None:
-        for code, severity, message, span, hint in findings:
-            self.report(severity, code, message, span, hint)
+    def _add(self, *findings: Finding) -> None:
+        self.diagnostics += [Diagnostic(*finding, self.pattern.name) for finding in findings]
 
     # names
 
@@ -104,12 +99,12 @@ class _Compilation:
         self.guards = guards
         self.spans = spans
 
-    def alphabet(self) -> tuple[str, ...]:
-        """Return the names of the events that make the alphabet."""
-        own = [d.name for d in self.pattern.events]
+    def alphabet(self) -> tuple[tuple[syntax.EventDecl, Formula], ...]:
+        """Return the events that make the alphabet, each with the formula of its guard."""
         named = steps_of(self.pattern.body)
         named |= {n.name for n in walk(self.pattern) if isinstance(n, syntax.Name)}
-        return (*[d.name for d in self.file.events if d.name in named], *own)
+        events = [d for d in self.file.events if d.name in named] + list(self.pattern.events)
+        return tuple((d, self.lowering.lower(d.guard)) for d in events)
 
     # the body
 
@@ -128,20 +123,16 @@ class _Compilation:
         return Glushkov(self.numbers, numbers, self.limits).build(body), None
 
     def compile(self, source: PatternText | None) -> CompiledPattern:
-        self._add(_scope_findings(self.pattern))
-        self._add(_order_findings(self.pattern, self.limits))
+        self._add(*_scope_findings(self.pattern))
+        self._add(*_order_findings(self.pattern, self.limits))
         positions, labels = self.positions()
         bindings = Bindings(positions, self.steps, self.guards, self.not_guards)
-        self._add(bindings.unbound_references(self.pattern.returns))
-        self._add(bindings.void_anchors())
+        self._add(*bindings.unbound_references(self.pattern.returns))
+        self._add(*bindings.void_anchors())
         if self.pattern.kind == "find" and 0 in positions.finals:
-            self.report(
-                "error",
-                "K202",
-                "the body of a `find` accepts the empty word",
-                self.pattern.body.span,
-                "a match has at least one event",
-            )
+            message = "the body of a `find` accepts the empty word"
+            hint = "a match has at least one event"
+            self._add(("K202", "error", message, self.pattern.body.span, hint))
         self._refuse()
         formulas = [self.lowering.lower(self.guards[s]) for s in self.steps]
         nots = [self.lowering.lower(g) for g in self.not_guards]
@@ -149,13 +140,14 @@ class _Compilation:
             self.table.variable(Atom("barred", (n,), relational=True), False)
             for n in range(len(nots))
         ]
-        alphabet = disjunction([self.lowering.lower(self.events[name]) for name in self.alphabet()])
+        events = self.alphabet()
+        alphabet = disjunction(formula for _, formula in events)
         atoms = tuple(self.table.atoms)
         theory = Theory(atoms, self.limits)
         coverage = Coverage(self.lowering, theory, alphabet)
-        self._add(coverage.of_steps(self.guards, formulas, self.spans))
-        self._add(coverage.of_nots(self.not_guards, nots))
-        self._add(bindings.impossible_relations(formulas, atoms, theory, self.spans))
+        self._add(*coverage.of_steps(self.guards, formulas, self.spans))
+        self._add(*coverage.of_nots(self.not_guards, nots))
+        self._add(*bindings.impossible_relations(formulas, atoms, theory, self.spans))
         groups = self._groups(atoms)
         variants = sorted(
             {(positions.steps[q], ns) for _, ns, q in positions.edges}, key=lambda v: (v[0], v[1])
@@ -170,7 +162,7 @@ class _Compilation:
         )
         if self.undecided:
             asked = (*self.guards.values(), *self.not_guards)
-            self._add(_left_open(self.pattern, asked, self.undecided))
+            self._add(*_left_open(self.pattern, asked, self.undecided))
         self._refuse()
         made = determinise(
             positions,
@@ -198,11 +190,11 @@ class _Compilation:
             classes=classed,
             mirrors=mirrors_possible(positions, classed),
         )
-        return self._finish(automaton, alphabet, theory, source)
+        return self._finish(automaton, alphabet, events, theory, source)
 
     def _refuse(self) -> None:
-        if any(d.severity == "error" for d in self.diagnostics):
-            raise PatternError([d for d in self.diagnostics if d.severity == "error"])
+        if errors := [d for d in self.diagnostics if d.severity == "error"]:
+            raise PatternError(errors)
 
     def _groups(self, atoms: Sequence[Atom]) -> tuple[int, ...]:
         """Return each step's group: its register where one is kept, else anonymous."""
@@ -218,22 +210,23 @@ class _Compilation:
         return tuple(n if n in read else ANONYMOUS for n in range(len(self.steps)))
 
     def _finish(
-        self, automaton: Automaton, alphabet: Formula, theory: Theory, source: PatternText | None
+        self,
+        automaton: Automaton,
+        alphabet: Formula,
+        events: tuple[tuple[syntax.EventDecl, Formula], ...],
+        theory: Theory,
+        source: PatternText | None,
     ) -> CompiledPattern:
         p = self.pattern
         sensitive = order_sensitivity(p, automaton, alphabet, theory)
         if sensitive is not None and not p.order.total and p.mode is None:
             # Under `total` there is one order, and a mode asks for every order.
             span, hint = _remedy(p, sensitive)
-            self.report("warning", "K220", sensitive.message, span, hint)
+            self._add(("K220", "warning", sensitive.message, span, hint))
         for state, one, two in ambiguities(automaton, theory):
-            self.report(
-                "warning",
-                "K221",
-                f"ambiguous: in state {state} one event can be both `{one}` and `{two}`",
-                self.spans.get(two),
-                "both readings are followed; a run may need several configurations",
-            )
+            message = f"ambiguous: in state {state} one event can be both `{one}` and `{two}`"
+            hint = "both readings are followed; a run may need several configurations"
+            self._add(("K221", "warning", message, self.spans.get(two), hint))
         called = {
             n.name
             for part in (p, *self.file.events)
@@ -249,15 +242,12 @@ class _Compilation:
             order_independent=sensitive is None,
             warnings=tuple(self.diagnostics),
             registered=tuple(
-                self.registered[name] for name in sorted(called) if name in self.registered
+                self.registered[name] for name in sorted(called & self.registered.keys())
             ),
             limits=self.limits,
             undecided=self.undecided,
             source=source,
-            events=tuple(
-                (self.declared[name], self.lowering.lower(self.events[name]))
-                for name in self.alphabet()
-            ),
+            events=events,
             declared=(*self.events.items(), *((d.name, d.guard) for d in p.steps)),
         )
 
@@ -368,42 +358,30 @@ def _liveness(
     numbers: Mapping[str, int],
 ) -> tuple[LiveRegisters, ...]:
     """Return the registers that are read from each state on, before they are overwritten."""
-
-    def reads(formula: Formula) -> tuple[bool, frozenset[int], bool]:
-        prior, history = False, False
-        named: set[int] = set()
-        for v in variables(formula):
-            if atoms[v].relational:
-                one, steps, two = registers(atoms[v])
-                prior, history = prior or one, history or two
-                named |= {numbers[s] for s in steps if s in numbers}
-        return prior, frozenset(named), history
-
-    count = len(machine.table)
-    here: list[tuple[bool, frozenset[int], bool]] = []
-    for state in range(count):
-        prior, history, named = False, False, frozenset[int]()
-        for v in machine.enabled[state]:
-            wanted = [formulas[v], *(nots[n] for n in variants[v][1])]
-            for one, steps, two in map(reads, wanted):
-                prior, history, named = prior or one, history or two, named | steps
-        here.append((prior, named, history))
-    steps_live = [set(named) for _, named, _ in here]
-    history_live = [history for _, _, history in here]
+    prior: list[bool] = []
+    steps: list[set[int]] = []
+    history: list[bool] = []
+    for enabled in machine.enabled:
+        asked = [formulas[v] for v in enabled] + [nots[n] for v in enabled for n in variants[v][1]]
+        atoms_read = (atoms[n] for n in {n for f in asked for n in variables(f)})
+        read = [registers(atom) for atom in atoms_read if atom.relational]
+        prior.append(any(of_prior for of_prior, _, _ in read))
+        steps.append({numbers[name] for _, names, _ in read for name in names if name in numbers})
+        history.append(any(of_all for _, _, of_all in read))
     changed = True
     while changed:
         changed = False
         for state, row in enumerate(machine.table):
             for letter, target in row:
                 _, group = machine.letters[letter]
-                more = steps_live[target] - {group} - steps_live[state]
-                if more or (history_live[target] and not history_live[state]):
-                    steps_live[state] |= more
-                    history_live[state] = history_live[state] or history_live[target]
+                more = steps[target] - {group} - steps[state]
+                if more or (history[target] and not history[state]):
+                    steps[state] |= more
+                    history[state] = history[state] or history[target]
                     changed = True
     return tuple(
-        LiveRegisters(here[s][0], history_live[s], tuple(sorted(steps_live[s])))
-        for s in range(count)
+        LiveRegisters(of_prior, of_all, tuple(sorted(named)))
+        for of_prior, of_all, named in zip(prior, history, steps, strict=True)
     )
 
 
