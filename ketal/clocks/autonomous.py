@@ -174,7 +174,6 @@ class AutonomousStamps(ForkingScheme[AutonomousStamp, AutonomousStamp, Autonomou
 
     name = "stamps"
     decides = True
-    source = 'Baquero and Moura, "Causality in Autonomous Mobile Systems", Definitions 5.1 and 5.2'
 
     def seed(self) -> AutonomousStamp:
         """Return the root."""

@@ -45,7 +45,6 @@ class CausalHistories(StampIsHeader[CausalHistory, CausalHistory]):
 
     name = "history"
     decides = True
-    source = 'Baquero, "Causality is Graphically Simple", Fig. 3'
 
     def replicas(self, nodes: Sequence[str]) -> dict[str, CausalHistory]:
         """Return empty histories."""

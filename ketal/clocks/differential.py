@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ketal.clocks.scheme import Clock, Happening, Scheme, not_a_stamp
-from ketal.clocks.vector import VectorClocks, checked, happened_before, join
+from ketal.clocks.vector import VectorClocks, checked, happened_before, next_clock
 from ketal.errors import EventError
 
 
@@ -80,7 +80,6 @@ class DeltaClocks(Scheme[DeltaStamp]):
 
     name = "delta"
     decides = True
-    source = 'Singhal and Kshemkalyani, "An efficient implementation of vector clocks", 1992'
 
     def stamped(self, events: Sequence[Happening]) -> list[DeltaStamp]:
         """Return the differences of the vector clocks."""
@@ -177,10 +176,9 @@ class DifferentialReplica:
         received : iterable of mapping of str to int
             What the messages carry. Those of a sender arrive in the order in which it sent them.
         """
-        after = dict(join([self.clock, *received]))
-        own = after[self.node] = self.clock.get(self.node, 0) + 1
-        (_, changed) = deltas((self.clock, after))
-        changed_at = {**self.changed_at, **dict.fromkeys(changed, own)}
+        after = next_clock(self.node, [self.clock, *received])
+        _, changed = deltas((self.clock, after))
+        changed_at = {**self.changed_at, **dict.fromkeys(changed, after[self.node])}
         return DifferentialReplica(self.node, after, changed_at, self.sent_at)
 
     def send(self, to: str) -> tuple[DifferentialReplica, dict[str, int]]:

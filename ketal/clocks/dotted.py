@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.scheme import Clock, StampIsHeader, counter_of, not_a_stamp
+from ketal.clocks.scheme import Clock, StampIsHeader, counter_of, counters_of, not_a_stamp
 from ketal.clocks.vector import Vector, join
 
 
@@ -30,7 +30,6 @@ class DottedClocks(StampIsHeader[Vector, DottedVector]):
 
     name = "dvv"
     decides = True
-    source = 'Baquero, "Causality is Graphically Simple", "Dotted Vector Clocks"'
 
     def replicas(self, nodes: Sequence[str]) -> dict[str, Vector]:
         """Return clocks of zeros."""
@@ -65,10 +64,7 @@ class DottedClocks(StampIsHeader[Vector, DottedVector]):
         match value:
             case {"dot": [str(name), counter], "past": dict(past)} if name == node:
                 own = counter_of(counter, f"the counter of {node!r}", 1)
-                known = {
-                    name: counter_of(count, f"the entry of {name!r}")
-                    for name, count in past.items()
-                }
+                known = counters_of(past)
                 if known.get(node, 0) < own:
                     return DottedVector(node, own, known)
         raise not_a_stamp(self.name, f"{form}; of an event of {node}", value)

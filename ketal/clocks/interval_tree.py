@@ -224,7 +224,6 @@ class IntervalTreeClocks(
 
     name = "itc"
     decides = True
-    source = 'Almeida, Baquero and Fonte, "Interval Tree Clocks", OPODIS 2008'
 
     def seed(self) -> IntervalTreeClock:
         """Return the seed."""

@@ -70,13 +70,10 @@ class Scheme(ABC, Generic[S]):
     decides : bool
         Whether the stamps of two events tell how these are related ("the clocks characterise
         causality"), whichever these are.
-    source : str
-        The paper that describes it.
     """
 
     name: str
     decides: ClassVar[bool]
-    source: ClassVar[str]
 
     @property
     def states_clocks(self) -> bool:
@@ -273,6 +270,20 @@ def counter_of(value: Any, what: str, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
         raise EventError(f"clock: {what} must be an integer from {least} on, not {value!r}")
     return value
+
+
+def counters_of(entries: Mapping[Any, Any]) -> dict[str, int]:
+    """Return the counters by name of a stamp that was read.
+
+    Raises
+    ------
+    EventError
+        If a name is no text, or one of them is no counter.
+    """
+    for name in entries:
+        if not isinstance(name, str):
+            raise EventError(f"clock: a node's name must be a string, not {name!r}")
+    return {name: counter_of(count, f"the entry of {name!r}") for name, count in entries.items()}
 
 
 def not_a_stamp(name: str, form: str, value: Any) -> EventError:

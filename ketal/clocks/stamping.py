@@ -6,7 +6,7 @@ as before.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
@@ -103,10 +103,4 @@ def _first_not_before(before: Callable[[S, S], bool], stamps: Sequence[S], of: S
         low, high = high + 1, high + step
         step *= 2
     high = min(high, len(stamps))
-    while low < high:
-        middle = (low + high) // 2
-        if before(stamps[middle], of):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return bisect_left(stamps, True, low, high, key=lambda one: not before(one, of))

@@ -2,12 +2,13 @@
 
 A stamp is (node, clock): the node where the event happened and its clock, a
 mapping node → counter in which an absent node counts 0. The event's own entry
-counts from 1, so (node, clock[node]), its *dot*, identifies it.
+counts from 1, so (node, clock[node]), its *dot*, identifies it. Baquero,
+"Causality is Graphically Simple", Fig. 4.
 
 Happened-before is one look-up: a → b iff a ≠ b and b.clock[a.node] ≥
-a.clock[a.node] (the dot test, "Causality is Graphically Simple", definition of
-causal history by dots). `compare` is the full pointwise comparison, kept as the
-obvious form; a test holds the two equal.
+a.clock[a.node] (the dot test, definition of causal history by dots). `compare`
+is the full pointwise comparison, kept as the obvious form; a test holds the two
+equal.
 """
 
 from __future__ import annotations
@@ -62,12 +63,14 @@ def compare(a_clock: Clock, b_clock: Clock) -> bool:
     For events of one execution this is the same as `happened_before`; it reads
     every entry.
     """
-    below = all(counter <= b_clock.get(node, 0) for node, counter in a_clock.items())
-    nonzero = {n: c for n, c in a_clock.items() if c} != {n: c for n, c in b_clock.items() if c}
-    return below and nonzero
+    return _is_within(a_clock, b_clock) and not _is_within(b_clock, a_clock)
 
 
-def join(clocks: Iterable[Clock]) -> Clock:
+def _is_within(a_clock: Clock, b_clock: Clock) -> bool:
+    return all(counter <= b_clock.get(node, 0) for node, counter in a_clock.items())
+
+
+def join(clocks: Iterable[Clock]) -> dict[str, int]:
     """Return the least clock that knows what any of some know."""
     out: dict[str, int] = {}
     for clock in clocks:
@@ -75,6 +78,13 @@ def join(clocks: Iterable[Clock]) -> Clock:
             if counter > out.get(node, 0):
                 out[node] = counter
     return out
+
+
+def next_clock(node: str, known: Iterable[Clock]) -> dict[str, int]:
+    """Return the clock of a node's next event: what is known, the own entry one more."""
+    clock = join(known)
+    clock[node] = clock.get(node, 0) + 1
+    return clock
 
 
 def latest(clocks: Mapping[tuple[str, int], Clock]) -> Iterator[tuple[str, int]]:
@@ -107,7 +117,6 @@ class VectorClocks(StampIsHeader[Vector, Vector]):
 
     name = "vector"
     decides = True
-    source = 'Baquero, "Causality is Graphically Simple", Fig. 4'
 
     def replicas(self, nodes: Sequence[str]) -> dict[str, Vector]:
         """Return clocks of zeros."""
@@ -117,9 +126,8 @@ class VectorClocks(StampIsHeader[Vector, Vector]):
         self, replica: Vector, received: Iterable[Vector] = (), *, time_us: int = 0
     ) -> tuple[Vector, Vector]:
         """Stamp an event by the point-wise maximum, the own entry one more."""
-        clock = dict(join([replica.clock, *(message.clock for message in received)]))
-        clock[replica.node] = clock.get(replica.node, 0) + 1
-        after = Vector(replica.node, clock)
+        known = [replica.clock, *(message.clock for message in received)]
+        after = Vector(replica.node, next_clock(replica.node, known))
         return after, after
 
     def precedes(self, a: Vector, b: Vector) -> bool:

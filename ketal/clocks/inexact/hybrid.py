@@ -30,7 +30,6 @@ class HybridClocks(StampIsHeader[HybridStamp, HybridStamp]):
 
     name = "hlc"
     decides = False
-    source = 'Kulkarni et al., "Logical Physical Clocks", OPODIS 2014, Fig. 5'
 
     def replicas(self, nodes: Sequence[str]) -> dict[str, HybridStamp]:
         """Return clocks at the epoch."""

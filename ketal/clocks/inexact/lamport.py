@@ -20,7 +20,6 @@ class LamportClocks(PlausibleClocks):
 
     name = "lamport"
     decides = False
-    source = 'Lamport, "Time, Clocks, and the Ordering of Events", 1978'
 
     def __init__(self) -> None:
         super().__init__(1)

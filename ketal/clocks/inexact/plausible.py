@@ -48,7 +48,6 @@ class PlausibleClocks(StampIsHeader[PlausibleStamp, PlausibleStamp]):
 
     name = "plausible"
     decides = False
-    source = 'Torres-Rojas and Ahamad, "Plausible clocks", 1999 (REV)'
 
     def __init__(self, size: int = ENTRIES) -> None:
         if size < 1:

@@ -29,7 +29,7 @@ one) carries no stamp and is delivered on arrival.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 COUNTER_BYTES = 8
@@ -77,7 +77,7 @@ def send(process: Process, receiver: str, number: int) -> tuple[Process, Stamped
     stamps = {d: matrix for d, matrix in process.sent.items() if receiver in d}
     message = StampedMessage(*edge, number, stamps)
     counted = {d: {**m, edge: m.get(edge, 0) + 1} for d, m in stamps.items()}
-    return _with(process, sent={**process.sent, **counted}), message
+    return replace(process, sent={**process.sent, **counted}), message
 
 
 def deliverable(process: Process, message: StampedMessage) -> bool:
@@ -92,7 +92,7 @@ def deliverable(process: Process, message: StampedMessage) -> bool:
 
 def arrive(process: Process, message: StampedMessage) -> tuple[Process, tuple[StampedMessage, ...]]:
     """Return the process after a message arrived, and what that delivers, in order."""
-    process = _with(process, waiting=(*process.waiting, message))
+    process = replace(process, waiting=(*process.waiting, message))
     out: list[StampedMessage] = []
     while ready := next((m for m in process.waiting if deliverable(process, m)), None):
         process = _delivered(process, ready)
@@ -111,20 +111,6 @@ def _delivered(process: Process, message: StampedMessage) -> Process:
         sent[domain] = {**known, **{k: max(n, known.get(k, 0)) for k, n in carried.items()}}
     waiting = tuple(m for m in process.waiting if m != message)
     return Process(process.name, sent, delivered, waiting)
-
-
-def _with(
-    process: Process,
-    *,
-    sent: Mapping[Domain, Matrix] | None = None,
-    waiting: tuple[StampedMessage, ...] | None = None,
-) -> Process:
-    return Process(
-        process.name,
-        process.sent if sent is None else sent,
-        process.delivered,
-        process.waiting if waiting is None else waiting,
-    )
 
 
 # --- runs -------------------------------------------------------------------

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ketal.clocks.scheme import Clock, StampIsHeader, not_a_stamp
-from ketal.clocks.vector import checked, happened_before, join
+from ketal.clocks.vector import checked, happened_before, next_clock
 from ketal.errors import EventError
 
 
@@ -82,7 +82,6 @@ class MatrixClocks(StampIsHeader[MatrixStamp, MatrixStamp]):
 
     name = "matrix"
     decides = True
-    source = 'Wuu and Bernstein, "Efficient solutions to the replicated log", PODC 1984, section 3'
 
     def replicas(self, nodes: Sequence[str]) -> dict[str, MatrixStamp]:
         """Return matrices of zeros."""
@@ -98,9 +97,8 @@ class MatrixClocks(StampIsHeader[MatrixStamp, MatrixStamp]):
             for node, row in message.rows.items():
                 if node not in rows or rows[node][node] < row[node]:
                     rows[node] = row
-        own = dict(join([replica.clock, *(message.clock for message in received)]))
-        own[replica.node] = own.get(replica.node, 0) + 1
-        rows[replica.node] = own
+        known = [replica.clock, *(message.clock for message in received)]
+        rows[replica.node] = next_clock(replica.node, known)
         after = MatrixStamp(replica.node, rows)
         return after, after
 

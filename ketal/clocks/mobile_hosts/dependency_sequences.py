@@ -130,7 +130,6 @@ class DependencyClocks(StationScheme[DependencySequences, Mapping[str, Pairs]]):
 
     name = "dependency"
     decides = True
-    source = 'Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997'
 
     def __init__(self, encoding: Encoding = "pairs") -> None:
         self.encoding = encoding

@@ -40,12 +40,8 @@ from typing import Any
 import msgspec
 
 from ketal.clocks.mobile_hosts.station_links import Carried, LinkedStations
-from ketal.clocks.mobile_hosts.station_vectors import StationStamp, clock_read, next_clock
-from ketal.clocks.mobile_hosts.stations import (
-    Label,
-    Station,
-    label_of,
-)
+from ketal.clocks.mobile_hosts.station_vectors import StationStamp, clock_read, next_station_clock
+from ketal.clocks.mobile_hosts.stations import Label, Station, label_of
 from ketal.clocks.scheme import not_a_stamp
 
 
@@ -70,7 +66,6 @@ class HierarchicalClocks(LinkedStations[HierarchicalStamp]):
 
     name = "hierarchical"
     decides = True
-    source = 'Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997'
 
     def registered(
         self,
@@ -88,7 +83,7 @@ class HierarchicalClocks(LinkedStations[HierarchicalStamp]):
                 local |= station.log[index - 1].local
             else:
                 remote.append((name, index))
-        clock = next_clock(station, [one.clock for one in known])
+        clock = next_station_clock(station, [one.clock for one in known])
         return HierarchicalStamp(host, station.name, clock, local, tuple(remote))
 
     def causes(

@@ -32,12 +32,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ketal.clocks.mobile_hosts.station_links import Carried, LinkedStations
-from ketal.clocks.mobile_hosts.station_vectors import StationStamp, clock_read, next_clock
-from ketal.clocks.mobile_hosts.stations import (
-    Label,
-    Station,
-    label_of,
-)
+from ketal.clocks.mobile_hosts.station_vectors import StationStamp, clock_read, next_station_clock
+from ketal.clocks.mobile_hosts.stations import Label, Station, label_of
 from ketal.clocks.scheme import not_a_stamp
 
 
@@ -62,10 +58,6 @@ class InterleavingClocks(LinkedStations[InterleavingStamp]):
 
     name = "interleaving"
     decides = True
-    source = (
-        'Baquero and Moura, "Improving Causality Logging in Mobile Computing Networks", '
-        "Definition IV.1, and the label of each send"
-    )
 
     def registered(
         self,
@@ -79,7 +71,7 @@ class InterleavingClocks(LinkedStations[InterleavingStamp]):
         return InterleavingStamp(
             host,
             station.name,
-            next_clock(station, [one.clock for one in known]),
+            next_station_clock(station, [one.clock for one in known]),
             None if previous is None else previous.label,
             tuple(message.label for message in received),
         )

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 from ketal.clocks.mobile_hosts.station_vectors import StationStamp
 from ketal.clocks.mobile_hosts.stations import Label, StationScheme
 from ketal.clocks.scheme import Clock
-from ketal.clocks.vector import happened_before, join
+from ketal.clocks.vector import happened_before, next_clock
 from ketal.errors import EventError
 
 L = TypeVar("L", bound=StationStamp)
@@ -87,9 +87,7 @@ class LinkedStations(StationScheme[L, Carried], Generic[L]):
                         f"clock: a cause of {_shown(stamp.label)} is {_shown(cause)}, which {why}"
                     )
                 known.append(clocks[cause])
-            clock = dict(join(known))
-            clock[stamp.host] = clock.get(stamp.host, 0) + 1
-            clocks[stamp.label] = clock
+            clocks[stamp.label] = next_clock(stamp.host, known)
 
         def before(a: L, b: L) -> bool:
             return happened_before(a.host, clocks[a.label], b.host, clocks[b.label])

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ketal.clocks.mobile_hosts.stations import Label, Station, StationScheme
-from ketal.clocks.scheme import Clock, counter_of, not_a_stamp
-from ketal.clocks.vector import join
+from ketal.clocks.scheme import Clock, counters_of, not_a_stamp
+from ketal.clocks.vector import next_clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,10 @@ class StationStamp:
         return self.station, self.clock[self.station]
 
 
-def next_clock(station: Station[Any], known: Iterable[Clock]) -> Clock:
+def next_station_clock(station: Station[Any], known: Iterable[Clock]) -> Clock:
     """Return the clock of a station at its next event, at which it learns other clocks."""
     last = [station.log[-1].clock] if station.log else []
-    clock = dict(join([*last, *known]))
-    clock[station.name] = clock.get(station.name, 0) + 1
-    return clock
+    return next_clock(station.name, [*last, *known])
 
 
 def may_know(a: StationStamp, b: StationStamp) -> bool:
@@ -70,12 +68,10 @@ def clock_read(value: Mapping[Any, Any], station: str) -> Clock | None:
     Raises
     ------
     EventError
-        If an entry is no counter.
+        If a name is no text, or an entry no counter.
     """
-    if not station or not all(isinstance(name, str) for name in value):
-        return None
-    clock = {name: counter_of(count, f"the entry of {name!r}") for name, count in value.items()}
-    return clock if clock.get(station) else None
+    clock = counters_of(value)
+    return clock if station and clock.get(station) else None
 
 
 class StationClocks(StationScheme[StationStamp, Clock]):
@@ -83,7 +79,6 @@ class StationClocks(StationScheme[StationStamp, Clock]):
 
     name = "station"
     decides = False
-    source = 'Baquero and Moura, "Improving Causality Logging in Mobile Computing Networks", Fig. 1'
 
     def registered(
         self,
@@ -94,7 +89,7 @@ class StationClocks(StationScheme[StationStamp, Clock]):
     ) -> StationStamp:
         """Stamp an event by the station's next clock."""
         known = received if previous is None else [previous, *received]
-        return StationStamp(host, station.name, next_clock(station, known))
+        return StationStamp(host, station.name, next_station_clock(station, known))
 
     def header(self, stamp: StationStamp) -> Clock:
         """Return the clock."""

@@ -89,7 +89,7 @@ class StationScheme(Scheme[S], Generic[S, H]):
         headers: list[H] = []
         stamps: list[S] = []
         for event in events:
-            name = station_of(event)
+            name = event.station or event.node
             station = stations.setdefault(name, Station(name))
             received = [headers[send] for send in event.receives]
             stamp = self.registered(station, event.node, last.get(event.node), received)
@@ -98,11 +98,6 @@ class StationScheme(Scheme[S], Generic[S, H]):
             headers.append(self.header(stamp))
             last[event.node] = headers[-1]
         return stamps
-
-
-def station_of(event: Happening) -> str:
-    """Return the station that mediated an event: where none is given, the node itself."""
-    return event.station or event.node
 
 
 def label_of(value: Any, what: str) -> Label:

@@ -17,12 +17,11 @@ The one rule: a version is dropped only for one whose context has its dot.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ketal.clocks.scheme import Clock
-from ketal.clocks.vector import join
+from ketal.clocks.vector import compare, join, next_clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Version:
     @property
     def known(self) -> dict[str, int]:
         """The vector of what is known to who reads this version: context and dot."""
-        return dict(join([self.context, {self.replica: self.counter}]))
+        return join([self.context, {self.replica: self.counter}])
 
     def __str__(self) -> str:
         context = ",".join(f"{name}:{count}" for name, count in sorted(self.context.items()))
@@ -93,7 +92,7 @@ class StoreReplica:
     @property
     def known(self) -> dict[str, int]:
         """The vector of all versions that are known here."""
-        return dict(join(version.known for version in self.siblings))
+        return join(version.known for version in self.siblings)
 
     def put(self, value: Any, context: Clock | None = None) -> StoreReplica:
         """Return the replica after a client has written a value.
@@ -139,7 +138,7 @@ class ObjectReplica:
     """
 
     name: str
-    versions: tuple[Mapping[str, int], ...] = field(default=())
+    versions: tuple[Clock, ...] = ()
 
     @property
     def in_conflict(self) -> bool:
@@ -148,17 +147,10 @@ class ObjectReplica:
 
     def update(self) -> ObjectReplica:
         """Return the replica with a new version that follows (and so merges) those that it has."""
-        vector = dict(join(self.versions))
-        vector[self.name] = vector.get(self.name, 0) + 1
-        return ObjectReplica(self.name, (vector,))
+        return ObjectReplica(self.name, (next_clock(self.name, self.versions),))
 
     def receive(self, other: ObjectReplica) -> ObjectReplica:
         """Return the replica with the newest of its versions and another replica's."""
         every = [*self.versions, *(v for v in other.versions if v not in self.versions)]
-        kept = [one for one in every if not any(one != v and _covers(v, one) for v in every)]
+        kept = [one for one in every if not any(compare(one, v) for v in every)]
         return ObjectReplica(self.name, tuple(kept))
-
-
-def _covers(vector: Clock, other: Clock) -> bool:
-    """Return whether a version vector knows all that another one knows."""
-    return all(vector.get(name, 0) >= counter for name, counter in other.items())
