@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from lark import Token
 
-from ketal.errors import Diagnostic, PatternError, Span
+from ketal.errors import Diagnostic, PatternError, Span, diagnostic_place
 from ketal.grammar.bare_names import DeclaredNames, nearest
 from ketal.grammar.body_trees import Bodies
 from ketal.grammar.dotted_names import PLACEHOLDER
@@ -64,7 +64,7 @@ class Builder:
     def finish(self, reading: Reading) -> None:
         """Raise what was collected, if anything was."""
         if self.faults:
-            raise PatternError(sorted(self.faults, key=_place), reading.source)
+            raise PatternError(sorted(self.faults, key=diagnostic_place), reading.source)
 
     # --- the file and its patterns ---
 
@@ -189,22 +189,10 @@ class Builder:
     def _order(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
         return {"order": OrderOptions(make).order(tree)}
 
-    def _at_every(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
-        (seen,) = tree.children
-        return {
-            "deployment": ast.Deployment(
-                None, seen == "all", seen == "receiving", span=span_of(tree)
-            )
-        }
-
-    def _at_host(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
-        glob, seen = tree.children
-        node = ast.Deployment(
-            make.literals.string(cast(Token, glob)),
-            seen == "all",
-            seen == "receiving",
-            span=span_of(tree),
-        )
+    def _at(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
+        *host, seen = cast("list[Token]", tree.children)
+        glob = make.literals.string(host[0]) if host else None
+        node = ast.Deployment(glob, seen == "all", seen == "receiving", span=span_of(tree))
         return {"deployment": node}
 
     def _partition(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
@@ -318,7 +306,7 @@ class Builder:
 
 
 _SORTS: Mapping[str, str] = {
-    "order": "order", "at_every": "at", "at_host": "at", "partition": "partition",
+    "order": "order", "at": "at", "partition": "partition",
     "topology": "topology", "check": "check", "find": "find", "within": "within",
     "returns": "return", "return_count": "return", "limit": "limit", "mode": "mode",
     "on_violation": "on violation",
@@ -328,7 +316,3 @@ _SORTS: Mapping[str, str] = {
 
 def _declared(tree: ParseTree, *sorts: str) -> set[str]:
     return {str(child.children[0]) for child in subtrees(tree) if child.data in sorts}
-
-
-def _place(fault: Diagnostic) -> tuple[int, int]:
-    return (fault.span.line, fault.span.column) if fault.span else (0, 0)

@@ -717,7 +717,6 @@ def diagnose(situation: Situation) -> Diagnostic:
     )
 
 
-_CLOSING = {"(": ")", "[": "]", "{": "}"}
 _BODY_FORM = (
     "a body is made of steps: `A B`, `A | B`, `A*`, `A{2}`, `(A B)+`, `A not N B`, `{A & B}`"
 )
@@ -754,7 +753,7 @@ def _form(s: Situation) -> str:
     if meant is not None and meant != s.found:
         return f"did you mean `{meant}`?"
     if s.open is not None and s.found in ("", ";", "}"):
-        return f"is a `{_CLOSING[s.open.text]}` missing?"
+        return f"is a `{CLOSING[s.open.text]}` missing?"
     if "SEMICOLON" in s.expects:
         return "end the statement with `;`"
     return _FORMS.get(s.keyword, "write `NAME = guard;`, or a statement as `find next A B;`")

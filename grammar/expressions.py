@@ -209,8 +209,9 @@ class Expressions:
                     "K013", "a list cannot stand here", span_of(tree),
                     "lists stand after `in`, in `return` and in `nodes = […]`",
                 )  # fmt: skip
-            items = self._items(tree, self.deeper(depth, tree), lists=lists)
-            return ast.ListOf(items, span=span_of(tree))
+            inner_depth = self.deeper(depth, tree)
+            items = (self.value(item, inner_depth, lists=lists) for item in self._item_trees(tree))
+            return ast.ListOf(tuple(items), span=span_of(tree))
         make: Callable[[ParseTree, int], ast.Value] = getattr(self, f"_{data}")
         return make(tree, depth)
 
@@ -224,9 +225,6 @@ class Expressions:
                 "compares it; `return count;` counts the matches"
             )
         self.fault("K008", message, span_of(tree), hint)
-
-    def _items(self, tree: ParseTree, depth: int, *, lists: bool = False) -> tuple[ast.Value, ...]:
-        return tuple(self.value(item, depth, lists=lists) for item in self._item_trees(tree))
 
     def _item_trees(self, tree: ParseTree) -> list[ParseTree]:
         """Return the items of a list; that it is empty is a fault."""

@@ -14,17 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
-from lark import Token, Tree
-
 from ketal.grammar import printer
 from ketal.grammar.bare_names import DeclaredNames
 from ketal.grammar.builder import Builder
+from ketal.grammar.parse_tree import ParseTree, subtrees
 from ketal.grammar.reader import Comment, Reading
 from ketal.model import syntax as ast
 from ketal.model.limits import Limits
 
-_Tree: TypeAlias = Tree[Token]
-_Write: TypeAlias = Callable[[_Tree], "list[str]"]
+_Write: TypeAlias = Callable[[ParseTree], "list[str]"]
 
 
 def lay_out(reading: Reading, limits: Limits) -> str:
@@ -63,25 +61,25 @@ class _Formatter:
         """Write the whole file."""
         shared = self.builder.file_scope(self.tree)
 
-        def write(tree: _Tree) -> list[str]:
+        def write(tree: ParseTree) -> list[str]:
             if tree.data == "pattern":
                 return self._pattern(tree, shared)
             return self._statement(tree, shared)
 
-        return self._block(_trees(self.tree), write, 0, len(self.text))
+        return self._block(subtrees(self.tree), write, 0, len(self.text))
 
-    def _pattern(self, tree: _Tree, shared: DeclaredNames) -> list[str]:
+    def _pattern(self, tree: ParseTree, shared: DeclaredNames) -> list[str]:
         scope = self.builder.pattern_scope(tree, shared)
         head = f"pattern {tree.children[0]} {{"
         return self._braced(tree, head, lambda child: self._statement(child, scope))
 
-    def _braced(self, tree: _Tree, head: str, write: _Write) -> list[str]:
+    def _braced(self, tree: ParseTree, head: str, write: _Write) -> list[str]:
         """Write a block in braces; its comments belong to its statements."""
         start, end = self._braces(tree)
-        inner = self._block(_trees(tree), write, start, end)
+        inner = self._block(subtrees(tree), write, start, end)
         return [head, *(printer.INDENT + line if line else "" for line in inner), "}"]
 
-    def _braces(self, tree: _Tree) -> tuple[int, int]:
+    def _braces(self, tree: ParseTree) -> tuple[int, int]:
         """Return where a block's inside begins and ends; comments may hold braces too."""
         first, last = tree.meta.start_pos, tree.meta.end_pos
         inside = [(c.start, c.end) for c in self.comments if first <= c.start < last]
@@ -97,7 +95,7 @@ class _Formatter:
             closing = self.text.rindex("}", 0, closing)
         return opening + 1, closing
 
-    def _block(self, trees: list[_Tree], write: _Write, start: int, end: int) -> list[str]:
+    def _block(self, trees: list[ParseTree], write: _Write, start: int, end: int) -> list[str]:
         pieces: list[_Piece] = []
         at = start
         for tree in trees:
@@ -163,43 +161,24 @@ class _Formatter:
 
     # --- statements ---
 
-    def _statement(self, tree: _Tree, scope: DeclaredNames) -> list[str]:
+    def _statement(self, tree: ParseTree, scope: DeclaredNames) -> list[str]:
         node = self.builder.statement(tree, scope)
         match node:
             case ast.EventDecl() | ast.StepDecl():
                 return printer.declaration(node, scope).split("\n")
             case ast.ParamDecl():
                 return [printer.param(node, scope)]
-        return self._part(tree, node, scope)
-
-    def _part(self, tree: _Tree, parts: dict[str, Any], scope: DeclaredNames) -> list[str]:
-        """Write a statement that is part of the pattern rather than a declaration."""
-        match str(tree.data):
-            case "check" | "find":
-                return self._body(tree, parts, scope)
-            case "order":
-                return [printer.order(parts["order"])]
-            case "at_every" | "at_host":
-                return [printer.deployment(parts["deployment"])]
-            case "partition":
-                return [printer.partition(parts["partition"], scope)]
-            case "topology":
-                head = "topology open {" if parts["topology"].open else "topology {"
-                edges = iter(parts["topology"].edges)
+            case {"body": _}:
+                return self._body(tree, node, scope)
+            case {"topology": topology}:
+                edges = iter(topology.edges)
+                head = printer.topology_head(topology)
                 return self._braced(tree, head, lambda _: [printer.link(next(edges))])
-            case "within":
-                return [printer.window(parts["window"])]
-            case "return_count" | "returns":
-                return [printer.returns(parts["returns"], scope)]
-            case "limit":
-                return [f"limit {parts['limit']};"]
-            case "mode":
-                return [f"mode {parts['mode']};"]
-            case _:
-                return [f"on violation {parts['on_violation']};"]
+        ((name, value),) = node.items()
+        return [printer.clause(name, value, scope)]
 
-    def _body(self, tree: _Tree, parts: dict[str, Any], scope: DeclaredNames) -> list[str]:
-        body = cast(_Tree, tree.children[1])
+    def _body(self, tree: ParseTree, parts: dict[str, Any], scope: DeclaredNames) -> list[str]:
+        body = cast(ParseTree, tree.children[1])
         if body.data != "automaton":
             text = printer.body_statement(parts["kind"], parts["strategy"], parts["body"], scope)
             return [text]
@@ -207,12 +186,8 @@ class _Formatter:
         return self._braced(body, " ".join(words), _automaton_statement)
 
 
-def _automaton_statement(tree: _Tree) -> list[str]:
+def _automaton_statement(tree: ParseTree) -> list[str]:
     names = [str(name) for name in tree.children]
     if tree.data == "edge":
         return [printer.edge(ast.Edge(*names))]
     return [f"{tree.data} {', '.join(names)};"]
-
-
-def _trees(tree: _Tree) -> list[_Tree]:
-    return [child for child in tree.children if isinstance(child, Tree)]

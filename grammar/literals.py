@@ -7,6 +7,7 @@ returned for it.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Any, cast
 
@@ -105,7 +106,8 @@ class Literals:
     def regex(self, token: Token) -> str:
         """Return a regular expression, compiled once to see that it is one."""
         text = str(token)[1:-1]
-        regex = _unescaped(text)
+        # `\/` serves only to write a slash between slashes.
+        regex = re.sub(r"\\(.)", lambda m: "/" if m[1] == "/" else m[0], text, flags=re.DOTALL)
         size = len(regex.encode("utf-8", "surrogatepass"))
         if size > self.limits.regex_bytes_max:
             self.fault(
@@ -119,18 +121,6 @@ class Literals:
                 next(hint for word, hint in _REGEX_HINTS.items() if word in reason),
             )  # fmt: skip
         return regex
-
-
-def _unescaped(text: str) -> str:
-    r"""Undo `\/`, which only serves to write a slash between slashes."""
-    parts = []
-    at = 0
-    while at < len(text):
-        width = 2 if text[at] == "\\" else 1
-        part = text[at : at + width]
-        parts.append("/" if part == "\\/" else part)
-        at += width
-    return "".join(parts)
 
 
 def _regex_fault(regex: str, limits: Limits) -> str:

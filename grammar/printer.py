@@ -10,7 +10,10 @@ The one rule: `parse(render(p)) == p`.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from ketal.grammar.bare_names import COUNT, IDENTIFIER, DeclaredNames, is_own_text, stands_bare
 from ketal.model import syntax as ast
@@ -22,6 +25,8 @@ _NOWHERE = DeclaredNames()
 # Binding strength of what a guard or a value is made of, weakest first.
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _SIGN, _ATOM = range(8)
 _ARITHMETIC = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
+_BEFORE_STEPS = ("order", "deployment", "partition", "topology", "mode")
+_AFTER_BODY = ("on_violation", "window", "returns", "limit")
 _REPETITIONS = {(0, None): "*", (1, None): "+", (0, 1): "?"}
 
 
@@ -51,44 +56,20 @@ def pattern_scope(pattern: ast.Pattern, shared: DeclaredNames) -> DeclaredNames:
 
 def _pattern(pattern: ast.Pattern, shared: DeclaredNames) -> str:
     scope = pattern_scope(pattern, shared)
+    params = [param(p, scope) for p in pattern.params]
+    body = body_statement(pattern.kind, pattern.strategy, pattern.body, scope)
     groups = [
-        _head(pattern, scope),
+        [*params, *_clauses(pattern, _BEFORE_STEPS, scope)],
         [declaration(d, scope) for d in pattern.declarations],
-        [
-            body_statement(pattern.kind, pattern.strategy, pattern.body, scope),
-            *_tail(pattern, scope),
-        ],
+        [body, *_clauses(pattern, _AFTER_BODY, scope)],
     ]
     text = "\n\n".join("\n".join(lines) for lines in groups if lines)
     return f"pattern {pattern.name} {{\n{indented(text)}\n}}"
 
 
-def _head(pattern: ast.Pattern, scope: DeclaredNames) -> list[str]:
-    lines = [param(p, scope) for p in pattern.params]
-    if pattern.order != ast.Order():
-        lines.append(order(pattern.order))
-    if pattern.deployment is not None:
-        lines.append(deployment(pattern.deployment))
-    if pattern.partition:
-        lines.append(partition(pattern.partition, scope))
-    if pattern.topology is not None:
-        lines.append(topology(pattern.topology))
-    if pattern.mode is not None:
-        lines.append(f"mode {pattern.mode};")
-    return lines
-
-
-def _tail(pattern: ast.Pattern, scope: DeclaredNames) -> list[str]:
-    lines = []
-    if pattern.on_violation is not None:
-        lines.append(f"on violation {pattern.on_violation};")
-    if pattern.window is not None:
-        lines.append(window(pattern.window))
-    if pattern.returns is not None:
-        lines.append(returns(pattern.returns, scope))
-    if pattern.limit is not None:
-        lines.append(f"limit {pattern.limit};")
-    return lines
+def _clauses(pattern: ast.Pattern, names: Iterable[str], scope: DeclaredNames) -> list[str]:
+    values = ((name, getattr(pattern, name)) for name in names)
+    return [clause(name, of, scope) for name, of in values if of not in (None, (), ast.Order())]
 
 
 def indented(text: str) -> str:
@@ -126,7 +107,25 @@ def _declared(head: str, guard: ast.Guard, scope: DeclaredNames) -> str:
     return "\n".join([f"{head} = {first}", *(f"{INDENT}{sign} {g}" for g in rest)]) + ";"
 
 
-def order(node: ast.Order) -> str:
+def clause(name: str, value: Any, scope: DeclaredNames) -> str:
+    """Write the statement that sets a field of a pattern, neither a declaration nor the body."""
+    match value:
+        case ast.Order():
+            return _order(value)
+        case ast.Deployment():
+            return _deployment(value)
+        case ast.Topology():
+            return _topology(value)
+        case ast.Window():
+            return _window(value)
+        case ast.Returns():
+            return _returns(value, scope)
+        case tuple() as keys:
+            return f"partition by {', '.join(render_value(key, scope) for key in keys)};"
+    return f"{name.replace('_', ' ')} {value};"
+
+
+def _order(node: ast.Order) -> str:
     """Write `order arrival;` or `order CausalOrder(options);`."""
     options = []
     for name in node.given:
@@ -143,22 +142,21 @@ def order(node: ast.Order) -> str:
     return f"order {kind}({', '.join(options)});" if options else f"order {kind};"
 
 
-def deployment(node: ast.Deployment) -> str:
+def _deployment(node: ast.Deployment) -> str:
     """Write `at every node;` or `at host("…");`."""
     where = "every node" if node.glob is None else f"host({_string(node.glob)})"
     seen = " all" if node.everything else " receiving" if node.receiving else ""
     return f"at {where}{seen};"
 
 
-def partition(keys: tuple[ast.Attribute | ast.Field, ...], scope: DeclaredNames) -> str:
-    """Write `partition by a, b;`."""
-    return f"partition by {', '.join(render_value(key, scope) for key in keys)};"
-
-
-def topology(node: ast.Topology) -> str:
+def _topology(node: ast.Topology) -> str:
     """Write `topology { … }`, an edge a line."""
-    head = "topology open {" if node.open else "topology {"
-    return "\n".join([head, *(INDENT + link(edge) for edge in node.edges), "}"])
+    return "\n".join([topology_head(node), *(INDENT + link(edge) for edge in node.edges), "}"])
+
+
+def topology_head(node: ast.Topology) -> str:
+    """Write how a topology begins."""
+    return "topology open {" if node.open else "topology {"
 
 
 def link(edge: ast.TopologyEdge) -> str:
@@ -189,13 +187,13 @@ def edge(node: ast.Edge) -> str:
     return f"{node.source} -> {node.target} on {node.step};"
 
 
-def window(node: ast.Window) -> str:
+def _window(node: ast.Window) -> str:
     """Write `within 5 s;` or `within 100 events;`."""
     length = node.length
     return f"within {f'{length} events' if isinstance(length, int) else render_value(length)};"
 
 
-def returns(node: ast.Returns, scope: DeclaredNames) -> str:
+def _returns(node: ast.Returns, scope: DeclaredNames) -> str:
     """Write `return a = …;` or `return count;`."""
     if node.count:
         return "return count;"
@@ -311,14 +309,9 @@ def _regex(regex: str) -> str:
     A slash is escaped; what cannot stand there is written in another form that
     means the same: `\/` as a slash, a line end as `\n`, none at all as `(?:)`.
     """
-    parts = []
-    at = 0
-    while at < len(regex):
-        width = 2 if regex[at] == "\\" else 1
-        part = regex[at : at + width]
-        parts.append({"/": "\\/", "\n": "\\n", "\\\n": "\\n"}.get(part, part))
-        at += width
-    return f"/{''.join(parts) or '(?:)'}/"
+    written = {"/": "\\/", "\n": "\\n", "\\\n": "\\n"}
+    text = re.sub(r"\\.|.", lambda m: written.get(m[0], m[0]), regex, flags=re.DOTALL)
+    return f"/{text or '(?:)'}/"
 
 
 # --- values ---
