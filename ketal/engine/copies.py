@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 from ketal.model import syntax
@@ -23,6 +24,7 @@ from ketal.model.values import base_node, glob_regex
 
 NEVER_US = 2**62
 """Later than any time that an event can have."""
+_NUMBER = attrgetter("number")
 
 
 @dataclass(slots=True)
@@ -110,7 +112,7 @@ class Copies(dict[str, Copy]):
 
     def unlearned(self) -> list[Unlearned]:
         """Return the events that are held, in the order offered."""
-        return sorted((u for held in self._unlearned.values() for u in held.values()), key=_number)
+        return sorted((u for held in self._unlearned.values() for u in held.values()), key=_NUMBER)
 
     def learn(self, event: Event) -> list[Unlearned]:
         """Return what the copy of an event's node is to be offered before it, in the order offered.
@@ -144,7 +146,7 @@ class Copies(dict[str, Copy]):
                 learned += [held[c] for c in range(before + 1, counter + 1) if c in held]
             else:
                 learned += [u for c, u in held.items() if before < c <= counter]
-        learned.sort(key=_number)
+        learned.sort(key=_NUMBER)
         return learned
 
     def _receive(self, event: Event) -> list[Unlearned]:
@@ -165,7 +167,7 @@ class Copies(dict[str, Copy]):
             elif one.mask is not None and node not in one.receivers:
                 held[dot.counter] = replace(one, receivers=(*one.receivers, node))
                 learned.append(one)
-        learned.sort(key=_number)
+        learned.sort(key=_NUMBER)
         return learned
 
     def unlearned_us(self, node: str) -> int:
@@ -291,7 +293,3 @@ class EarliestAfter:
         """Return the earliest time after a counter, None if nothing is."""
         at = bisect_right(self._counters, counter)
         return self._times[at] if at < len(self._times) else None
-
-
-def _number(unlearned: Unlearned) -> int:
-    return unlearned.number

@@ -204,7 +204,7 @@ class VerdictBuilder:
         returns = None
         if self._any_may_come_last:
             # Whatever was offered last: the time must not depend on it.
-            event = max([seen for _, seen in taken], key=_key).event
+            event = max([seen for _, seen in taken], key=lambda seen: seen.key).event
         if self.compiled.returns is not None:
             names = self.machine.automaton.steps
             bound = {names[step]: seen.event for step, seen in taken}
@@ -294,7 +294,3 @@ class VerdictBuilder:
 def _time(event: Event) -> float | None:
     time = event.time
     return time if time is None or isinstance(time, float) else float(time)
-
-
-def _key(seen: Seen) -> Key:
-    return seen.key

@@ -75,13 +75,14 @@ class Cost:
         Its name.
     name : str
         The class of the pattern.
-    event, match : str
-        The cost of an event that completes nothing, and of each match; the latter is empty for
-        a check, and under `mode`.
+    event : str
+        The cost of an event that completes nothing.
     place : TextPlace
         The guard, or other part of the pattern, that decides the class.
     reason : str
         What it is about that part.
+    match : str
+        The cost of each match; empty for a check, and under `mode`.
     flat_with : str
         What would make it flat; empty where it is.
     counts : bool or None
@@ -93,12 +94,12 @@ class Cost:
     pattern: str
     name: str
     event: str
-    match: str
     place: TextPlace
     reason: str
-    flat_with: str
-    counts: bool | None
-    counts_because: str
+    match: str = ""
+    flat_with: str = ""
+    counts: bool | None = None
+    counts_because: str = ""
 
 
 class _CostClass(NamedTuple):
@@ -130,13 +131,13 @@ def _of_check(machine: Machine, text: PatternPlaces) -> Cost:
     name = text.pattern.name
     if all(of.none for of in live):
         reason = "no guard reads an earlier event, so state and event decide"
-        return Cost(name, LOOK_UP, "O(1)", "", text.body(), reason, "", None, "")
+        return Cost(name, LOOK_UP, "O(1)", text.body(), reason)
     event = "O(P)" if any(of.history for of in live) else "O(1)"
     if any(of.steps for of in live):
         event += " for each configuration of the run (at most configurations_max)"
     reason = "it reads an earlier event, so each such guard is evaluated"
     place = text.reading(beyond_prior=False)
-    return Cost(name, REGISTERS, event, "", place, reason, "guards on the event alone", None, "")
+    return Cost(name, REGISTERS, event, place, reason, flat_with="guards on the event alone")
 
 
 def _of_runs(machine: Machine, text: PatternPlaces) -> Cost:
@@ -148,28 +149,20 @@ def _of_runs(machine: Machine, text: PatternPlaces) -> Cost:
         reason = "runs that took other events are told apart by it"
         event = "O(groups that wait for it; of an equality those of its value)"
         advice = "guards on the event and the one before it alone"
-        return Cost(name, GROUPS_APART, event, "O(k)", place, reason, advice, False, lists)
+        return Cost(name, GROUPS_APART, event, place, reason, "O(k)", advice, False, lists)
     event = "amortised O(k): it makes at most a group a step, and a group moves once"
     reason = "no guard reads more than the event before, so runs that took one event are one group"
     if any(of.prior for of in live):
         event = event.replace("O(k)", "O(k P log n)")
-    return Cost(name, GROUPS, event, "O(k)", text.body(), reason, "", False, lists)
+    return Cost(name, GROUPS, event, text.body(), reason, "O(k)", "", False, lists)
 
 
 def _of_cuts(text: PatternPlaces) -> Cost:
     node = syntax.Node(span=text.pattern.places.get("mode"))
     reason = "every linear extension is asked for: all consistent cuts, at most cuts_max"
-    return Cost(
-        text.pattern.name,
-        CUTS,
-        "all together O(n^P)",
-        "",
-        text.place(node, "mode"),
-        reason,
-        "no `mode`",
-        None,
-        "",
-    )
+    place = text.place(node, "mode")
+    cost = "all together O(n^P)"
+    return Cost(text.pattern.name, CUTS, cost, place, reason, flat_with="no `mode`")
 
 
 # --- find any ---
@@ -208,18 +201,8 @@ class _OfFindAny:
         flat_with = found.flat_with
         if found.name in (SCAN, SEARCH_DEAD_ENDS, FORWARD_DEAD_ENDS) and not roles.window.bounded:
             flat_with += "; a window (`within`) bounds n"
-        counts, because = self._counting()
-        return Cost(
-            self.text.pattern.name,
-            found.name,
-            event,
-            match,
-            found.place,
-            found.reason,
-            flat_with,
-            counts,
-            because,
-        )
+        name, place, reason = self.text.pattern.name, found.place, found.reason
+        return Cost(name, found.name, event, place, reason, match, flat_with, *self._counting())
 
     def _class(self) -> _CostClass:
         """Return the worst class of any role; that of the order where no role has one."""
