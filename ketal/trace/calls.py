@@ -5,16 +5,14 @@ The one rule: a traced function takes, returns and raises what the bare one does
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Literal
 
 from ketal.errors import SettingError
-from ketal.trace.arguments import Reader, arguments_reader
 from ketal.trace.recording import EventRecording, error_text
 
 CallPoint = Literal["begin", "end"]
@@ -23,6 +21,15 @@ CALLS_MAX = 16
 """Calls within which a message was sent that it names; of more, the innermost."""
 OPEN_CALLS: ContextVar[tuple[tuple[str, int], ...]] = ContextVar("ketal:calls", default=())
 """Node and counter of the calls, recorded at their beginning, that have not ended here."""
+OWN = frozenset({"result", "result_type", "error", "message", "arg_types"})
+"""Attributes that are not arguments; an argument of such a name has `arg_` before it."""
+_Reader = Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]
+
+
+_Ended = Callable[[Any, BaseException | None], object]
+"""What is called at the end of a call, with what it returned or raised."""
+_Begun = Callable[[tuple[Any, ...], dict[str, Any]], _Ended]
+"""What is called at its beginning, with its arguments."""
 
 
 def call_recorder(
@@ -44,77 +51,72 @@ def call_recorder(
     """
     if at not in ("begin", "end"):
         raise SettingError(f"a call is recorded at its begin or its end, not at {at!r}")
-    made: Callable[..., Any] = partial(_recorded_at_begin, recording)
-    if at == "end":
-        made = partial(_recorded_at_end, recording, result=result)
 
     def traced(function: Any) -> Any:
         if isinstance(function, classmethod | staticmethod):
             return function.__class__(traced(function.__func__))
-        return made(function, type=type, arguments=arguments)
+        name = type or _name_of(function)
+        read = _arguments_reader(function) if arguments else _no_arguments
+        if at == "begin":
+            return _watched(function, _recorded_at_begin(recording, name, read))
+        return _watched(function, _recorded_at_end(recording, name, read, result=result))
 
     return traced
 
 
-def _recorded_at_begin(
-    recording: EventRecording, function: Callable[..., Any], *, type: str | None, arguments: bool
-) -> Callable[..., Any]:
-    """Return a function with an event at the beginning of each call, named by what it sends."""
-    guarded, current = recording.guarded, recording.activities.current
-    stamp, feed = recording.stamp, recording.feed
-    name = type or _name_of(function)
-    read = _reader_of(function, arguments)
-
-    @contextlib.contextmanager
-    def within(args: Any, kwargs: Any) -> Iterator[None]:
-        calls = OPEN_CALLS.get()
-        event = None
-        with guarded:
-            data = read(args, kwargs)
-            with current() as line:
-                event = stamp(line, name, data)
-                dot = (line.node, event["clock"][line.node])
-            OPEN_CALLS.set((*calls[1 - CALLS_MAX :], dot))
-        if event is not None:
-            feed(event)
-        try:
-            yield
-        finally:
-            OPEN_CALLS.set(calls)
-
+def _watched(function: Callable[..., Any], begun: _Begun) -> Callable[..., Any]:
+    """Return a function that calls `begun` at each call, and what that returned at its end."""
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            with within(args, kwargs):
-                return await function(*args, **kwargs)
+            ended = begun(args, kwargs)
+            try:
+                value = await function(*args, **kwargs)
+            except BaseException as error:
+                ended(None, error)
+                raise
+            ended(value, None)
+            return value
 
         return awaited
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        with within(args, kwargs):
-            return function(*args, **kwargs)
+        ended = begun(args, kwargs)
+        try:
+            value = function(*args, **kwargs)
+        except BaseException as error:
+            ended(None, error)
+            raise
+        ended(value, None)
+        return value
 
     return called
 
 
+def _recorded_at_begin(recording: EventRecording, name: str, read: _Reader) -> _Begun:
+    """Return what records calls at their beginning; what is sent within one names it."""
+
+    def begun(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Ended:
+        calls = OPEN_CALLS.get()
+        with recording.guarded:
+            event = recording.stamp(name, read(args, kwargs))
+            node = event["node"]
+            OPEN_CALLS.set((*calls[1 - CALLS_MAX :], (node, event["clock"][node])))
+            recording.feed(event)
+        return lambda value, error: OPEN_CALLS.set(calls)
+
+    return begun
+
+
 def _recorded_at_end(
-    recording: EventRecording,
-    function: Callable[..., Any],
-    *,
-    type: str | None,
-    result: bool,
-    arguments: bool,
-) -> Callable[..., Any]:
-    """Return a function with an event at the end of each call, also of one that raises."""
-    guarded, current = recording.guarded, recording.activities.current
-    stamp, feed = recording.stamp, recording.feed
-    name = type or _name_of(function)
-    read = _reader_of(function, arguments)
+    recording: EventRecording, name: str, read: _Reader, *, result: bool
+) -> _Begun:
+    """Return what records calls at their end, also one that raises."""
 
     def ended(args: Any, kwargs: Any, value: Any, error: BaseException | None) -> None:
-        with guarded:
+        with recording.guarded:
             data = read(args, kwargs)
             if error is not None:
                 data["error"] = error.__class__.__name__
@@ -122,35 +124,9 @@ def _recorded_at_end(
             elif result:
                 data["result"] = value
                 data["result_type"] = value.__class__.__name__
-            with current() as line:
-                event = stamp(line, name, data)
-            feed(event)
+            recording.record(name, data)
 
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
-            try:
-                value = await function(*args, **kwargs)
-            except BaseException as error:
-                ended(args, kwargs, None, error)
-                raise
-            ended(args, kwargs, value, None)
-            return value
-
-        return awaited
-
-    @functools.wraps(function)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        try:
-            value = function(*args, **kwargs)
-        except BaseException as error:
-            ended(args, kwargs, None, error)
-            raise
-        ended(args, kwargs, value, None)
-        return value
-
-    return called
+    return lambda args, kwargs: partial(ended, args, kwargs)
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -159,9 +135,43 @@ def _name_of(function: Callable[..., Any]) -> str:
     return name.rpartition("<locals>.")[2]
 
 
-def _reader_of(function: Callable[..., Any], arguments: bool) -> Reader:
-    return arguments_reader(function) if arguments else _no_arguments
-
-
 def _no_arguments(args: Any, kwargs: Any) -> dict[str, Any]:
     return {}
+
+
+def _arguments_reader(function: Callable[..., Any]) -> _Reader:
+    """Return what makes attributes of the arguments of a call, without a method's `self` or `cls`.
+
+    It costs no more than a mapping of them; whether they fit the function is the call's own affair.
+    """
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # One of those that are written in C.
+        signature = inspect.signature(_anything)
+    parameters = list(signature.parameters.values())
+    first = 1 if parameters and parameters[0].name in ("self", "cls") else 0
+    positional = [
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ][first:]
+    others = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
+    names = [p.name for p in parameters[first:]]
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+
+    def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        given = dict(zip(positional, args[first:], strict=False))
+        more = args[first + len(positional) :]
+        if more and others:
+            given[others] = more
+        values = {**defaults, **given, **kwargs}
+        ordered = {name: values.pop(name) for name in names if name in values}
+        ordered |= values  # what `**others` of the function takes
+        out = {(f"arg_{name}" if name in OWN else name): one for name, one in ordered.items()}
+        if ordered:
+            out["arg_types"] = [value.__class__.__name__ for value in ordered.values()]
+        return out
+
+    return read
+
+
+def _anything(*args: Any, **kwargs: Any) -> None:
+    """Take what a function takes whose parameters are not known."""

@@ -61,7 +61,7 @@ class SenderKnowledge(NamedTuple):
     dots: tuple[str, ...]
 
 
-_NO_KNOWLEDGE = SenderKnowledge({}, ())
+NO_KNOWLEDGE = SenderKnowledge({}, ())
 
 
 def encoded(node: str, clock: Mapping[str, int], calls: Iterable[tuple[str, int]] = ()) -> str:
@@ -153,12 +153,12 @@ def sender_knowledge(headers: Headers, failed: Callable[[str], None]) -> SenderK
     text = _clock_text(headers)
     if text is None:
         failed(f"a message without the header {NAME} was received")
-        return _NO_KNOWLEDGE
+        return NO_KNOWLEDGE
     try:
         return decoded(text)
     except ValueError as error:
         failed(f"a message's clock cannot be read: {error}")
-        return _NO_KNOWLEDGE
+        return NO_KNOWLEDGE
 
 
 def _clock_text(headers: Headers) -> Text | None:

@@ -10,13 +10,14 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ketal.errors import SettingError
-from ketal.trace.activities import Activities, Kind, Line
+from ketal.trace.activities import Activities, Kind
 from ketal.trace.delivery.sinks import EventSink, Feeding, JsonLines, default_sink
 from ketal.trace.forks import clocks_at_fork
+from ketal.trace.message_header import NO_KNOWLEDGE, SenderKnowledge
 from ketal.trace.plain_values import plain
 
 _LOG = logging.getLogger("ketal.trace")
@@ -71,26 +72,44 @@ class EventRecording:
         self._monitor = monitor
         clocks_at_fork(self)
 
-    def stamp(
-        self, line: Line, type: str, data: Mapping[str, Any], receives: Sequence[str] = ()
+    def record(
+        self, type: str, data: Mapping[str, Any], message: SenderKnowledge = NO_KNOWLEDGE
     ) -> dict[str, Any]:
-        """Count an event of a line and write it; return it."""
-        clock = line.tick()
-        self.activities.hand_over(clock)
-        event = {
-            "node": line.node,
-            "type": type,
-            "clock": clock,
-            "time": round(time.time(), 6),
-            "data": {name: plain(value) for name, value in data.items()},
-        }
-        if receives:
-            event["receives"] = list(receives)
-        try:
-            with self._writing:
-                self.sink.write(event)
-        except Exception as error:
-            self.failed(f"an event was not written: {error_text(error)}")
+        """Write an event of the running activity, and feed it to the monitor; return it.
+
+        Parameters
+        ----------
+        type, data
+            Its type and attributes.
+        message : SenderKnowledge
+            What it receives.
+        """
+        event = self.stamp(type, data, message)
+        self.feed(event)
+        return event
+
+    def stamp(
+        self, type: str, data: Mapping[str, Any], message: SenderKnowledge = NO_KNOWLEDGE
+    ) -> dict[str, Any]:
+        """Count an event of the running activity and write it; return it."""
+        with self.activities.current() as line:
+            line.merge(message.clock)
+            clock = line.tick()
+            self.activities.hand_over(clock)
+            event = {
+                "node": line.node,
+                "type": type,
+                "clock": clock,
+                "time": round(time.time(), 6),
+                "data": {name: plain(value) for name, value in data.items()},
+            }
+            if message.dots:
+                event["receives"] = list(message.dots)
+            try:
+                with self._writing:
+                    self.sink.write(event)
+            except Exception as error:
+                self.failed(f"an event was not written: {error_text(error)}")
         return event
 
     def feed(self, event: dict[str, Any]) -> None:

@@ -171,9 +171,7 @@ class Tracer:
             Its attributes; what is no JSON becomes text.
         """
         with self._guarded:
-            with self._activities.current() as line:
-                event = self._recording.stamp(line, type, data)
-            self._recording.feed(event)
+            self._recording.record(type, data)
 
     @overload
     def event(self, function: Callable[P, T], /) -> Callable[P, T]: ...
@@ -252,11 +250,9 @@ class Tracer:
         """
         headers: dict[str, str] = {}
         with self._guarded:
-            with self._activities.current() as line:
-                event = self._recording.stamp(line, type, data)
-            text = message_header.encoded(line.node, event["clock"], OPEN_CALLS.get())
+            event = self._recording.record(type, data)
+            text = message_header.encoded(event["node"], event["clock"], OPEN_CALLS.get())
             headers = message_header.sent_headers(text, bytes_max, self._recording.failed)
-            self._recording.feed(event)
         return headers
 
     def receive(self, headers: Headers, type: str = "receive", /, **data: object) -> None:
@@ -276,10 +272,7 @@ class Tracer:
         """
         with self._guarded:
             message = message_header.sender_knowledge(headers, self._recording.failed)
-            with self._activities.current() as line:
-                line.merge(message.clock)
-                event = self._recording.stamp(line, type, data, message.dots)
-            self._recording.feed(event)
+            self._recording.record(type, data, message)
 
     # --- activities ---
 
