@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 _HOMES = {
     "Tracer": "tracer", "JsonLines": "delivery.sinks", "KafkaSink": "delivery.sinks",
     "TracedQueue": "carriers.queues", "TracedThread": "carriers.threads",
-    "TracedSocket": "carriers.sockets", "TracedStreams": "carriers.asyncio_streams",
+    "TracedSocket": "carriers.sockets", "TracedStreams": "carriers.sockets",
     "Collector": "delivery.collecting", "SocketSink": "delivery.socket_sink",
     "AsgiMiddleware": "carriers.http", "LogHandler": "log_handler",
     "LogSender": "delivery.log_sender", "TopicCollector": "delivery.topic_collecting",
@@ -19,10 +19,9 @@ _HOMES = {
 }  # fmt: skip
 
 if TYPE_CHECKING:
-    from ketal.trace.carriers.asyncio_streams import TracedStreams
     from ketal.trace.carriers.http import AsgiMiddleware
     from ketal.trace.carriers.queues import TracedQueue
-    from ketal.trace.carriers.sockets import TracedSocket
+    from ketal.trace.carriers.sockets import TracedSocket, TracedStreams
     from ketal.trace.carriers.threads import TracedThread
     from ketal.trace.delivery.collecting import Collector
     from ketal.trace.delivery.log_sender import LogSender

@@ -22,7 +22,7 @@ from ketal.trace import (
     Tracer,
     message_header,
 )
-from ketal.trace.carriers.frames import PAYLOAD_MAX, PREFIX
+from ketal.trace.carriers.sockets import PAYLOAD_MAX, PREFIX
 from tests.trace.test_exactness import Collected
 
 

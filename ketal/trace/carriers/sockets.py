@@ -1,17 +1,45 @@
-"""Messages over a stream socket, each with its clock.
+"""Messages over a stream of bytes, a socket or a pair of asyncio streams, each with its clock.
 
-The one rule: both ends speak in frames (`ketal.trace.carriers.frames`).
+A message and its clock are one frame, and both ends speak in frames:
+
+    length of the header (4 bytes, big end first), length of the payload (4 bytes), header, payload
+
+The one rule: a frame that is too long, or is cut, raises before any of it is used.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import struct
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ketal.trace.carriers.frames import PREFIX, checked, framed
+from ketal.trace import message_header
 
 if TYPE_CHECKING:
     from ketal.trace.tracer import Tracer
+
+PREFIX = struct.Struct("!II")
+PAYLOAD_MAX = 64 * 1024 * 1024
+"""Bytes of a payload."""
+
+
+def _framed(headers: Mapping[str, str], payload: bytes) -> bytes:
+    """Return the frame of a payload that travels with what `Tracer.send` returned."""
+    header = headers.get(message_header.NAME, "").encode("ascii")
+    return PREFIX.pack(*_checked(len(header), len(payload))) + header + payload
+
+
+def _checked(header: int, payload: int) -> tuple[int, int]:
+    """Return the lengths of a frame's parts; raise ValueError if one has too many bytes."""
+    for length, most, part in (
+        (header, message_header.BYTES_MAX, "header"),
+        (payload, PAYLOAD_MAX, "payload"),
+    ):
+        if length > most:
+            raise ValueError(f"the {part} of a frame has {length:,} bytes, and {most:,} at most")
+    return header, payload
 
 
 class TracedSocket:
@@ -59,7 +87,7 @@ class TracedSocket:
         ValueError
             If the message is too long.
         """
-        self._socket.sendall(framed(self._tracer.send(type, **data), payload))
+        self._socket.sendall(_framed(self._tracer.send(type, **data), payload))
 
     def receive(self, type: str = "receive", **data: object) -> bytes:
         """Wait for a message and return it.
@@ -80,8 +108,7 @@ class TracedSocket:
         ValueError
             If what comes is no frame.
         """
-        header, payload = PREFIX.unpack(self._exactly(PREFIX.size))
-        checked(header, payload)
+        header, payload = _checked(*PREFIX.unpack(self._exactly(PREFIX.size)))
         clock, message = self._exactly(header), self._exactly(payload)
         self._tracer.receive(clock or None, type, **data)
         return message
@@ -94,3 +121,90 @@ class TracedSocket:
                 raise EOFError("the connection was closed")
             parts += part
         return bytes(parts)
+
+
+class TracedStreams:
+    """The reader and the writer of a connection that carries messages.
+
+    Parameters
+    ----------
+    reader : asyncio.StreamReader
+        Where messages come from.
+    writer : asyncio.StreamWriter
+        Where they go.
+    tracer : Tracer
+        Who sends and receives.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from ketal.trace import TracedStreams, Tracer
+    >>> async def main():
+    ...     server, client = Tracer("server", "server.jsonl"), Tracer("client", "client.jsonl")
+    ...     async def answer(reader, writer):
+    ...         streams = TracedStreams(reader, writer, server)
+    ...         await streams.send(await streams.receive() + b", too")
+    ...         writer.close()
+    ...     async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening:
+    ...         port = listening.sockets[0].getsockname()[1]
+    ...         reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    ...         streams = TracedStreams(reader, writer, client)
+    ...         await streams.send(b"hello")
+    ...         print(await streams.receive())
+    ...         writer.close()
+    >>> asyncio.run(main())
+    b'hello, too'
+    """
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tracer: Tracer
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._tracer = tracer
+
+    async def send(self, payload: bytes, type: str = "send", **data: object) -> None:
+        """Send a message, and wait until there is room for more.
+
+        Parameters
+        ----------
+        payload : bytes
+            The message.
+        type : str
+            The event's type.
+        **data
+            Its attributes.
+
+        Raises
+        ------
+        OSError
+            As the writer's own `drain`.
+        ValueError
+            If the message is too long.
+        """
+        self._writer.write(_framed(self._tracer.send(type, **data), payload))
+        await self._writer.drain()
+
+    async def receive(self, type: str = "receive", **data: object) -> bytes:
+        """Wait for a message and return it.
+
+        Parameters
+        ----------
+        type : str
+            The event's type.
+        **data
+            Its attributes.
+
+        Raises
+        ------
+        asyncio.IncompleteReadError
+            If the other end closed the connection; it is an EOFError.
+        ValueError
+            If what comes is no frame.
+        """
+        prefix = await self._reader.readexactly(PREFIX.size)
+        header, payload = _checked(*PREFIX.unpack(prefix))
+        clock = await self._reader.readexactly(header)
+        message = await self._reader.readexactly(payload)
+        self._tracer.receive(clock or None, type, **data)
+        return message
