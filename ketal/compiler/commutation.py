@@ -102,14 +102,19 @@ class Sensitivity(NamedTuple):
     message: str
 
 
+def ordered_clauses(pattern: syntax.Pattern) -> list[str]:
+    """Return the clauses for which even a `find any` needs a release order."""
+    there = {
+        "`not`": any(isinstance(node, syntax.Absent) for node in walk(pattern.body)),
+        "`limit`": pattern.limit is not None,
+        "`within … events`": _counts_events(pattern),
+    }
+    return [clause for clause, is_there in there.items() if is_there]
+
+
 def needs_no_order(pattern: syntax.Pattern) -> bool:
     """Return whether the verdicts need no release order at all."""
-    return (
-        _asks_partial_order(pattern)
-        and pattern.limit is None
-        and not _counts_events(pattern)
-        and not any(isinstance(node, syntax.Absent) for node in walk(pattern.body))
-    )
+    return _asks_partial_order(pattern) and not ordered_clauses(pattern)
 
 
 def _asks_partial_order(pattern: syntax.Pattern) -> bool:
