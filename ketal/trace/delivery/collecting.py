@@ -16,7 +16,6 @@ import selectors
 import socket
 import socketserver
 import threading
-import time
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
@@ -25,10 +24,9 @@ from ketal.logs.formats.jsonl import read_lines
 from ketal.logs.source import Source
 from ketal.model.limits import DEFAULT
 from ketal.trace.delivery.log_sender import Announcement, announced
-from ketal.trace.delivery.monitor_feeding import MonitorFeeder
+from ketal.trace.delivery.monitor_feeding import MonitorFeeder, wait_until
 from ketal.trace.delivery.own_sockets import own
 from ketal.trace.delivery.sinks import Feeding
-from ketal.trace.forks import whole_after_fork
 
 _LOG = logging.getLogger("ketal.trace")
 CONNECTIONS_MAX = 1_000
@@ -89,7 +87,6 @@ class Collector(MonitorFeeder):
             target=self._server.serve_forever, args=(0.05,), daemon=True
         )
         self._thread.start()
-        whole_after_fork(self)
 
     def _take(self, connection: socket.socket, peer: str) -> None:
         """Feed what comes over a connection, until it is closed."""
@@ -137,12 +134,7 @@ class Collector(MonitorFeeder):
         timeout_s : float, optional
             How long at most.
         """
-        end = None if timeout_s is None else time.monotonic() + timeout_s
-        while self._server.is_busy():
-            if end is not None and time.monotonic() >= end:
-                return False
-            time.sleep(0.01)
-        return True
+        return wait_until(lambda: not self._server.is_busy(), timeout_s)
 
     def close(self) -> None:
         """Listen no more; connections that are open go on to their end."""

@@ -27,7 +27,7 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
-from ketal.trace.delivery.own_sockets import TIMEOUT_S, address_of, connected
+from ketal.trace.delivery.own_sockets import address_of, connected, received_within
 from ketal.trace.delivery.program_end import Sending, end_all, send_at_end
 
 _LOG = logging.getLogger("ketal.trace")
@@ -218,16 +218,11 @@ def _appended(log: FileIO, position: int, tail: bytes) -> bytes | None:
 
 def _stay(connection: socket.socket) -> None:
     """Wait a little; raises if the other end sends anything, or is gone."""
-    connection.settimeout(POLL_S)
-    try:
-        more = connection.recv(1)
-    except TimeoutError:
-        return
-    finally:
-        connection.settimeout(TIMEOUT_S)
+    more = received_within(connection, POLL_S)
     if more:
         raise ValueError("it sends more than how much it has")
-    raise ConnectionError("the collector is gone")
+    if more is not None:
+        raise ConnectionError("the collector is gone")
 
 
 def _number(connection: socket.socket) -> int:

@@ -6,10 +6,13 @@ The one rule: the monitor is fed one event at a time.
 from __future__ import annotations
 
 import threading
-from types import TracebackType
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from ketal.trace.delivery.sinks import Feeding
+from ketal.trace.forks import whole_after_fork
 
 if TYPE_CHECKING:
     from ketal.model.events.control import Control
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from ketal.model.verdicts.execution_verdicts import Rejected
 
 
-class MonitorFeeder:
+class MonitorFeeder(ABC):
     """Feeds a monitor under a lock, until it is closed.
 
     Parameters
@@ -34,6 +37,7 @@ class MonitorFeeder:
     def __init__(self, monitor: Feeding) -> None:
         self.lock = threading.RLock()
         self._monitor = monitor
+        whole_after_fork(self)
 
     def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
         """Feed an event of this process: `Tracer(…, monitor=collector)` does.
@@ -48,17 +52,22 @@ class MonitorFeeder:
         with self.lock:
             return self._monitor.feed(event, place=place)
 
+    @abstractmethod
     def close(self) -> None:
         """Take no more events of others."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
+
+
+def wait_until(holds: Callable[[], bool], timeout_s: float | None) -> bool:
+    """Wait until something holds, for some seconds at most; return whether it does."""
+    end = None if timeout_s is None else time.monotonic() + timeout_s
+    while not holds():
+        if end is not None and time.monotonic() >= end:
+            return False
+        time.sleep(0.01)
+    return True

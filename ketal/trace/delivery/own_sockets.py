@@ -57,6 +57,17 @@ def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
         yield own(connection)
 
 
+def received_within(connection: socket.socket, wait_s: float) -> bytes | None:
+    """Return a byte that the other end sent, none if it closed the connection; None if neither."""
+    connection.settimeout(wait_s)
+    try:
+        return connection.recv(1)
+    except (BlockingIOError, TimeoutError):
+        return None
+    finally:
+        connection.settimeout(TIMEOUT_S)
+
+
 def refuse_itself(connection: socket.socket) -> None:
     """Raise if a connection is one with itself.
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ketal.trace.delivery.own_sockets import TIMEOUT_S, address_of, connected
+from ketal.trace.delivery.own_sockets import address_of, connected, received_within
 from ketal.trace.delivery.program_end import Sending, end_all, send_at_end
 from ketal.trace.delivery.run_numbers import next_run
 
@@ -152,7 +152,8 @@ class SocketSink:
             self._waking.clear()
             lines = [unsent[number] for number in range(min(len(unsent), _LINES_MAX))]
             if lines:
-                _check(connection)
+                if received_within(connection, 0) is not None:
+                    raise ConnectionError("the collector is gone: nothing would come")
                 connection.sendall(b"".join(lines))
                 for _ in lines:
                     unsent.popleft()
@@ -160,15 +161,3 @@ class SocketSink:
                 return
             else:
                 self._waking.wait()
-
-
-def _check(connection: socket.socket) -> None:
-    """Raise ConnectionError if a connection is closed at its other end: nothing would come."""
-    connection.settimeout(0)
-    try:
-        connection.recv(1)
-    except BlockingIOError:
-        return
-    finally:
-        connection.settimeout(TIMEOUT_S)
-    raise ConnectionError("the collector is gone")

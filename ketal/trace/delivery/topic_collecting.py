@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from typing import Any
 
 from ketal.logs.formats.jsonl import read_lines
 from ketal.logs.source import Source
 from ketal.model.limits import DEFAULT
-from ketal.trace.delivery.monitor_feeding import MonitorFeeder
+from ketal.trace.delivery.monitor_feeding import MonitorFeeder, wait_until
 from ketal.trace.delivery.sinks import Feeding
-from ketal.trace.forks import whole_after_fork
 
 _LOG = logging.getLogger("ketal.trace")
 POLL_MS = 100
@@ -74,7 +72,6 @@ class TopicCollector(MonitorFeeder):
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
-        whole_after_fork(self)
 
     def _poll(self) -> None:
         try:
@@ -106,11 +103,7 @@ class TopicCollector(MonitorFeeder):
         timeout_s : float, optional
             How long at most.
         """
-        end = None if timeout_s is None else time.monotonic() + timeout_s
-        while self.taken < messages and self._thread.is_alive():
-            if end is not None and time.monotonic() >= end:
-                return False
-            time.sleep(0.01)
+        wait_until(lambda: self.taken >= messages or not self._thread.is_alive(), timeout_s)
         return self.taken >= messages
 
     def close(self) -> None:
