@@ -90,6 +90,8 @@ def test_a_log_of_wrong_records_cannot_run(
     human = ketal(*words, stdin=raw)
     assert "1 read = 1 rejected" in human.lines
     assert "no event was read: 1 record was rejected; the first is" in human.err
+    explained = ketal("explain", *words[1:], stdin=raw)
+    assert explained.err == human.err, "in the same words, on two lines"
 
 
 @pytest.mark.parametrize("text", ["", "\n", "  \n\n", "\ufeff"])

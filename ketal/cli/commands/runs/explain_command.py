@@ -93,7 +93,7 @@ def _code(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Expla
     if not events["accepted"]:
         rejected = next((one for one in judged.verdicts if isinstance(one, Rejected)), None)
         why = f"{rejected.place}: {rejected.reason}" if rejected is not None else ""
-        complain(printable(nothing_read(args.logs, events["rejected"], why)))
+        complain(nothing_read(args.logs, events["rejected"], why))
         return COULD_NOT_RUN
     matched = {one.pattern for one in judged.explainable if one.kind == "match"}
     unlisted = [

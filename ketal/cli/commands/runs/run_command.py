@@ -35,7 +35,7 @@ from ketal.cli.output.output_lines import OutputLines, add_output, counted, open
 from ketal.cli.output.progress import ProgressLine
 from ketal.cli.output.record_places import RecordPlaces
 from ketal.cli.output.verdict_lines import VerdictLines
-from ketal.errors import KetalError, SettingError, printable
+from ketal.errors import KetalError, SettingError
 
 if TYPE_CHECKING:
     from ketal.model.events.dot import Dot
@@ -269,7 +269,7 @@ class _RunCommand:
         if whole and not args.allow_vacuous:
             reasons += exit_codes.empty_checks(summary, program)
         for reason in reasons:
-            complain(printable(reason))
+            complain(reason)
         return FOUND if reasons or exit_codes.causes_of(summary, args.fail_on) else FINE
 
     def _nothing_judged(self, summary: dict[str, Any]) -> str:
