@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 STDIN = "-"
 STDIN_NAME = "<stdin>"
 
+_READING = (
+    "format", "regex", "delimiter", "field", "nodes", "time_unit", "time_format", "rebuild",
+    "clock",
+)  # fmt: skip
+"""The options of reading a log; all but `field` are called as the settings of a `Source` are."""
 _OWN_NAMES = ("text", "name", "limits")
 
 
@@ -115,18 +120,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 
 def reading_options(args: argparse.Namespace) -> list[str]:
     """Return the options of reading a log that were given, but for `--config`, which has limits."""
-    names = [
-        "format",
-        "regex",
-        "delimiter",
-        "field",
-        "nodes",
-        "time_unit",
-        "time_format",
-        "rebuild",
-        "clock",
-    ]
-    return [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
+    return [f"--{name.replace('_', '-')}" for name in _READING if getattr(args, name)]
 
 
 # --- what they mean --------------------------------------------------------------
@@ -182,19 +176,12 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
     if args.config is not None:
         config = load_config(args.config)
         source, limits = config.source, config.limits
-    given: dict[str, Any] = {
-        "format": args.format,
-        "regex": args.regex,
-        "delimiter": args.delimiter,
-        "time_unit": args.time_unit,
-        "time_format": args.time_format,
-        "rebuild": args.rebuild,
-        "clock": args.clock,
-        "nodes": None if args.nodes is None else parse_nodes(args.nodes),
-    }
+    given = {name: getattr(args, name) for name in _READING}
     changed = {name: value for name, value in given.items() if value is not None}
-    if args.field:
-        changed["fields"] = {**source.fields, **parse_fields(args.field)}
+    if args.nodes is not None:
+        changed["nodes"] = parse_nodes(args.nodes)
+    if fields := changed.pop("field"):
+        changed["fields"] = {**source.fields, **parse_fields(fields)}
     return replace(source, **changed), limits_of(args.limit, limits)
 
 

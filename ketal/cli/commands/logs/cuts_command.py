@@ -7,7 +7,7 @@ was read, whether or not all was counted: what was not names its limit.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -16,11 +16,6 @@ from ketal.cli.output.empty_log import nothing_read
 from ketal.cli.output.output_lines import add_output, as_json, opened, picture_form
 from ketal.cli.whole_logs import read_whole
 from ketal.errors import SettingError
-
-if TYPE_CHECKING:
-    from ketal.explanation.cuts.cut_report import LogCuts
-    from ketal.logs import Source
-    from ketal.model.limits import Limits
 
 _EXAMPLE = """\
 examples:
@@ -49,22 +44,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_reading(parser)
 
 
-def cuts_of(logs: list[str], source: Source, limits: Limits) -> LogCuts:
-    """Return the cuts of logs that are read once, with progress on standard error."""
-    from ketal.explanation.cuts.cut_report import cuts
-
-    unfinished = "the cuts were not counted to their end"
-    return read_whole(logs, source, limits, lambda log: cuts(log, limits=limits), unfinished)
-
-
 def execute(args: argparse.Namespace) -> int:
     """Print the numbers, or draw the lattice; return the exit code."""
+    from ketal.explanation.cuts.cut_report import cuts
+
     source, limits = options.source_and_limits(args)
     options.check_clocks_decide(source)
     form = picture_form(args.to, args.write, _SUFFIXES)
     if form is not None and args.output == "json":
         raise SettingError(f"--output json is for numbers, and a picture is asked for ({form})")
-    counted = cuts_of(args.logs, source, limits)
+    unfinished = "the cuts were not counted to their end"
+    counted = read_whole(
+        args.logs, source, limits, lambda log: cuts(log, limits=limits), unfinished
+    )
     if not counted.events:
         complain(nothing_read(args.logs, counted.rejected, counted.first_rejected))
         return COULD_NOT_RUN

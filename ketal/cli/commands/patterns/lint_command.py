@@ -15,7 +15,16 @@ from ketal.cli.commands.logs.stats_command import stats_of
 from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sarif
 from ketal.cli.output.empty_log import nothing_read
 from ketal.cli.output.output_lines import add_output, as_json, counted, opened
-from ketal.errors import Diagnostic, PatternError, PatternText, SettingError, Span, printable, show
+from ketal.errors import (
+    Diagnostic,
+    PatternError,
+    PatternText,
+    SettingError,
+    Span,
+    diagnostic_place,
+    printable,
+    show,
+)
 
 if TYPE_CHECKING:
     from ketal import LogStats, Program
@@ -108,7 +117,7 @@ def execute(args: argparse.Namespace) -> int:
             compiled.append((pattern, program))
             if stats is not None and stats.events:
                 diagnostics += absent_names(program.compiled, stats)
-                diagnostics.sort(key=_place)
+                diagnostics.sort(key=diagnostic_place)
         findings += [LintFinding(pattern, d) for d in diagnostics]
     with opened(args.write, inputs=[*args.files, *args.log]) as sink:
         for line in _WRITERS[args.output](findings, len(args.files) - unread):
@@ -121,10 +130,6 @@ def execute(args: argparse.Namespace) -> int:
     if unread:
         return COULD_NOT_RUN
     return FOUND if any(f.diagnostic.severity == "error" for f in findings) else FINE
-
-
-def _place(of: Diagnostic) -> tuple[int, int]:
-    return (of.span.line, of.span.column) if of.span else (0, 0)
 
 
 def _costs(compiled: list[tuple[PatternText, Program]]) -> list[PatternCost]:

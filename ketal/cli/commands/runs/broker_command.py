@@ -16,7 +16,7 @@ import shlex
 import signal
 from typing import TYPE_CHECKING
 
-from ketal.cli import FINE, TERMINATED, Terminated, complain
+from ketal.cli import FINE, LOST, TERMINATED, Terminated, complain
 from ketal.cli.options import pair
 from ketal.errors import SettingError
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from ketal.streaming.broker.server import Broker
-
-LOST = 4
 
 _EXAMPLE = """\
 examples:
