@@ -280,7 +280,7 @@ FAULTS = (
     Fault(
         "a snapshot lacks the events that can break a `not`",
         AnyFind, "save",
-        '"breakers": [seens.number(seen) for seen in breakers]', '"breakers": []',
+        '"breakers": [] if self.breakers is None else self.breakers.save(seens)', '"breakers": []',
         (
             by_shape(
                 shapes.test_a_snapshot_in_the_middle_changes_nothing,

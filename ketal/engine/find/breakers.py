@@ -15,9 +15,9 @@ The one rule: an event is here while some event that it could bar is kept.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from ketal.engine.configurations import Configuration, Known, Seen
+from ketal.engine.configurations import Configuration, Known, Seen, SeenTable
 from ketal.engine.machine import Machine
 
 SWEEP_MIN = 1_024
@@ -63,18 +63,14 @@ class Breakers:
         self.by_place[seen.place] = seen
         self._put(seen)
 
-    def is_full(self) -> bool:
-        """Return whether it is time to sweep."""
-        return len(self.by_place) >= self._sweep_at
+    def add_and_sweep(self, seen: Seen, kept: Callable[[], Iterable[Seen]]) -> None:
+        """Put in an event; sweep, if it is time, by the events that are kept."""
+        self.add(seen)
+        if len(self.by_place) >= self._sweep_at:
+            self.sweep(min((one.place for one in kept()), default=None))
 
-    def sweep(self, oldest: int | None) -> int:
-        """Take out what came before `oldest`, the place of the first event kept (None: none).
-
-        Returns
-        -------
-        int
-            How many events were taken out.
-        """
+    def sweep(self, oldest: int | None) -> None:
+        """Take out what came before `oldest`, the place of the first event kept (None: none)."""
         before = len(self.by_place)
         self.by_place = {
             place: seen
@@ -84,7 +80,6 @@ class Breakers:
         self._sweep_at = max(SWEEP_MIN, 2 * len(self.by_place))
         if len(self.by_place) < before:
             self._index()
-        return before - len(self.by_place)
 
     # --- what they bar ---
 
@@ -144,6 +139,17 @@ class Breakers:
             else:
                 low = bisect_left(line, prior.counter, key=lambda x: x.clock.get(prior.node, 0))
                 yield from line[low : _known_to(line, node, seen)]
+
+    # --- state ---
+
+    def save(self, seens: SeenTable) -> list[int | None]:
+        """Return the numbers of the events in a table."""
+        return [seens.number(seen) for seen in self.by_place.values()]
+
+    def load(self, numbers: Iterable[int], seens: SeenTable) -> None:
+        """Put in the events of what `save` returned."""
+        for number in numbers:
+            self.add(seens[number])
 
     def validate_state(self) -> None:
         """Assert the rule of this module, as far as it is its own."""

@@ -148,11 +148,6 @@ class Unpassed:
             heapq.heappop(self._late)
         return count - len(self)
 
-    def clear(self) -> None:
-        """Remove everything."""
-        self._queue.clear()
-        self._late.clear()
-
     def __len__(self) -> int:
         return len(self._queue) + len(self._late)
 

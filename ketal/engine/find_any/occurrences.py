@@ -29,7 +29,7 @@ from ketal.engine.find.windows import Firsts, Unpassed
 from ketal.engine.find_any.bounds import keep_bounded
 from ketal.engine.find_any.columns import NEVER
 from ketal.engine.find_any.kept_events import KeptEvents
-from ketal.engine.find_any.paths import replays
+from ketal.engine.find_any.paths import is_taken_first, moves_of
 from ketal.engine.find_any.release_order import OrderWatch, ReleaseOrder
 from ketal.engine.find_any.roles import Roles, StepRole, Use
 from ketal.engine.find_any.search import Search
@@ -76,15 +76,11 @@ class AnyFind:
         self.live = live
         self.traced = traced
         self.window = roles.window
-        self.kept = 0
         self.firsts = Firsts(self.window)
         self.breakers = Breakers(roles.machine) if roles.nots else None
-        self._unpassed = Unpassed()
-        self._garbage = 0  # events that the window has passed and that are not swept
         self._end_place = math.inf  # the place at which a window of events first ends something
         order = roles.order
-        watched = order is not None and order is not ReleaseOrder.ANY
-        self._order = OrderWatch(order) if order is not None and watched else None
+        self._order = OrderWatch(order) if order not in (None, ReleaseOrder.ANY) else None
         # Whether a forward search keeps only the events that some start comes to.
         self._by_start = order is not ReleaseOrder.CAUSAL
         self.counting = roles.countable and live.counting and not traced and order is not None
@@ -92,6 +88,9 @@ class AnyFind:
 
     def _begin(self, *, forward: bool, by_place: bool) -> None:
         """Begin a search, with nothing kept."""
+        self.kept = 0
+        self._unpassed = Unpassed()
+        self._garbage = 0  # events that the window has passed and that are not swept
         self._kept_events = KeptEvents(
             self.roles, by_place=by_place, searched=not forward, counting=self.counting
         )
@@ -146,11 +145,9 @@ class AnyFind:
         """Go over to a search in which any event of a match may come last."""
         self.counting = False
         seens, passed = self._seens(), self._search.passed
+        self.live.count -= self.kept
         self._begin(forward=False, by_place=False)
         self._search.passed = passed
-        self._unpassed.clear()
-        self.live.count -= self.kept
-        self.kept = self._garbage = 0
         self._order = None
         self._keep_again(seens)
 
@@ -180,10 +177,7 @@ class AnyFind:
             matches, paths = [matches[n] for n in left], [paths[n] for n in left]
         findings.matches = matches
         if self.traced:
-            for taken, path in zip(matches, paths, strict=True):
-                for (step, x), role in zip(taken, path, strict=True):
-                    findings.moves.append((role.edge.source, step, role.edge.target, x))
-            findings.moves = list(dict.fromkeys(findings.moves))
+            findings.moves = moves_of(matches, paths)
         return findings
 
     def _wait(
@@ -193,16 +187,10 @@ class AnyFind:
         if findings is not None and findings.matches:
             return  # each of them has the event
         for role in starting:
-            if self._is_taken_first(role, seen):
+            if is_taken_first(self.roles.machine, self.breakers, role, seen):
                 self.firsts.add(seen, role.edge.step, at)
                 self._ends_from(seen.place)
                 return
-
-    def _is_taken_first(self, role: StepRole, seen: Seen) -> bool:
-        """Return whether the automaton takes an event as the first of a match."""
-        return role.exact or replays(
-            self.roles.machine, self.breakers, role.path, ((role.edge.step, seen),)
-        )
 
     # --- keeping ---
 
@@ -228,19 +216,17 @@ class AnyFind:
             return limit
         self.kept += 1
         self.live.count += 1
-        kept = self._kept_events
         if search.forward or not self.roles.bounding:
             # All of them first: the event does not come before itself.
             ways = [search.beginnings(role, seen) if self.counting else 0 for role, _ in placed]
             for (role, start), count in zip(placed, ways, strict=True):
-                kept.columns(role).add(seen, start, NO_BOUNDS, count)
+                self._kept_events.columns(role).add(seen, start, NO_BOUNDS, count)
         else:
             roles = [role for role, _ in placed]
-            keep_bounded(kept, seen, roles, at if self.window.bounded else 0)
+            keep_bounded(self._kept_events, seen, roles, at if self.window.bounded else 0)
         if self.window.bounded:
-            low = at
-            if search.forward and self._by_start:
-                low = int(max([start for _, start in placed]))
+            by_start = search.forward and self._by_start
+            low = int(max([start for _, start in placed])) if by_start else at
             self._unpassed.add(low)
             self._ends_from(low)
         return None
@@ -258,9 +244,7 @@ class AnyFind:
             return None
         limit = self._limit()
         if limit is None:
-            breakers.add(seen)
-            if breakers.is_full():
-                breakers.sweep(min((seen.place for seen in self._seens()), default=None))
+            breakers.add_and_sweep(seen, self._seens)
         return limit
 
     # --- windows ---
@@ -312,8 +296,7 @@ class AnyFind:
 
     def end(self, findings: Findings) -> None:
         """End every window: nothing comes any more."""
-        if self.window.bounded:
-            self.firsts.end(findings)
+        self.firsts.end(findings)
 
     def earliest_us(self) -> int | None:
         """Return the first time that a watermark can end something of; None for nothing."""
@@ -337,18 +320,16 @@ class AnyFind:
 
     def save(self, seens: SeenTable) -> Any:
         """Return the run as plain data; `seens` numbers its events."""
-        breakers = () if self.breakers is None else self.breakers.by_place.values()
         return {
             "kept": [seens.number(seen) for seen in self._seens()],
-            "breakers": [seens.number(seen) for seen in breakers],
+            "breakers": [] if self.breakers is None else self.breakers.save(seens),
             "firsts": self.firsts.save(seens),
         }
 
     def load(self, value: dict[str, Any], seens: SeenTable) -> None:
         """Put what `save` gave into a fresh run: what is kept is offered anew."""
         if self.breakers is not None:
-            for number in value["breakers"]:
-                self.breakers.add(seens[number])
+            self.breakers.load(value["breakers"], seens)
         self._keep_again([seens[number] for number in value["kept"]])
         self.firsts.load(value["firsts"], seens)
         for seen in self.firsts.seens():

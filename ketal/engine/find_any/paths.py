@@ -5,7 +5,7 @@ The one rule: what is asked of an event is asked by the roles of later events in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ketal.engine.configurations import Seen
 from ketal.engine.find.breakers import Breakers
@@ -92,3 +92,18 @@ def replays(machine: Machine, breakers: Breakers | None, path: Path, taken: Take
         configuration = machine.take(configuration, step, role.edge.target, seen)
         prior = seen
     return True
+
+
+def is_taken_first(machine: Machine, breakers: Breakers | None, role: StepRole, seen: Seen) -> bool:
+    """Return whether the automaton takes an event as the first of a match."""
+    return role.exact or replays(machine, breakers, role.path, ((role.edge.step, seen),))
+
+
+def moves_of(matches: Sequence[Taken], paths: Sequence[Path]) -> list[tuple[int, int, int, Seen]]:
+    """Return the transitions of matches, each once, as `Findings.moves`."""
+    moves = [
+        (role.edge.source, step, role.edge.target, seen)
+        for taken, path in zip(matches, paths, strict=True)
+        for (step, seen), role in zip(taken, path, strict=True)
+    ]
+    return list(dict.fromkeys(moves))

@@ -105,23 +105,23 @@ class RunsFind:
     def _take(self, seen: Seen, findings: Findings) -> None:
         """Let the runs take an event, and start one."""
         plans = self.machine.plans_of(seen.mask)
-        matches: list[Taken] = []
         born: list[RunGroup] = []
         for state, waiting in self._waiting.items():
             if waiting.count and (plan := plans[state]) is not None:
-                self._extend(state, plan, waiting, seen, born, matches, findings)
+                self._extend(state, plan, waiting, seen, born, findings)
         if self._strict:
             self._waiting.drop_all()
         elif self.machine.arrival and self.machine.automaton.nots:
             self._waiting.pass_over(seen)
         if (plan := plans[0]) is not None:
-            self._start(plan, seen, born, matches, findings)
+            self._start(plan, seen, born, findings)
         for group in born:
             self._waiting.add(group)
         if self.breakers is not None:
             self._bar(seen, self.breakers, findings)
-        if matches:
-            self._complete(findings, matches)
+        if self.machine.automaton.mirrors and len(matches := findings.matches) > 1:
+            left = without_mirrors(matches, self.machine.automaton.classes)
+            findings.matches = [matches[number] for number in left]
 
     def _extend(
         self,
@@ -130,7 +130,6 @@ class RunsFind:
         waiting: WaitingGroups,
         seen: Seen,
         born: list[RunGroup],
-        matches: list[Taken],
         findings: Findings,
     ) -> None:
         """Let the groups of a state take an event."""
@@ -139,9 +138,7 @@ class RunsFind:
         if self.window.us is not None:
             assert seen.time_us is not None
             oldest_us = seen.time_us - self.window.us
-        value = None
-        if plan.key is not None:
-            value = self.machine.relations.key_value(plan.key, seen.event)
+        value = self.machine.relations.key_value(plan.key, seen.event)
         for sub, groups in waiting.candidates(plan, seen, value, oldest_us):
             if sub.constant:
                 taking.setdefault(sub.constant, []).extend(groups)
@@ -158,7 +155,7 @@ class RunsFind:
                 if self._traced:
                     findings.moves.append((state, step, target, seen))
                 if target in self.machine.automaton.finals:
-                    self._match(fitting, (step, seen), matches, findings)
+                    self._match(fitting, (step, seen), findings)
                 if self.machine.has_way_on[target]:
                     self._go_on(fitting, step, target, seen, born, findings)
             for group in fitting:
@@ -201,14 +198,7 @@ class RunsFind:
             after = machine.take(one, step, target, seen)
             born.append(self._groups.extend(parents, after, (step, seen)))
 
-    def _start(
-        self,
-        plan: Plan,
-        seen: Seen,
-        born: list[RunGroup],
-        matches: list[Taken],
-        findings: Findings,
-    ) -> None:
+    def _start(self, plan: Plan, seen: Seen, born: list[RunGroup], findings: Findings) -> None:
         """Start a run at an event, if it can be first."""
         machine = self.machine
         if plan.unbound is None:
@@ -219,7 +209,7 @@ class RunsFind:
                 findings.moves.append((0, step, target, seen))
             if target in machine.automaton.finals:
                 is_match = True
-                matches.append(((step, seen),))
+                findings.matches.append(((step, seen),))
             if not machine.has_way_on[target]:
                 continue
             if self._groups.live.count >= self.limits.runs_max and seen.place not in self.runs:
@@ -235,25 +225,19 @@ class RunsFind:
             self._follow(run)
 
     def _follow(self, run: Run) -> None:
-        """See to it that a run ends with its window."""
+        """Put a run among those that end with their windows."""
         if self.window.bounded:
             self._expiring.add(self.window.at(run.start), run.start.place)
 
     def _bar(self, seen: Seen, breakers: Breakers, findings: Findings) -> None:
         """Keep an event that can break a `not` of what is kept."""
-        machine = self.machine
-        numbers = range(len(machine.automaton.nots))
-        if self.idle() or all(machine.breaks(n, seen.mask) is False for n in numbers):
+        breaks, numbers = self.machine.breaks, range(len(self.machine.automaton.nots))
+        if self.idle() or all(breaks(n, seen.mask) is False for n in numbers):
             return
         if self._is_full():
             findings.overflow("candidates_max", "events that can break a `not`")
             return
-        breakers.add(seen)
-        if breakers.is_full():
-            places = (group.prior.place for group in self._waiting.groups())
-            breakers.sweep(min(places, default=None))
-
-    # --- keeping ---
+        breakers.add_and_sweep(seen, lambda: (group.prior for group in self._waiting.groups()))
 
     def _is_full(self) -> bool:
         """Return whether no more events can be kept."""
@@ -306,19 +290,17 @@ class RunsFind:
 
     def save(self, seens: SeenTable) -> Any:
         """Return the run as plain data; `seens` numbers its events."""
-        breakers = () if self.breakers is None else self.breakers.by_place.values()
         return {
             "runs": self._groups.save(seens),
             "waiting": self._waiting.save(),
-            "breakers": [seens.number(seen) for seen in breakers],
+            "breakers": [] if self.breakers is None else self.breakers.save(seens),
         }
 
     def load(self, value: dict[str, Any], seens: SeenTable) -> None:
         """Put what `save` gave into a fresh run."""
         self._waiting.load(value["waiting"], self._groups.load(value["runs"], seens))
         if self.breakers is not None:
-            for number in value["breakers"]:
-                self.breakers.add(seens[number])
+            self.breakers.load(value["breakers"], seens)
         for run in self.runs.values():
             self._follow(run)
 
@@ -331,14 +313,9 @@ class RunsFind:
 
     # --- matches ---
 
-    def _match(
-        self,
-        groups: list[RunGroup],
-        binding: tuple[int, Seen],
-        matches: list[Taken],
-        findings: Findings,
-    ) -> None:
-        """Put the matches that an event completes into `matches`."""
+    def _match(self, groups: list[RunGroup], binding: tuple[int, Seen], findings: Findings) -> None:
+        """Put the matches that an event completes into `findings`."""
+        matches = findings.matches
         room = self.limits.matches_per_event_max - len(matches)
         matches += islice(self._groups.taken(groups, binding), room + 1)
         if len(matches) > self.limits.matches_per_event_max:
@@ -346,10 +323,3 @@ class RunsFind:
             matches.pop()
         if self.window.bounded:
             self._groups.mark_matched(groups)
-
-    def _complete(self, findings: Findings, matches: list[Taken]) -> None:
-        """Put the matches that an event completed into `findings`, mirror images removed."""
-        automaton = self.machine.automaton
-        if automaton.mirrors and len(matches) > 1:
-            matches = [matches[n] for n in without_mirrors(matches, automaton.classes)]
-        findings.matches += matches
