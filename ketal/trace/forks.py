@@ -10,6 +10,7 @@ import os
 import threading
 import time
 import weakref
+from functools import partial
 from typing import Any, Protocol
 
 WAIT_S = 5.0
@@ -80,13 +81,9 @@ def _after(*, child: bool) -> None:
     _HELD.clocks, _HELD.under_lock = [], []
 
 
-def _in_parent() -> None:
-    _after(child=False)
-
-
-def _in_child() -> None:
-    _after(child=True)
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+    os.register_at_fork(
+        before=_before,
+        after_in_parent=partial(_after, child=False),
+        after_in_child=partial(_after, child=True),
+    )

@@ -122,24 +122,6 @@ def _members(text: str) -> list[tuple[str, int]]:
     return members
 
 
-def sent_headers(text: str, bytes_max: int, failed: Callable[[str], None]) -> dict[str, str]:
-    """Return the headers that travel with a message.
-
-    Parameters
-    ----------
-    text : str
-        What `encoded` returned.
-    bytes_max : int
-        Of a longer text there are no headers.
-    failed : callable
-        Is given the reason then.
-    """
-    if len(text) <= bytes_max:
-        return {NAME: text}
-    failed(f"a message's clock is longer than {bytes_max:,} bytes, and did not travel")
-    return {}
-
-
 def sender_knowledge(headers: Headers, failed: Callable[[str], None]) -> SenderKnowledge:
     """Return what the headers of a message say; nothing where they have no clock.
 
