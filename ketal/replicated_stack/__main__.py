@@ -22,9 +22,6 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--steps", type=int, default=14, help="what each node does")
     args = parser.parse_args()
-    args.folder.mkdir(parents=True, exist_ok=True)
-    for left in (*args.folder.glob("*.jsonl"), *args.folder.glob("*.history")):
-        left.unlink()
     run(RunPlan(args.seed, Bug(args.bug), args.nodes, args.steps), args.folder)
     faults = checker.faults_of(args.folder)
     for bug, sentences in faults.items():

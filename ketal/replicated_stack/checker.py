@@ -36,17 +36,6 @@ def faults_of(folder: Path) -> dict[Bug, list[str]]:
     return found
 
 
-def diverged(folder: Path) -> bool:
-    """Return whether nodes that are on at the end have different stacks."""
-    ends = [history[-1] for history in histories(folder).values() if history]
-    states = {
-        json.dumps(end["elements"], sort_keys=True)
-        for end in ends
-        if end["what"] == "end" and end["on"]
-    }
-    return len(states) > 1
-
-
 def _faults(history: History) -> Iterator[tuple[Bug, str]]:
     on, session = False, None
     applied: set[str] = set()

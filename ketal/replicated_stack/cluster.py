@@ -31,7 +31,7 @@ IDLE_S = 0.01
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run is to be.
+    """What a run is to be; one node may be stopped in the midst of its work, and started again.
 
     Parameters
     ----------
@@ -45,8 +45,6 @@ class RunPlan:
         What each does.
     faults : Faults
         What the network does.
-    restarts : bool
-        Whether a node may be stopped in the midst of its work, and started again.
     collector : tuple of (str, int), Topic or None
         Where events are sent to besides, as they happen.
     pause_s : float
@@ -63,7 +61,6 @@ class RunPlan:
     nodes: int = 4
     steps: int = 14
     faults: Faults = field(default_factory=Faults)
-    restarts: bool = True
     collector: tuple[str, int] | Topic | None = None
     pause_s: float = 0.006
     off: float = 0.08
@@ -156,7 +153,10 @@ class _EmbeddedMonitor:
 
 
 def run(plan: RunPlan, folder: Path) -> None:
-    """Run the processes of a plan; their logs and histories are in a folder then."""
+    """Run the processes of a plan; a folder has their logs and histories then, and no others."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in (*folder.glob("*.jsonl"), *folder.glob("*.history")):
+        left.unlink()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     listeners = {f"n{number}": _listener() for number in range(1, plan.nodes + 1)}
@@ -175,7 +175,7 @@ def run(plan: RunPlan, folder: Path) -> None:
 
     rng = random.Random(f"{plan.seed} cluster")
     stopped = rng.choice([name for name in ports if name != FIRST])
-    stops_at = rng.randint(2, plan.steps) if plan.restarts and rng.random() < 0.5 else None
+    stops_at = rng.randint(2, plan.steps) if rng.random() < 0.5 else None
     try:
         for name in ports:
             start(name, stops_at if name == stopped else None)

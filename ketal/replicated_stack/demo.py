@@ -21,7 +21,7 @@ from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.verdict_explaining import diagram, verdict_explained
 from ketal.replicated_stack.cluster import RunPlan, Topic, run
 from ketal.replicated_stack.node import Bug
-from ketal.replicated_stack.tables import PATTERNS, events_of
+from ketal.replicated_stack.tables import PATTERNS, events_of, recorded_log
 from ketal.replicated_stack.transport import Faults
 from ketal.trace import Collector, TopicCollector
 from ketal.trace.delivery.sinks import Feeding
@@ -93,9 +93,6 @@ class Demo:
             self._line("")
             self._line(f"run {number + 1}, with the seed {self._seed + number}:")
             folder = self._folder / f"run{number + 1}"
-            folder.mkdir(parents=True, exist_ok=True)
-            for left in (*folder.glob("*.jsonl"), *folder.glob("*.history")):
-                left.unlink()
             self._run_once(self._seed + number, folder)
             if self._violations:
                 break
@@ -111,7 +108,7 @@ class Demo:
 
     def _run_once(self, seed: int, folder: Path) -> None:
         self._violations, self._events = [], 0
-        handlers = {"violation": self._found, "match": self._found}
+        handlers = dict.fromkeys(("violation", "match"), self._found)
         monitor = ketal.Monitor(self._program, on=handlers)
         watched = _Watched(monitor, self._happened)
         if self._kafka:
@@ -154,7 +151,7 @@ class Demo:
 
     def _explain(self, folder: Path) -> str:
         """Explain what was found first; return its pattern."""
-        judged = JudgedLog(self._program, ketal.read_log(*sorted(folder.glob("*.jsonl"))))
+        judged = JudgedLog(self._program, recorded_log(folder))
         first = next(v for v in judged.verdicts if isinstance(v, ketal.Violation | ketal.Match))
         explained = verdict_explained(judged, first)
         self._line("")
@@ -194,9 +191,8 @@ class Demo:
         self._line(f"                           alarms, {counts['missed']:,} that miss something")
 
     def _write_page(self, folder: Path) -> None:
-        log = ketal.read_log(*sorted(folder.glob("*.jsonl")))
         page = self._folder / "page.html"
-        ketal.view(log, self._program, title="The replicated stack").write(page)
+        ketal.view(recorded_log(folder), self._program, title="The replicated stack").write(page)
         self._line("")
         self._line("The logs, and a page to look at the run in a browser:")
         self._line(f"  {folder}")

@@ -51,10 +51,14 @@ pattern Session {{
 """
 
 
+def recorded_log(folder: Path) -> ketal.Log:
+    """Return the log of a run that was recorded in a folder."""
+    return ketal.read_log(*sorted(folder.glob("*.jsonl")))
+
+
 def events_of(folder: Path) -> list[ketal.Event]:
     """Return the events of a run that was recorded in a folder."""
-    log = ketal.read_log(*sorted(folder.glob("*.jsonl")))
-    return [item for item in log if isinstance(item, ketal.Event)]
+    return [item for item in recorded_log(folder) if isinstance(item, ketal.Event)]
 
 
 def arrived(events: Iterable[ketal.Event], rng: random.Random) -> list[ketal.Event]:
