@@ -10,7 +10,7 @@ The one rule: what the builder accepts, the printer writes back the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -71,24 +71,18 @@ class Builder:
     def file(self, tree: ParseTree) -> ast.File:
         """Build a whole file."""
         shared = self.file_scope(tree)
-        events: list[ast.EventDecl] = []
-        params: list[ast.ParamDecl] = []
-        patterns: list[ast.Pattern] = []
-        for child in subtrees(tree):
-            if child.data == "pattern":
-                patterns.append(self.pattern(child, shared))
-                continue
-            node = self.statement(child, shared)
-            if isinstance(node, ast.EventDecl):
-                events.append(node)
-            elif isinstance(node, ast.ParamDecl):
-                params.append(node)
+        nodes = [
+            (self.pattern if child.data == "pattern" else self.statement)(child, shared)
+            for child in subtrees(tree)
+        ]
+        patterns = _of_sort(ast.Pattern, nodes)
         if not patterns:
             self.fault(
                 "K007", "the file holds no pattern", Span(1, 1, 1, 2),
                 "write `pattern Name { … }`",
             )  # fmt: skip
-        return ast.File(tuple(patterns), tuple(events), tuple(params))
+        events, params = _of_sort(ast.EventDecl, nodes), _of_sort(ast.ParamDecl, nodes)
+        return ast.File(patterns, events, params)
 
     def file_scope(self, tree: ParseTree) -> DeclaredNames:
         """Return the names that the file's own declarations bring in scope."""
@@ -110,17 +104,14 @@ class Builder:
         start = len(self.faults)
         parts: dict[str, Any] = {}
         places: dict[str, Span] = {}
-        declarations: list[ast.EventDecl | ast.StepDecl] = []
-        params: list[ast.ParamDecl] = []
+        nodes = []
         for child in subtrees(tree):
             node = self.statement(child, scope)
-            if isinstance(node, ast.EventDecl | ast.StepDecl):
-                declarations.append(node)
-            elif isinstance(node, ast.ParamDecl):
-                params.append(node)
-            else:
+            if isinstance(node, dict):
                 self._once(child, places)
                 parts.update(node)
+            else:
+                nodes.append(node)
         if "body" not in parts:
             self.fault(
                 "K007", f"pattern `{name}` has neither `check` nor `find`", span_of(name),
@@ -130,8 +121,8 @@ class Builder:
         self.faults[start:] = [replace(f, pattern=str(name)) for f in self.faults[start:]]
         return ast.Pattern(
             name=str(name),
-            declarations=tuple(declarations),
-            params=tuple(params),
+            declarations=_of_sort(ast.EventDecl | ast.StepDecl, nodes),
+            params=_of_sort(ast.ParamDecl, nodes),
             places=places,
             span=span_of(name),
             **parts,
@@ -312,6 +303,11 @@ _SORTS: Mapping[str, str] = {
     "on_violation": "on violation",
 }  # fmt: skip
 """The statements that stand once in a pattern, and the word that names each."""
+
+
+def _of_sort(sort: Any, nodes: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the nodes that are of a class."""
+    return tuple(node for node in nodes if isinstance(node, sort))
 
 
 def _declared(tree: ParseTree, *sorts: str) -> set[str]:

@@ -34,17 +34,8 @@ class DottedNames:
         """Build what a name stands for; one that stands for no value is a fault."""
         head, span = str(tree.children[0]), span_of(tree)
         path = tuple(self._part(cast(ParseTree, part)) for part in tree.children[1:])
-        if head == "data":
-            if path:
-                return ast.Attribute(path, span=span)
-            return self._taken(span, "`data` is all attributes of the event", "write `data.name`")
-        if head in ast.EVENT_FIELDS:
-            if not path:
-                return ast.Field(cast(Any, head), span=span)
-            return self._taken(
-                span, f"the event's own `{head}` has no parts",
-                f"an attribute of that name is written `data.{head}`",
-            )  # fmt: skip
+        if (own := self._own(head, path, span, "")) is not None:
+            return own
         if not path:
             return self._bare(head, span)
         if head in self.scope.params and head not in self.scope.declared:
@@ -55,6 +46,25 @@ class DottedNames:
         if reads_as_reference(head, self.scope):
             return self._reference(head, path, tree)
         return self._attribute((head, *path), span)
+
+    def _own(
+        self, head: str, rest: tuple[str, ...], span: Span, step: str
+    ) -> ast.Attribute | ast.Field | ast.Literal | None:
+        """Build what is named by `data` or by an own field of the event; None for another name.
+
+        `step` is what stands before it, the name of a step with its dot.
+        """
+        if head == "data":
+            if rest:
+                return ast.Attribute(rest, span=span)
+            message = "`data` is all attributes of the event"
+            return self._taken(span, message, f"write `{step}data.name`")
+        if head in ast.EVENT_FIELDS:
+            if not rest:
+                return ast.Field(cast(Any, head), span=span)
+            hint = f"an attribute of that name is written `{step}data.{head}`"
+            return self._taken(span, f"the event's own `{head}` has no parts", hint)
+        return None
 
     def _bare(self, name: str, span: Span) -> ast.Value:
         if name in self.scope.declared:
@@ -80,32 +90,20 @@ class DottedNames:
 
     def _reference(self, head: str, path: tuple[str, ...], tree: ParseTree) -> ast.Value:
         span = span_of(tree)
-        first = cast(ParseTree, tree.children[1])
-        of: ast.Field | ast.Attribute
-        if first.data == "part" and path[0] == "data":
-            if len(path) == 1:
-                return self._taken(
-                    span, "`data` is all attributes of the event", f"write `{head}.data.name`"
-                )
-            of = ast.Attribute(path[1:], span=span)
-        elif first.data == "part" and path[0] in ast.EVENT_FIELDS:
-            if len(path) > 1:
-                return self._taken(
-                    span, f"the event's own `{path[0]}` has no parts",
-                    f"an attribute of that name is written `{head}.data.{path[0]}`",
+        of = None
+        if cast(ParseTree, tree.children[1]).data == "part":
+            if path == (COUNT,):
+                self.fault(
+                    "K014", f"`{head}.count` is read as an attribute of the event of `{head}`",
+                    span, f"write `{head}.data.count` for it; `return count;` counts the matches",
                 )  # fmt: skip
-            of = ast.Field(cast(Any, path[0]), span=span)
-        elif first.data == "part" and path == (COUNT,):
-            self.fault(
-                "K014", f"`{head}.count` is read as an attribute of the event of `{head}`", span,
-                f"write `{head}.data.count` for it; `return count;` counts the matches",
-            )  # fmt: skip
-            return PLACEHOLDER
-        else:
-            of = ast.Attribute(path, span=span)
-        return ast.Reference(head, of, span=span)
+                return PLACEHOLDER
+            of = self._own(path[0], path[1:], span, f"{head}.")
+        if isinstance(of, ast.Literal):
+            return of
+        return ast.Reference(head, of or ast.Attribute(path, span=span), span=span)
 
-    def _taken(self, span: Span, message: str, hint: str) -> ast.Value:
+    def _taken(self, span: Span, message: str, hint: str) -> ast.Literal:
         self.fault("K012", message, span, hint)
         return PLACEHOLDER
 
