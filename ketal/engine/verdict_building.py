@@ -6,6 +6,7 @@ change is counted as uncertain.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ketal.compiler.automaton import ANONYMOUS
@@ -101,9 +102,8 @@ class VerdictBuilder:
         if refused is not None:
             lost = NO_DOTS
             if self.losses.some:
-                between = self._between(scope, None, canonical_key(seen.event))
-                before_it = self.losses.before(scope.name, (scope.past or {},))
-                lost = first(sorted((*before_it, *between)))
+                place = canonical_key(seen.event)
+                lost = self._missed(scope, (scope.past or {},), None, place)
             self.counts.violations += 1
             self.counts.uncertain += bool(lost)
             if self.listing:
@@ -259,15 +259,18 @@ class VerdictBuilder:
 
     # --- what makes them uncertain ---
 
-    def _between(self, scope: Scope, low: Key | None, high: Key) -> tuple[Dot, ...]:
-        """Return the dots that a scope missed, perhaps between two places (None: the beginning).
+    def _missed(
+        self, scope: Scope, clocks: Iterable[Mapping[str, int]], low: Key | None, high: Key
+    ) -> tuple[Dot, ...]:
+        """Return the dots that a scope missed, of some pasts or perhaps between two places.
 
-        A node's copy is offered what the node learned of in another order: there all that
-        may be before the present place count as between.
+        The place None is the beginning. A node's copy is offered what the node learned of in
+        another order: there all that may be before the present place count as between.
         """
         if self.learned_at is not None:
             low, high = None, self.learned_at
-        return self.losses.between(scope.name, low, high)
+        between = self.losses.between(scope.name, low, high)
+        return first(sorted((*self.losses.before(scope.name, clocks), *between)))
 
     def _lost_until(self, scope: Scope, event: Event | None = None) -> tuple[Dot, ...]:
         """Return what a scope may have waited for in vain, until an event (None: the end)."""
@@ -286,9 +289,7 @@ class VerdictBuilder:
             return NO_DOTS
         events = [seen.event for _, seen in taken]
         keys = [canonical_key(event) for event in events]
-        between = self._between(scope, min(keys), max(keys))
-        before = self.losses.before(scope.name, (event.clock for event in events))
-        return first(sorted((*before, *between)))
+        return self._missed(scope, (event.clock for event in events), min(keys), max(keys))
 
 
 def _time(event: Event) -> float | None:
