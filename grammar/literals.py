@@ -16,6 +16,7 @@ from lark import Token
 from ketal.errors import Span
 from ketal.grammar.parse_tree import Fault, ParseTree, span_of
 from ketal.model import syntax as ast
+from ketal.model import values
 from ketal.model.limits import Limits
 
 UNITS = {
@@ -127,11 +128,8 @@ def _regex_fault(regex: str, limits: Limits) -> str:
     """Return the fault of a regular expression, or an empty string."""
     import re2
 
-    options = re2.Options()
-    options.max_mem = limits.regex_memory_max
-    options.log_errors = False
     try:
-        re2.compile(regex, options)
+        values.regex(regex, limits.regex_memory_max)
     except re2.error as error:
         reason = error.args[0] if error.args else ""
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)

@@ -71,35 +71,25 @@ class _ParserProgress:
 
     def see(self, token: Token) -> None:
         """Update the state by a token that the parser has taken."""
-        text = str(token)
+        text, before = str(token), self.last
+        self.last = token
+        self.count += 1
+        ends = text == ";"
         if token.type in ("STRING", "REGEX", "GLOB", "REPETITION"):
             pass
         elif text in CLOSING:
             # A block's brace ends the head before it: its statements begin anew.
-            block = text == "{" and self.statement[:1] != [] and self._opens_block()
-            self.brackets.append(Bracket(text, token.line or 1, token.column or 1, block))
-            if block:
-                self._turn(token)
-                return
-        elif text in CLOSING.values() and self.brackets and self.brackets.pop().block:
-            self._turn(token)
-            return
+            heads = (["pattern"], ["topology"])
+            ends = text == "{" and (self.statement[:1] in heads or before == "automaton")
+            self.brackets.append(Bracket(text, token.line or 1, token.column or 1, ends))
+        elif text in CLOSING.values() and self.brackets:
+            ends = self.brackets.pop().block
         if self.statement == ["pattern"]:
             self.pattern = text
-        if text == ";":
+        if ends:
             self.statement = []
         else:
             self.statement.append(text)
-        self.last = token
-        self.count += 1
-
-    def _turn(self, token: Token) -> None:
-        self.statement = []
-        self.last = token
-        self.count += 1
-
-    def _opens_block(self) -> bool:
-        return self.statement[0] in ("pattern", "topology") or str(self.last or "") == "automaton"
 
 
 def read(text: str, *, name: str, limits: Limits) -> Reading:

@@ -70,7 +70,8 @@ def add_params(parser: argparse.ArgumentParser) -> None:
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """Add the options of reading a log."""
+    """Add `--limit` and the options of reading a log."""
+    add_limits(parser)
     group = parser.add_argument_group("reading a log")
     group.add_argument(
         "--format",

@@ -58,7 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--write", metavar="FILE", help="write the findings to a file; with --repair, the log"
     )
-    options.add_limits(parser)
     options.add_reading(parser)
 
 

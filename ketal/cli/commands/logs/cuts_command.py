@@ -40,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--execution", metavar="NAME", help="this one only, if the log holds several"
     )
     parser.add_argument("--write", metavar="FILE", help="write it to a file")
-    options.add_limits(parser)
     options.add_reading(parser)
 
 

@@ -39,7 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="rows of each table for a person (default 20); json has all",
     )
-    options.add_limits(parser)
     options.add_reading(parser)
 
 

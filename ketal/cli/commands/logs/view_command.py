@@ -49,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--write", metavar="FILE", help="write it there; default LOG.html, - is standard output"
     )
     options.add_params(parser)
-    options.add_limits(parser)
     options.add_reading(parser)
 
 

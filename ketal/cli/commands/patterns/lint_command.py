@@ -74,7 +74,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="warn of types, attributes and nodes that no event of this log has; again for each "
         "log of the execution",
     )
-    options.add_limits(parser)
     options.add_reading(parser)
 
 

@@ -53,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "human", "json")
     parser.add_argument("--write", metavar="FILE", help="write it to a file")
     options.add_params(parser)
-    options.add_limits(parser)
     options.add_reading(parser)
 
 

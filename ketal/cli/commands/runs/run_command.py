@@ -83,7 +83,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", action="store_true", help="show every transition of every run")
     exit_codes.add_arguments(parser)
     options.add_params(parser)
-    options.add_limits(parser)
     options.add_reading(parser)
 
 
