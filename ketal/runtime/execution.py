@@ -34,7 +34,7 @@ from ketal.runtime.queues.reports import came_late, overflowed
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.state.execution_state import ExecutionState, Progress, SavedState
 from ketal.runtime.stream_release import StreamRelease
-from ketal.runtime.stretches import Stretch, timed_stretch
+from ketal.runtime.stretches import stretch_of
 
 Item = Event | Control | Rejected
 """What a record may be."""
@@ -203,7 +203,8 @@ class Execution:
             if room > 0 and release.takes_batches:
                 upto = min(end, at + room)
             if upto > at:
-                stretch = self._stretch(batch, at, upto)
+                mark_us, due = progress.watermark_us, release if self._uses_time else None
+                stretch = stretch_of(batch, at, upto, mark_us, due)
                 events = stretch.events
                 count = admit(events, steady=None if release.holds_all else admission.steady)
                 if count:
@@ -228,16 +229,6 @@ class Execution:
                 out.append((at, verdicts))
             at += 1
         return out
-
-    def _stretch(self, batch: Sequence[Any], begin: int, end: int) -> Stretch:
-        """Return what of a batch may be admitted and offered together, from an item on."""
-        mark_us = self.progress.watermark_us
-        if not self._uses_time or (mark_us is None and Control not in set(map(type, batch))):
-            some = batch if end - begin == len(batch) else batch[begin:end]
-            numbers = range(begin, end)
-            return Stretch(some, numbers, [mark_us] * len(some), end, mark_us)
-        due_us, window_us = self.release.due_us, self.release.window_us
-        return timed_stretch(batch, begin, end, mark_us, due_us=due_us, window_us=window_us)
 
     def advance_time(self, watermark: Any) -> list[Verdict]:
         """Process a watermark, a time as an event's: no event before it is expected any more."""

@@ -9,7 +9,7 @@ The one rule: what becomes of a stretch is what would become of its items one by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -45,14 +45,20 @@ class Stretch(NamedTuple):
         return self.numbers[count], self.marks_us[count]
 
 
-def timed_stretch(
-    batch: Sequence[Any],
-    begin: int,
-    end: int,
-    mark_us: int | None,
-    *,
-    due_us: float,
-    window_us: int,
+class Due(Protocol):
+    """What may be due at a watermark."""
+
+    @property
+    def due_us(self) -> float:
+        """The least watermark at which something is due."""
+
+    @property
+    def window_us(self) -> int:
+        """So long after an event something may be due because of it."""
+
+
+def stretch_of(
+    batch: Sequence[Any], begin: int, end: int, mark_us: int | None, due: Due | None
 ) -> Stretch:
     """Return the stretch that begins at an item.
 
@@ -66,11 +72,13 @@ def timed_stretch(
         From where to where they are looked through.
     mark_us : int or None
         The watermark at the beginning.
-    due_us : float
-        The least watermark at which something is due.
-    window_us : int
-        So long after an event something may be due because of it.
+    due : Due or None
+        What may be due at a watermark; None where no pattern has a time window.
     """
+    if due is None or (mark_us is None and Control not in set(map(type, batch))):
+        some = batch if end - begin == len(batch) else batch[begin:end]
+        return Stretch(some, range(begin, end), [mark_us] * len(some), end, mark_us)
+    due_us, window_us = due.due_us, due.window_us
     events: list[Event] = []
     numbers: list[int] = []
     marks_us: list[int | None] = []
