@@ -32,10 +32,8 @@ Shown = tuple[Clock | str, Sequence[str] | None]
 """A clock with the columns of its identity, or an operator."""
 
 
-def _row(
-    parts: Sequence[tuple[Clock | str, Sequence[str] | None]], nodes: Sequence[str]
-) -> BarsRow:
-    """Return a row of clocks, each with the columns of its identity, and operators."""
+def _row(parts: Sequence[Shown], nodes: Sequence[str]) -> BarsRow:
+    """Return a row of clocks and operators."""
     known = [KnownEvents.of(one) for one, _ in parts if not isinstance(one, str)]
     scale = BarsScale.of(known, nodes)
     return "", [

@@ -26,12 +26,14 @@ class Message:
 
 
 class Network:
-    """Nodes that do things and deliver messages; every event becomes a line of the log."""
+    """Nodes, some on from the beginning, that deliver messages; each event is a line of the log."""
 
-    def __init__(self) -> None:
+    def __init__(self, *on: str) -> None:
         self.lines: list[Line] = []
         self.clocks: dict[str, dict[str, int]] = {}
         self.on: list[str] = []
+        for node in on:
+            self.turn_on(node)
 
     def event(self, node: str, type: str, **data: Any) -> Message:
         """Log an event of a node; return the message that tells others of it."""
@@ -86,9 +88,7 @@ class Network:
 
 def correct() -> list[Line]:
     """Turn three nodes on and off at different times; nobody is sent anything while off."""
-    net = Network()
-    for node in ("n1", "n2", "n3"):
-        net.turn_on(node)
+    net = Network("n1", "n2", "n3")
     net.push("n1", 1)
     net.push("n2", 2)
     net.pop("n3")
@@ -114,9 +114,7 @@ def correct_shuffled() -> list[Line]:
 
 def wrong_push() -> list[Line]:
     """Let a push reach n3 before n3 turns on, as in the paper's Fig. 1."""
-    net = Network()
-    net.turn_on("n1")
-    net.turn_on("n2")
+    net = Network("n1", "n2")
     push = net.begin_push("n1", 7)
     net.deliver(push, "n2", "n3")
     net.turn_on("n3")
@@ -128,9 +126,7 @@ def wrong_push() -> list[Line]:
 
 def wrong_pop() -> list[Line]:
     """Turn n2 off, and then let it pop."""
-    net = Network()
-    net.turn_on("n1")
-    net.turn_on("n2")
+    net = Network("n1", "n2")
     net.push("n1", 7)
     net.turn_off("n2")
     net.pop("n2")
@@ -152,9 +148,7 @@ def wrong_pop_overtaken() -> list[Line]:
 
 def stale_push() -> list[Line]:
     """Deliver a push that was made before n3 turned on after n3 turned on."""
-    net = Network()
-    net.turn_on("n1")
-    net.turn_on("n2")
+    net = Network("n1", "n2")
     push = net.begin_push("n1", 7)
     net.deliver(push, "n2")
     net.turn_on("n3")
@@ -166,9 +160,7 @@ def stale_push() -> list[Line]:
 
 def concurrent_pushes() -> list[Line]:
     """Let n1 and n2 push at the same time, which the protocol does not forbid."""
-    net = Network()
-    net.turn_on("n1")
-    net.turn_on("n2")
+    net = Network("n1", "n2")
     one, two = net.begin_push("n1", 1), net.begin_push("n2", 2)
     net.deliver(one, "n2")
     net.deliver(two, "n1")
@@ -179,9 +171,7 @@ def concurrent_pushes() -> list[Line]:
 
 def lost_push() -> list[Line]:
     """Turn n2 off while a push is on its way to it."""
-    net = Network()
-    net.turn_on("n1")
-    net.turn_on("n2")
+    net = Network("n1", "n2")
     net.begin_push("n1", 7)
     net.turn_off("n2")
     net.turn_off("n1")

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import random
 import tempfile
+import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -219,12 +220,13 @@ def _answers(program: ketal.Program, events: Sequence[ketal.Event]) -> set[tuple
     return violations | {(str(verdict.scope), str(verdict)) for verdict in result.matches}
 
 
-def _wrapped(text: str, first: str, later: str) -> Iterator[str]:
-    """Yield text in lines of at most `WIDTH`, broken at spaces."""
-    line = first
-    for word in text.split(" "):
-        if len(line) + len(word) > WIDTH and line.strip():
-            yield line.rstrip()
-            line = later
-        line += f"{word} "
-    yield line.rstrip()
+def _wrapped(text: str, first: str, later: str) -> list[str]:
+    """Return text in lines of at most `WIDTH`, broken at spaces."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=later,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [""]

@@ -83,10 +83,7 @@ class Collector(MonitorFeeder):
         self._taken: dict[str, int] = {}
         self._server = _Server((host, port), self._take)
         self.address: tuple[str, int] = self._server.server_address[:2]  # type: ignore[assignment]
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.05,), daemon=True
-        )
-        self._thread.start()
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def _take(self, connection: socket.socket, peer: str) -> None:
         """Feed what comes over a connection, until it is closed."""
