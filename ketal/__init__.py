@@ -19,7 +19,8 @@ _HOMES = {
     "compile": "programs.compiling", "lint": "programs.compiling",
     "load": "programs.pattern_files", "build": "programs.building", "Program": "programs.program",
     "Monitor": "runtime.monitor", "run": "runtime.batch_run", "Verdicts": "runtime.log_verdicts",
-    "possibly": "runtime.possibly_definitely", "definitely": "runtime.possibly_definitely",
+    "possibly": "runtime.modes.possibly_definitely",
+    "definitely": "runtime.modes.possibly_definitely",
     "read_log": "logs", "Log": "logs", "write_jsonl": "logs",
     "Event": "model.events.event", "Dot": "model.events.dot", "Control": "model.events.control",
     "register_guard": "analysis.registered_guards",
@@ -77,7 +78,7 @@ if TYPE_CHECKING:
     from ketal.runtime.batch_run import run
     from ketal.runtime.log_verdicts import Verdicts
     from ketal.runtime.monitor import Monitor
-    from ketal.runtime.possibly_definitely import definitely, possibly
+    from ketal.runtime.modes.possibly_definitely import definitely, possibly
 
 __all__ = [
     "Audit",

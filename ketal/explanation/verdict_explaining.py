@@ -24,7 +24,7 @@ from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.pictures.text_diagram import text_diagram
-from ketal.runtime.possibly_definitely import witness
+from ketal.runtime.modes.possibly_definitely import witness
 
 
 def explained(judged: JudgedLog, verdict: Verdict) -> Explanation | None:

@@ -42,7 +42,7 @@ from ketal.operators.topology.domains import nodes_of
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.known_counters import KnownCounters
-from ketal.runtime.possibly_definitely import in_mode
+from ketal.runtime.modes.possibly_definitely import in_mode
 
 BATCH_EVENTS = 64
 """So many events are judged at once; the verdicts of so many are in memory."""

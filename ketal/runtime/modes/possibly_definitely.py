@@ -43,7 +43,7 @@ from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.operators.causal_order import canonical
 from ketal.programs.program import Program, checked_program
-from ketal.runtime.state_keys import StateKeys
+from ketal.runtime.modes.state_keys import StateKeys
 
 if TYPE_CHECKING:
     from ketal.logs import Log
