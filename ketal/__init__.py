@@ -77,8 +77,8 @@ if TYPE_CHECKING:
     from ketal.programs.program import Program
     from ketal.runtime.batch_run import run
     from ketal.runtime.log_verdicts import Verdicts
-    from ketal.runtime.monitor import Monitor
     from ketal.runtime.modes.possibly_definitely import definitely, possibly
+    from ketal.runtime.monitor import Monitor
 
 __all__ = [
     "Audit",

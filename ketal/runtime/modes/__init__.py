@@ -1,1 +1,1 @@
-"""`mode possibly` and `mode definitely`: the cuts of an execution explored, by the states of runs."""
+"""`mode possibly` and `mode definitely`: consistent cuts explored, by the states of runs."""
