@@ -27,12 +27,16 @@ def test_all_that_send_finish_at_once_and_share_the_time(monkeypatch: pytest.Mon
     monkeypatch.setattr(program_end, "LINGER_S", 0.1)
     calls: list[tuple[str, float]] = []
 
-    def wait(timeout_s: float) -> None:
-        calls.append(("wait", timeout_s))
-        time.sleep(timeout_s)
+    class Lasting(program_end.Sending):
+        def wait_sent(self, timeout_s: float) -> None:
+            calls.append(("wait", timeout_s))
+            super().wait_sent(timeout_s)
 
-    lasting = program_end.Sending(lambda: calls.append(("finish", 0)), wait)
-    program_end.end_all([lasting, lasting])
+    lasting = [
+        Lasting("lasting", threading.Event.wait, lambda: calls.append(("finish", 0)))
+        for _ in range(2)
+    ]
+    program_end.end_all(lasting)
     assert [name for name, _ in calls] == ["finish", "finish", "wait", "wait"]
     assert sum(timeout_s for _, timeout_s in calls) <= 0.1
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ketal.trace.delivery.own_sockets import address_of, connected, received_within
-from ketal.trace.delivery.program_end import Sending, end_all, send_at_end
+from ketal.trace.delivery.program_end import Sending, end_all
 
 _LOG = logging.getLogger("ketal.trace")
 POLL_S = 0.01
@@ -104,42 +104,33 @@ class LogSender:
         self._address = address_of(host, port)
         self._complaints: set[str] = set()
         self._finishing = threading.Event()
-        self._over = threading.Event()
         self._is_taken = False
-        self._process = os.getpid()
-        threading.Thread(target=self._send_all, daemon=True, name="ketal sender").start()
-        self._sending = Sending(self._finishing.set, self._wait_sent)
-        send_at_end(self._sending)
+        self._sending = Sending("ketal sender", self._send_all, self._finishing.set)
 
     def close(self) -> bool:
         """Send what the file holds, wait some seconds at most until it is taken; say if it was."""
-        if self._process != os.getpid():
+        if self._sending.process != os.getpid():
             return False
         end_all([self._sending])
         return self._is_taken
 
-    def _wait_sent(self, timeout_s: float) -> None:
-        self._over.wait(timeout_s)
-        self._over.set()
-
-    def _send_all(self) -> None:
-        while not (self._over.is_set() or self._is_taken):
+    def _send_all(self, over: threading.Event) -> None:
+        while not (over.is_set() or self._is_taken):
             try:
                 with open(self._path, "rb", buffering=0) as log:
-                    self._send(log)
+                    self._send(log, over)
             except FileNotFoundError:
                 self._is_taken = self._finishing.is_set()
-                self._over.wait(POLL_S)
+                over.wait(POLL_S)
             except OSError as error:
                 # That nobody listens is how it is before a collector is there.
                 if error.filename is not None:
                     self._complain("file", f"{self._path} is not sent: {error}")
-                self._over.wait(RETRY_S)
+                over.wait(RETRY_S)
             except ValueError as error:
                 host, port = self._address
                 self._complain("collector", f"{host}:{port} is no collector: {error}")
-                self._over.wait(RETRY_S)
-        self._over.set()
+                over.wait(RETRY_S)
 
     def _complain(self, of: str, text: str) -> None:
         """Log what is wrong with something, once."""
@@ -147,7 +138,7 @@ class LogSender:
             _LOG.warning("%s (tried again)", text)
         self._complaints.add(of)
 
-    def _send(self, log: FileIO) -> None:
+    def _send(self, log: FileIO, over: threading.Event) -> None:
         """Send a log until all is taken, or another one is to be sent.
 
         Raises
@@ -172,7 +163,7 @@ class LogSender:
                     connection.sendall(part)
                     position += len(part)
                     tail = (tail + part)[-_TAIL_BYTES:]
-                    if self._over.is_set():
+                    if over.is_set():
                         return
                 replaced = replaced or part is None
                 if not (finishing or replaced):

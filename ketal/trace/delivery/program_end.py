@@ -9,44 +9,50 @@ The one rule: a program ends `LINGER_S` after it could have ended, or before.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Collection
 from multiprocessing.util import Finalize
-from typing import NamedTuple
 
 LINGER_S = 5.0
 """How long a program that ends waits for what it has not sent."""
 
 
-class Sending(NamedTuple):
-    """What sends events from a thread of its own.
+_SENDING: dict[int, list[Sending]] = {}
+"""What sends in this process, by its number: the child of a fork has none yet."""
 
-    Attributes
-    ----------
-    finish : callable
-        Has it send what there is and end; waits for nothing.
-    wait_sent : callable
-        Waits until all is sent, so many seconds at most, and has it send no more.
+
+class Sending:
+    """A thread of this process that sends events, and ends when the program does.
+
+    It runs `send_all` until that returns, which is given an event that is set when no more is to be
+    sent. `finish` tells it to send what there is and end, and waits for nothing.
     """
 
-    finish: Callable[[], None]
-    wait_sent: Callable[[float], None]
+    def __init__(
+        self, name: str, send_all: Callable[[threading.Event], object], finish: Callable[[], None]
+    ) -> None:
+        self.finish = finish
+        self.process = os.getpid()
+        self._send_all = send_all
+        self._over = threading.Event()
+        threading.Thread(target=self._run, daemon=True, name=name).start()
+        if self.process not in _SENDING:
+            _SENDING.clear()
+            mine = _SENDING[self.process] = []
+            # Not `atexit`: a child of multiprocessing ends without what that calls. Below 0, since
+            # until then a program waits for its children, which may write to a log that it sends.
+            Finalize(None, lambda: end_all([*mine]), exitpriority=-1)
+        _SENDING[self.process].append(self)
 
+    def _run(self) -> None:
+        self._send_all(self._over)
+        self._over.set()
 
-_SENDING: dict[int, list[Sending]] = {}
-"""Those of this process, by its number: the child of a fork has none yet."""
-
-
-def send_at_end(sending: Sending) -> None:
-    """Have what sends end when the program does."""
-    process = os.getpid()
-    if process not in _SENDING:
-        _SENDING.clear()
-        _SENDING[process] = []
-        # Not `atexit`: a child of multiprocessing ends without what that calls. Below 0, since
-        # until then a program waits for its children, which may write to a log that it sends.
-        Finalize(None, lambda: end_all([*_SENDING[process]]), exitpriority=-1)
-    _SENDING[process].append(sending)
+    def wait_sent(self, timeout_s: float) -> None:
+        """Wait until all is sent, so many seconds at most; then no more is."""
+        self._over.wait(timeout_s)
+        self._over.set()
 
 
 def end_all(sendings: Collection[Sending]) -> None:

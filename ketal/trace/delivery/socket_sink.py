@@ -19,7 +19,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ketal.trace.delivery.own_sockets import address_of, connected, received_within
-from ketal.trace.delivery.program_end import Sending, end_all, send_at_end
+from ketal.trace.delivery.program_end import Sending, end_all
 from ketal.trace.delivery.run_numbers import next_run
 
 UNSENT_MAX = 100_000
@@ -73,14 +73,10 @@ class SocketSink:
 
     def _begin(self) -> None:
         """Begin in this process; the thread of a parent is not in the child of a fork."""
-        self._process = os.getpid()
         self._unsent: deque[bytes] = deque()
         self._waking = threading.Event()
         self._closed = False
-        self._over = threading.Event()
-        threading.Thread(target=self._send_all, daemon=True, name="ketal sink").start()
-        self._sending = Sending(self._finish, self._wait_sent)
-        send_at_end(self._sending)
+        self._sending = Sending("ketal sink", self._send_all, self._finish)
 
     def incarnation(self, node: str) -> int:
         """Return which run of a node this is of those that sent to the collector's address.
@@ -106,7 +102,7 @@ class SocketSink:
         OSError
             If too many wait already, or the sink is closed.
         """
-        if self._process != os.getpid():
+        if self._sending.process != os.getpid():
             self._begin()
         if self._closed:
             raise OSError("the sink is closed")
@@ -118,19 +114,14 @@ class SocketSink:
 
     def close(self) -> None:
         """Send what waits, for some seconds at most, and end."""
-        if not self._closed and self._process == os.getpid():
+        if not self._closed and self._sending.process == os.getpid():
             end_all([self._sending])
 
     def _finish(self) -> None:
         self._closed = True
         self._waking.set()
 
-    def _wait_sent(self, timeout_s: float) -> None:
-        self._over.wait(timeout_s)
-        self._over.set()
-
-    def _send_all(self) -> None:
-        over = self._over
+    def _send_all(self, over: threading.Event) -> None:
         while not over.is_set():
             if not self._unsent:
                 if self._closed:
@@ -139,15 +130,14 @@ class SocketSink:
                 continue
             try:
                 with connected(self._address) as connection:
-                    self._send(connection)
+                    self._send(connection, over)
             except OSError:
                 over.wait(RETRY_S)
-        over.set()
 
-    def _send(self, connection: socket.socket) -> None:
+    def _send(self, connection: socket.socket, over: threading.Event) -> None:
         """Send what waits, until the sink is closed; raises OSError if the connection broke."""
         unsent = self._unsent
-        while not self._over.is_set():
+        while not over.is_set():
             # First this, so that it is set again by a line that the next one does not see.
             self._waking.clear()
             lines = [unsent[number] for number in range(min(len(unsent), _LINES_MAX))]
