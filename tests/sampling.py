@@ -25,7 +25,7 @@ in_long = pytest.mark.skipif(
 """Marks a test that takes a minute by itself, of whose meaning `make test` has a smaller test."""
 
 # No test is timed: on a busy machine an example may take long.
-settings.register_profile("sample", deadline=None, derandomize=True)
+settings.register_profile("sample", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile(
     "long", deadline=None, derandomize=False, print_blob=True, max_examples=1_000
 )

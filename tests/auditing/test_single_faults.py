@@ -298,7 +298,7 @@ def test_messages_tell_a_wrong_own_entry_from_a_lost_event() -> None:
 
 def test_a_repair_gives_a_log_that_can_have_been_meant() -> None:
     repairs = 0
-    few = sample(300, 10_000)
+    few = sample(150, 10_000)
 
     @drawn(few)
     def holds(rng: random.Random) -> None:

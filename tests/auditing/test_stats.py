@@ -84,7 +84,7 @@ def nested(rng: random.Random, event: ketal.Event) -> ketal.Event:
     return ketal.Event(event.node, event.type, event.clock, event.time, data)
 
 
-@examples(150, 3_000)
+@examples(60, 3_000)
 @given(rng=chances())
 def test_every_number_is_what_one_counts(rng: random.Random) -> None:
     events = [nested(rng, event) for event in execution(rng, events_max=16)]
@@ -117,7 +117,7 @@ def test_every_number_is_what_one_counts(rng: random.Random) -> None:
     assert stats.messages.unknown == 0
 
 
-@examples(100, 2_000)
+@examples(40, 2_000)
 @given(rng=chances())
 def test_what_is_not_in_the_log_makes_no_message(rng: random.Random) -> None:
     """Of an execution with lost events only messages of the whole one are found."""
@@ -134,7 +134,7 @@ def test_what_is_not_in_the_log_makes_no_message(rng: random.Random) -> None:
         assert found.pairs == len(whole)
 
 
-@examples(60, 1_000)
+@examples(30, 1_000)
 @given(rng=chances(), most=st.integers(1, 60))
 def test_messages_that_are_found_in_a_part_of_the_log_are_messages(
     rng: random.Random, most: int
@@ -338,7 +338,7 @@ def test_names_stand_as_a_pattern_writes_them() -> None:
         assert name in text
 
 
-@examples(60, 1_000)
+@examples(30, 1_000)
 @given(
     texts=st.lists(st.text(min_size=1, max_size=150), min_size=1, max_size=30),
     values=st.lists(st.text(max_size=80) | st.integers() | st.floats(), min_size=1, max_size=30),

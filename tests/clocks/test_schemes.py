@@ -47,7 +47,7 @@ def _compared(scheme: Scheme[Any], run: SampleRun) -> Counter[tuple[StampOrder, 
 
 
 @pytest.mark.parametrize("name", EXACT)
-@examples(100, 300)
+@examples(40, 300)
 @given(run=sample_runs())
 def test_an_exact_scheme_tells_every_pair(name: str, run: SampleRun) -> None:
     for truth, answer in _compared(scheme_named(name), run):
@@ -55,7 +55,7 @@ def test_an_exact_scheme_tells_every_pair(name: str, run: SampleRun) -> None:
 
 
 @pytest.mark.parametrize("scheme", [*map(scheme_named, INEXACT), PlausibleClocks(2)])
-@examples(100, 300)
+@examples(40, 300)
 @given(run=sample_runs())
 def test_an_inexact_scheme_contradicts_no_pair(scheme: Scheme[Any], run: SampleRun) -> None:
     for truth, answer in _compared(scheme, run):
@@ -63,7 +63,7 @@ def test_an_inexact_scheme_contradicts_no_pair(scheme: Scheme[Any], run: SampleR
 
 
 @pytest.mark.parametrize("name", INEXACT)
-@examples(100, 300)
+@examples(40, 300)
 @given(run=sample_runs())
 def test_an_inexact_scheme_orders_what_happened_before(name: str, run: SampleRun) -> None:
     scheme, pasts = scheme_named(name), run.pasts()

@@ -73,7 +73,7 @@ def test_minterms_are_disjoint_and_complete_over_random_events() -> None:
     judged = 0
     local = ("absent", "all", "deployment", "localhost", "references", "relational")
 
-    @drawn(250, 5_000)
+    @drawn(110, 5_000)
     def holds(rng: random.Random) -> None:
         nonlocal judged
         compiled = random_pattern(rng, without=local)
@@ -187,7 +187,7 @@ def test_an_incarnation_is_of_its_host_whatever_else_is_asked_of_it() -> None:
     assert {(0, 2), (0, 1)} <= first_minterms(compiled)
 
 
-@examples(150, 3_000)
+@examples(60, 3_000)
 @given(chances())
 def test_the_theory_never_calls_satisfiable_sets_unsatisfiable(rng: random.Random) -> None:
     """Any truth of atoms that an event shows is consistent to the theory."""
@@ -231,7 +231,7 @@ def breadth_first(automaton: Automaton) -> bool:
     return met == list(range(len(automaton.table)))
 
 
-@examples(250, 5_000)
+@examples(110, 5_000)
 @given(chances())
 def test_random_automata_are_minimal_numbered_breadth_first_and_trim(rng: random.Random) -> None:
     compiled = random_pattern(rng)

@@ -60,7 +60,7 @@ def _pattern(rng: random.Random) -> str:
 def test_no_run_came_further_and_what_is_near_fails_a_step() -> None:
     met = [0, 0, 0]
 
-    @drawn(300, 8_000)
+    @drawn(130, 8_000)
     def holds(rng: random.Random) -> None:
         text = _pattern(rng)
         file = parse(text)

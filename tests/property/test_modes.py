@@ -40,7 +40,7 @@ def long_case(rng: random.Random) -> tuple[CompiledPattern, list[Event]] | None:
 
 def test_every_mode_finds_the_same() -> None:
     """The orders of an execution, one batch or many, with bounds and without, saved and not."""
-    few = sample(60, 5_000)
+    few = sample(40, 5_000)
     matched = 0
 
     @examples(few)

@@ -170,7 +170,7 @@ def ordered(rng: random.Random, program: Program) -> Program | None:
 def test_from_records_at_random_points_changes_nothing() -> None:
     said = 0
 
-    @drawn(80, 3_000)
+    @drawn(40, 3_000)
     def holds(rng: random.Random) -> None:
         nonlocal said
         file, events = case(rng, events_max=16)
@@ -203,7 +203,7 @@ def members(rng: random.Random, restarts: bool) -> Iterator[Any]:
 def test_a_membership_goes_on_from_records(restarts: bool) -> None:
     compared = 0
 
-    @drawn(40, 1_500)
+    @drawn(35, 1_500)
     def holds(rng: random.Random) -> None:
         nonlocal compared
         file = pattern_file(rng, order="causal", without=("deployment",))

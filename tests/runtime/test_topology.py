@@ -115,7 +115,7 @@ def test_with_losses_too_it_gives_up_the_same_and_finds_the_same() -> None:
     """A chain through a lost event is found step by step, so gaps may come in another order."""
     gaps = 0
 
-    @drawn(40, 500)
+    @drawn(25, 500)
     def holds(rng: random.Random) -> None:
         nonlocal gaps
         where = random_topology(rng, 5)
@@ -141,7 +141,7 @@ def test_with_losses_too_it_gives_up_the_same_and_finds_the_same() -> None:
 def test_with_relaxed_edges_less_is_held_back_and_matches_of_any_are_the_same() -> None:
     less = 0
 
-    @drawn(40, 500)
+    @drawn(25, 500)
     def holds(rng: random.Random) -> None:
         nonlocal less
         where = random_topology(rng, 5, relaxed=0.5)

@@ -108,7 +108,7 @@ def batches(draw: Any) -> list[list[tuple[Any, ...]]]:
 @pytest.mark.parametrize("messages", [True, False], ids=["messages", "columns"])
 @pytest.mark.parametrize("limits", [None, TIGHT], ids=["roomy", "tight"])
 @pytest.mark.parametrize("policy", ["skip", "resume", "halt"])
-@examples(40, 1_000)
+@examples(25, 1_000)
 @given(given=batches(), restored=st.booleans())
 def test_a_batch_is_its_rows(
     policy: str, limits: Limits | None, messages: bool, given: list[Any], restored: bool
