@@ -6,6 +6,7 @@ The one rule: a verdict is yielded before the next record is read.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ketal.errors import SettingError
@@ -20,32 +21,32 @@ if TYPE_CHECKING:
     from ketal.runtime.monitor import Monitor
 
 
+@dataclass(frozen=True)
 class LiveVerdicts:
     """The verdicts of a stream, and where its records stand."""
 
-    def __init__(self, monitor: Monitor, log: Log, places: RecordPlaces) -> None:
-        self._monitor = monitor
-        self._log = log
-        self._places = places
+    monitor: Monitor
+    log: Log
+    places: RecordPlaces
 
     def __iter__(self) -> Iterator[Verdict]:
         """Yield the verdicts, each as soon as its event is there."""
         from ketal.model.events.control import Control
 
-        for execution, item, name, line in self._log.records():
+        for execution, item, name, line in self.log.records():
             if execution:
                 raise SettingError(f"--live judges one execution, and {name} holds several")
-            self._places.keep(((execution, item, name, line),))
-            yield from self._monitor.feed(item, place=f"{name}:{line}")
+            self.places.keep(((execution, item, name, line),))
+            yield from self.monitor.feed(item, place=f"{name}:{line}")
             if isinstance(item, Control) and item.kind == "end":
                 return
-        yield from self._monitor.close()
+        yield from self.monitor.close()
 
     @property
     def summary(self) -> Summary:
         """The summary, of what was judged so far."""
-        return self._monitor.summary
+        return self.monitor.summary
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return the events that wait, each with the dot of the one that it waits for."""
-        return self._monitor.held_back()
+        return self.monitor.held_back()

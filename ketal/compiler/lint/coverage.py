@@ -7,6 +7,7 @@ satisfies it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ketal.analysis.bodies import Finding
 from ketal.compiler.minterms import Theory
@@ -16,10 +17,11 @@ from ketal.model import syntax
 from ketal.model.values import kind
 
 
+@dataclass(frozen=True)
 class Coverage:
     """The checks of what events a pattern's guards accept.
 
-    Parameters
+    Attributes
     ----------
     lowering : Lowering
         Lowers the parts of a guard.
@@ -29,10 +31,9 @@ class Coverage:
         What events of the alphabet satisfy.
     """
 
-    def __init__(self, lowering: Lowering, theory: Theory, alphabet: Formula) -> None:
-        self.lowering = lowering
-        self.theory = theory
-        self.alphabet = alphabet
+    lowering: Lowering
+    theory: Theory
+    alphabet: Formula
 
     def of_steps(
         self,

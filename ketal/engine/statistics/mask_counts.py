@@ -10,6 +10,7 @@ which the table is added when it is full.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ketal.compiler.predicates import Formula, evaluate
@@ -18,6 +19,7 @@ MASKS_MAX = 65_536
 """Masks in the table; beyond that it is added to the guards' totals."""
 
 
+@dataclass(slots=True)
 class CountedMask:
     """A mask in the table.
 
@@ -31,12 +33,9 @@ class CountedMask:
         The guards that these events satisfy; None until it is asked for.
     """
 
-    __slots__ = ("events", "in_alphabet", "satisfied")
-
-    def __init__(self, in_alphabet: bool) -> None:
-        self.in_alphabet = in_alphabet
-        self.events = 0
-        self.satisfied: tuple[Formula, ...] | None = None
+    in_alphabet: bool
+    events: int = 0
+    satisfied: tuple[Formula, ...] | None = None
 
 
 class MaskCounts(dict[int, CountedMask]):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli import (
@@ -169,25 +170,17 @@ def _is_pattern(path: str, limits: Limits) -> bool:
     return True
 
 
+@dataclass
 class _RunCommand:
     """One run of the command: prints the verdicts, then the summary."""
 
-    def __init__(
-        self,
-        args: argparse.Namespace,
-        program: Program,
-        lines: VerdictLines,
-        sink: OutputLines,
-        progress: ProgressLine | None,
-        signals: LineSignals,
-    ) -> None:
-        self._args = args
-        self._program = program
-        self._lines = lines
-        self._sink = sink
-        self._progress = progress
-        self._signals = signals
-        self._first_rejected: Rejected | None = None
+    args: argparse.Namespace
+    program: Program
+    lines: VerdictLines
+    sink: OutputLines
+    progress: ProgressLine | None
+    signals: LineSignals
+    first_rejected: Rejected | None = None
 
     def judge(self, verdicts: Any) -> int:
         """Print verdicts and summary; return the exit code."""
@@ -200,8 +193,8 @@ class _RunCommand:
         except BrokenPipeError:
             leave_closed_pipe()
             return self._code(verdicts.summary)
-        if self._progress is not None:
-            self._progress.stop()
+        if self.progress is not None:
+            self.progress.stop()
         summary = verdicts.summary
         if whole:
             nothing = self._nothing_judged(summary)
@@ -209,15 +202,15 @@ class _RunCommand:
             # No zero is an answer about events that were not judged.
             shown = {**summary, "patterns": {}} if nothing else summary
             held = self._held_back(verdicts)
-            for line in self._lines.of_summary(shown, held, self._first_rejected):
-                self._sink.line(line)
-            self._sink.flush()
+            for line in self.lines.of_summary(shown, held, self.first_rejected):
+                self.sink.line(line)
+            self.sink.flush()
         except BrokenPipeError:
             leave_closed_pipe()
         if stopped is not None:
             return self._code_of(stopped)
         if not whole:
-            upto = counted(self._args.first, "verdict")
+            upto = counted(self.args.first, "verdict")
             complain(f"stopped after {upto} (--first): what comes after was not judged")
         if nothing:
             complain(nothing)
@@ -228,7 +221,7 @@ class _RunCommand:
         """Report that the summary is not of the whole log; return the exit code."""
         by_sigterm = isinstance(stopped, Terminated)
         word = "terminated" if by_sigterm else "interrupted"
-        if self._program.needs_order and not self._args.live:
+        if self.program.needs_order and not self.args.live:
             complain(f"{word}: what is counted as accepted was not all judged")
         else:
             complain(f"{word}: not all of the log was read and judged")
@@ -236,14 +229,14 @@ class _RunCommand:
 
     def _print_verdicts(self, verdicts: Any) -> bool:
         """Write the verdicts; return whether that was all of them."""
-        args, sink, signals = self._args, self._sink, self._signals
+        args, sink, signals = self.args, self.sink, self.signals
         for number, verdict in enumerate(verdicts, 1):
-            if self._first_rejected is None and verdict.kind == "rejected":
-                self._first_rejected = verdict
-            if self._lines.shows(verdict):
-                if self._progress is not None:
-                    self._progress.give_way()
-                lines = self._lines.of_verdict(verdict)
+            if self.first_rejected is None and verdict.kind == "rejected":
+                self.first_rejected = verdict
+            if self.lines.shows(verdict):
+                if self.progress is not None:
+                    self.progress.give_way()
+                lines = self.lines.of_verdict(verdict)
                 signals.writing = True
                 for line in lines:
                     sink.line(line)
@@ -255,7 +248,7 @@ class _RunCommand:
         return True
 
     def _held_back(self, verdicts: Any) -> list[tuple[Event, Dot | None]]:
-        if not self._args.stats or not self._args.live:
+        if not self.args.stats or not self.args.live:
             # A finite log holds nothing back: everything is known.
             return []
         held: list[tuple[Event, Dot | None]] = verdicts.held_back()
@@ -263,7 +256,7 @@ class _RunCommand:
 
     def _code(self, summary: dict[str, Any], *, whole: bool = True) -> int:
         """Return the exit code of a summary; state what is not plain from the verdicts."""
-        args, program = self._args, self._program
+        args, program = self.args, self.program
         reasons = exit_codes.unjudged(summary, program)
         if whole and not args.allow_vacuous:
             reasons += exit_codes.empty_checks(summary, program)
@@ -280,6 +273,6 @@ class _RunCommand:
             return next((f"{entry['place']}: {entry['message']}" for entry in found), "")
         if events["read"] > events["rejected"]:
             return f"no event was judged: {summary_text.records(events)}"
-        first = self._first_rejected
+        first = self.first_rejected
         why = f"{first.place}: {first.reason}" if first is not None else ""
-        return nothing_read(self._args.logs, events["rejected"], why)
+        return nothing_read(self.args.logs, events["rejected"], why)
