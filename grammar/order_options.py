@@ -58,7 +58,7 @@ class OrderOptions:
             )
             return None
         if name == "nodes":
-            return self._strings(name, self.expressions.value(value, lists=True), value)
+            return self._nodes(self.expressions.value(value, lists=True), value)
         if name == "overflow":
             word = bare_word(value)
             if word not in ast.OVERFLOW:
@@ -73,7 +73,7 @@ class OrderOptions:
             value, f"`{name}` is a duration", f"write `{name} = {example}`"
         )
 
-    def _strings(self, name: str, node: ast.Value, tree: ParseTree) -> tuple[str, ...] | None:
+    def _nodes(self, node: ast.Value, tree: ParseTree) -> tuple[str, ...] | None:
         items = node.items if isinstance(node, ast.ListOf) else ()
         strings = tuple(
             item.value
@@ -82,8 +82,7 @@ class OrderOptions:
         )
         if not items or len(strings) != len(items):
             self.fault(
-                "K011", f"`{name}` is a list of strings", span_of(tree),
-                f'write `{name} = ["a", "b"]`',
-            )  # fmt: skip
+                "K011", "`nodes` is a list of strings", span_of(tree), 'write `nodes = ["a", "b"]`'
+            )
             return None
         return strings

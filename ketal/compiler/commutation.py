@@ -296,10 +296,8 @@ class _Swaps:
         """Return (state, step, step) that do not commute, why no proof was found, or None."""
         unproven = " as far as can be shown: the steps overlap too much for a proof"
         swaps = 0
-        windows: list[tuple[bool, bool, bool]] = [(True, True, True)]
-        if self.pattern.window is not None:
-            both = (True, False)
-            windows = [(a, b, c) for a in both for b in both for c in both]
+        held = (True,) if self.pattern.window is None else (True, False)
+        windows = list(itertools.product(held, held, held))
         order = {name: number for number, name in enumerate(self.automaton.steps)}
         for state in range(len(self.automaton.table)):
             symbols = self.symbols(state)
