@@ -77,11 +77,6 @@ class Incarnations:
         self.table.begin(highest)
 
     @property
-    def restarts(self) -> int:
-        """How many restarts were detected by a counter of 1, of nodes that number none."""
-        return self.table.restarts
-
-    @property
     def doubtful(self) -> int:
         """How many events arrived after an entry that may have meant them was misread."""
         return self._resolver.doubtful

@@ -17,7 +17,7 @@ restarted, an event is returned as the same object.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -25,13 +25,6 @@ from ketal.model.limits import DEFAULT, Limits
 from ketal.operators.membership.clock_memory import ClockMemory
 from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.membership.incarnations import Incarnations
-
-
-class Change(NamedTuple):
-    """The nodes that joined and those that left, each in order."""
-
-    joined: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
 
 
 class MembershipStage:
@@ -44,10 +37,17 @@ class MembershipStage:
     clocks_max : int, optional
         How many clocks are held instead.
 
+    Attributes
+    ----------
+    live : set of str
+        The nodes that take part now.
+    departed : set of str
+        The nodes whose entries later clocks may lack.
+
     Notes
     -----
     Of each event, in turn: `rename` as it arrives; `arrived` if it is new; `so_far` if it is
-    judged at once; `restore` when it is released, before it is offered or sorted.
+    judged at once; `restorer.restore` when it is released, before it is offered or sorted.
     """
 
     def __init__(self, limits: Limits = DEFAULT, *, clocks_max: int | None = None) -> None:
@@ -58,8 +58,7 @@ class MembershipStage:
         self.restorer = Restorer(self.memory, self.departed, limits.clock_entries_max)
         self.rename = self.incarnations.rename
         self.so_far = self.restorer.so_far
-        self.restore = self.restorer.restore
-        self._live: set[str] = set()
+        self.live: set[str] = set()
         self._left: set[str] = set()
 
     def begin(
@@ -89,17 +88,8 @@ class MembershipStage:
         for node in highest:
             self._join_by_event(node)
 
-    @property
-    def live(self) -> list[str]:
-        """The nodes that take part now, in order of their names."""
-        return sorted(self._live)
-
-    def is_live(self, node: str) -> bool:
-        """Return whether a node takes part now."""
-        return node in self._live
-
-    def arrived(self, event: Event) -> Change:
-        """Record a new event; its node joins with its first one.
+    def arrived(self, event: Event) -> tuple[str, ...]:
+        """Record a new event, with which its node joins; return who has left with that.
 
         An event of a node that left was in flight: only a `join`, a `view` or a new
         incarnation makes the node live again. A node that left by idle time is live again.
@@ -107,67 +97,56 @@ class MembershipStage:
         node = event.node
         self.incarnations.arrived(event)
         self.memory.put(node, event.clock[node], event.clock)
-        if node in self._live or node in self._left:
-            return Change()
-        return self._join_by_event(node)
+        return () if node in self.live or node in self._left else self._join_by_event(node)
 
-    def _join_by_event(self, node: str) -> Change:
-        """Make a node live with an event of it; earlier incarnations leave."""
+    def _join_by_event(self, node: str) -> tuple[str, ...]:
+        """Make a node live with an event of it; return the incarnations that are over."""
         names = self.incarnations.names(self.incarnations.base(node))
         if node in names[:-1]:
             # A late event of an earlier incarnation, which is over.
             self._left.add(node)
             self.restorer.mark_departed((node,))
-            return Change((), (node,))
+            return (node,)
         if node not in names:
             names = [node]
         over = [name for name in names[:-1] if name not in self._left]
         # Entries of both incarnations may be missing where a clock has room for one.
         self.restorer.mark_departed(names if len(names) > 1 else ())
         self._left.update(over)
-        left = tuple(sorted(self._live.intersection(over)))
-        self._live.difference_update(over)
-        self._live.add(node)
-        return Change((node,), left)
+        left = tuple(sorted(self.live.intersection(over)))
+        self.live.difference_update(over)
+        self.live.add(node)
+        return left
 
-    def control(self, control: Control) -> Change:
+    def control(self, control: Control) -> None:
         """Apply a `join`, `leave` or `view`; any other control event changes nothing."""
         if control.kind == "join" and control.node is not None:
-            return self.join(control.node)
-        if control.kind == "leave" and control.node is not None:
-            return self.leave(control.node)
-        if control.kind == "view":
-            return self.view(control.members)
-        return Change()
+            self.join(control.node)
+        elif control.kind == "leave" and control.node is not None:
+            self.leave(control.node)
+        elif control.kind == "view":
+            self.view(control.members)
 
-    def join(self, node: str) -> Change:
+    def join(self, node: str) -> None:
         """Make a node live; of one that restarted, its latest incarnation."""
         latest = self.incarnations.names(node)[-1]
         self._left.discard(latest)
-        if latest in self._live:
-            return Change()
-        self._live.add(latest)
-        return Change((latest,))
+        self.live.add(latest)
 
-    def leave(self, node: str) -> Change:
+    def leave(self, node: str) -> None:
         """Remove a node, in whichever incarnation it is live."""
         names = self.incarnations.names(node)
-        left = sorted(self._live.intersection(names))
         self.restorer.mark_departed(names)
         self._left.update(names)
-        self._live.difference_update(left)
-        return Change((), tuple(left))
+        self.live.difference_update(names)
 
-    def view(self, members: Iterable[str]) -> Change:
+    def view(self, members: Iterable[str]) -> None:
         """Replace the live nodes by these members; the view read last is in force."""
         latest = {self.incarnations.names(member)[-1] for member in members}
-        joined: list[str] = []
-        left: list[str] = []
-        for node in sorted(self._live - latest):
-            left += self.leave(node).left
-        for node in sorted(latest):
-            joined += self.join(node).joined
-        return Change(tuple(joined), tuple(left))
+        for node in sorted(self.live - latest):
+            self.leave(node)
+        for node in latest:
+            self.join(node)
 
     @property
     def in_doubt(self) -> int:
@@ -177,7 +156,7 @@ class MembershipStage:
     def state(self) -> dict[str, Any]:
         """Return the state as plain data, the clocks of the memory apart (`ClockMemory.rows`)."""
         return {
-            "live": sorted(self._live),
+            "live": sorted(self.live),
             "gone": sorted(self._left),
             "retired": sorted(self.departed),
             "evicted": dict(self.memory.evicted),
@@ -194,7 +173,7 @@ class MembershipStage:
     ) -> MembershipStage:
         """Return a stage with a state that `state` returned, and tables of `ClockMemory.rows`."""
         self = cls(limits)
-        self._live = set(state["live"])
+        self.live = set(state["live"])
         self._left = set(state["gone"])
         self.departed.update(state["retired"])
         for rows in clocks:

@@ -142,9 +142,7 @@ class Admission:
 
     def arrived(self, event: Event) -> tuple[str, ...]:
         """Record a new event's clock; return the incarnations that are over with it."""
-        if self.membership is None:
-            return ()
-        return self.membership.arrived(event).left
+        return () if self.membership is None else self.membership.arrived(event)
 
     # --- membership ---
 
@@ -233,7 +231,7 @@ class Admission:
 
     def rare(self, **counts: int) -> dict[str, int]:
         """Return those counts of the summary that are not zero, of restarts first."""
-        restarts = 0 if self.membership is None else self.membership.incarnations.restarts
+        restarts = 0 if self.membership is None else self.membership.incarnations.table.restarts
         return {name: count for name, count in {"restarts": restarts, **counts}.items() if count}
 
     # --- state ---

@@ -110,7 +110,7 @@ def _begin(queue: PatternQueue, admission: Admission, watermark_us: int | None) 
     hold_back.begin(seen)
     if admission.membership is not None:
         for node in seen:
-            if not admission.membership.is_live(node):
+            if node not in admission.membership.live:
                 hold_back.leave(node)
 
 
