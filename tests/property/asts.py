@@ -9,6 +9,7 @@ satisfies) is not looked at.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -20,6 +21,9 @@ from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node
 
 Kind = Literal["number", "string", "boolean"]
+
+_cached = functools.lru_cache(maxsize=512)
+"""Of a strategy that is made once, Hypothesis looks once whether it is a good one."""
 
 EVENTS = ("Push", "Pop", "On", "accept")
 STEPS = ("A", "First", "Second", "b2")
@@ -33,7 +37,7 @@ REGEXES = ("a/b", "^x$", r"\d+\.\w", "[/]", r"a\\/b", "(?:)", "(a*)*b", "ä|'\""
 GLOBS = ("*", "..", "void", "Stack.push", "com..Bar*.m?", "int[]", "T$1")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Known:
     """What is declared where an expression stands."""
 
@@ -44,20 +48,24 @@ class Known:
     deployed: bool = False
 
 
+@_cached
 def texts() -> st.SearchStrategy[str]:
     return st.text(max_size=6) | st.sampled_from(WORDS)
 
 
+@_cached
 def numbers() -> st.SearchStrategy[int | float]:
     return st.integers(-1000, 1000) | st.floats(allow_nan=False, allow_infinity=False)
 
 
+@_cached
 @st.composite
 def durations(draw: st.DrawFn) -> ast.Duration:
     amount = draw(st.integers(1, 1000) | st.floats(0.001, 1e6))
     return ast.Duration(amount, draw(st.sampled_from(sorted(ast.UNIT_NS))))
 
 
+@_cached
 def attributes() -> st.SearchStrategy[ast.Attribute]:
     return st.lists(texts(), min_size=1, max_size=3).map(lambda path: ast.Attribute(tuple(path)))
 
@@ -73,11 +81,13 @@ def _kind(value: ast.Literal | ast.Duration) -> Kind:
     return "string" if isinstance(value.value, str) else "number"
 
 
+@_cached
 def _fields(kind: Kind) -> st.SearchStrategy[ast.Field]:
     names = {"number": ("time",), "string": ("node", "type", "id"), "boolean": ()}[kind]
     return st.sampled_from(names).map(ast.Field) if names else st.nothing()  # type: ignore[arg-type]
 
 
+@_cached
 def _leaves(kind: Kind, known: Known) -> st.SearchStrategy[Any]:
     literals: dict[str, st.SearchStrategy[Any]] = {
         "number": numbers().map(ast.Literal) | durations(),
@@ -94,6 +104,7 @@ def _leaves(kind: Kind, known: Known) -> st.SearchStrategy[Any]:
     return st.one_of(choices)
 
 
+@_cached
 @st.composite
 def values(draw: st.DrawFn, kind: Kind, known: Known, depth: int = 2) -> ast.Value:
     """Draw a value of a kind, or an attribute, which may be of any."""
@@ -115,6 +126,7 @@ def values(draw: st.DrawFn, kind: Kind, known: Known, depth: int = 2) -> ast.Val
 # --- guards ---
 
 
+@_cached
 @st.composite
 def guards(draw: st.DrawFn, known: Known, depth: int = 2) -> ast.Guard:
     """Draw a guard over the declared names."""
@@ -136,6 +148,7 @@ def guards(draw: st.DrawFn, known: Known, depth: int = 2) -> ast.Guard:
     return draw(_atoms(known))
 
 
+@_cached
 def _several(known: Known, depth: int) -> st.SearchStrategy[list[ast.Guard]]:
     return st.lists(guards(known, depth), min_size=2, max_size=3)
 
@@ -147,9 +160,14 @@ def _flat(sort: Any, operands: list[ast.Guard]) -> tuple[ast.Guard, ...]:
     return tuple(flat)
 
 
-@st.composite
-def _atoms(draw: st.DrawFn, known: Known) -> ast.Guard:
-    kind: Kind = draw(st.sampled_from(("number", "string", "boolean")))
+@_cached
+def _atoms(known: Known) -> st.SearchStrategy[ast.Guard]:
+    kinds: tuple[Kind, ...] = ("number", "string", "boolean")
+    return st.sampled_from(kinds).flatmap(lambda kind: _atoms_of(kind, known))
+
+
+@_cached
+def _atoms_of(kind: Kind, known: Known) -> st.SearchStrategy[Any]:
     choices: list[st.SearchStrategy[Any]] = [
         _comparisons(kind, known),
         st.builds(
@@ -176,10 +194,10 @@ def _atoms(draw: st.DrawFn, known: Known) -> ast.Guard:
         choices.append(st.sampled_from(known.events).map(ast.Name))
     if known.deployed:
         choices.append(st.builds(ast.Localhost))
-    guard: ast.Guard = draw(st.one_of(choices))
-    return guard
+    return st.one_of(choices)
 
 
+@_cached
 @st.composite
 def _comparisons(draw: st.DrawFn, kind: Kind, known: Known) -> ast.Comparison:
     # An attribute on the left may be of the kind of the right; a boolean has no order.
@@ -191,6 +209,7 @@ def _comparisons(draw: st.DrawFn, kind: Kind, known: Known) -> ast.Comparison:
     )
 
 
+@_cached
 def _subjects(known: Known) -> st.SearchStrategy[Any]:
     own = _fields("string") | _fields("number") | attributes()
     if known.relational and known.steps:
@@ -213,6 +232,7 @@ def bodies(draw: st.DrawFn, kind: str, known: Known, depth: int = 2) -> ast.Body
     return body
 
 
+@_cached
 @st.composite
 def _blocks(draw: st.DrawFn, known: Known, depth: int) -> Any:
     sorts = ["step", "sequence", "alternation", "repeat", "together"] if depth else ["step"]
@@ -234,6 +254,7 @@ def _blocks(draw: st.DrawFn, known: Known, depth: int) -> Any:
     return ast.Step(draw(st.sampled_from(known.steps)))
 
 
+@_cached
 @st.composite
 def _sequences(draw: st.DrawFn, known: Known, depth: int) -> tuple[Any, ...]:
     items: list[Any] = []
@@ -269,6 +290,7 @@ def _params(draw: st.DrawFn, names: tuple[str, ...]) -> tuple[ast.ParamDecl, ...
     return tuple(ast.ParamDecl(name, draw(literal | durations())) for name in chosen)
 
 
+@_cached
 @st.composite
 def _lengths(draw: st.DrawFn, known: Known) -> ast.Duration | ast.ParamRef:
     named = [n for n, value in known.params.items() if isinstance(value, ast.Duration)]

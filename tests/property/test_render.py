@@ -21,9 +21,12 @@ COMMENTS = (f"// {MARK}N ", f"/* {MARK}N */", f"/* {MARK}N\n     // ; }} */", f"
 
 
 @examples(25, 500)
-@given(files())
-def test_parse_of_render_is_the_same_file(file: ast.File) -> None:
-    """And a file that was drawn has no errors; a guard or a body alone is one line."""
+@given(files(), st.data())
+def test_parse_of_render_is_the_same_file(file: ast.File, data: st.DataObject) -> None:
+    """And a file that was drawn has no errors; a guard or a body alone is one line.
+
+    Layout keeps the syntax and every comment.
+    """
     assert [d for d in resolve(file) if d.severity == "error"] == []
     text = render(file)
     assert parse(text) == file
@@ -33,14 +36,9 @@ def test_parse_of_render_is_the_same_file(file: ast.File) -> None:
             assert "\n" not in render_guard(node.guard)
     for pattern in file.patterns:
         assert "\n" not in render_body(pattern.body)
-
-
-@examples(25, 500)
-@given(files(), st.data())
-def test_layout_keeps_the_syntax_and_every_comment(file: ast.File, data: st.DataObject) -> None:
-    text, count = _commented(render(file), data)
-    laid_out = format_text(text)
-    assert parse(laid_out) == parse(text) == file
+    commented, count = _commented(text, data)
+    laid_out = format_text(commented)
+    assert parse(laid_out) == parse(commented) == file
     assert format_text(laid_out) == laid_out
     for number in range(count):
         assert len(re.findall(rf"{MARK}{number}\b", laid_out)) == 1
