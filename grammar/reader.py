@@ -45,18 +45,11 @@ class Reading:
 
 
 @lru_cache(maxsize=1)
-def language(*, strict: bool = False) -> Lark:
-    """Return the parser of the language; made once, at first use.
-
-    Parameters
-    ----------
-    strict : bool
-        Whether to refuse a grammar with conflicts: the tests do. It takes longer than all else.
-    """
+def language() -> Lark:
+    """Return the parser of the language; made once, at first use."""
     text = importlib.resources.files("ketal.grammar").joinpath("pattern.lark").read_text("utf-8")
-    return Lark(
-        text, parser="lalr", strict=strict, propagate_positions=True, maybe_placeholders=True
-    )
+    # Not strict, which takes longer than all else: a test refuses a grammar with conflicts.
+    return Lark(text, parser="lalr", propagate_positions=True, maybe_placeholders=True)
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ class ProgressLine:
 
     def __init__(
         self,
-        read: Callable[[], float | None] = _unknown,
+        read: Callable[[], float | None],
         judged: Callable[[], float | None] = _unknown,
     ) -> None:
         self._shares = {"read": read, "judged": judged}

@@ -100,7 +100,7 @@ class LogNames:
         The nodes of these, as long as no clock knows of another node; None if that is not asked.
     """
 
-    def __init__(self, names: Iterable[NamedValue], *, causal: bool = False) -> None:
+    def __init__(self, names: Iterable[NamedValue], *, causal: bool) -> None:
         self.unmet = {name.key: name for name in names}
         self.apart: set[str] | None = set() if causal else None
         self._all = sorted(self.unmet)
