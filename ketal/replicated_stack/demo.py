@@ -22,7 +22,7 @@ from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.verdict_explaining import diagram, verdict_explained
 from ketal.replicated_stack.cluster import RunPlan, Topic, run
 from ketal.replicated_stack.node import Bug
-from ketal.replicated_stack.tables import PATTERNS, events_of, recorded_log
+from ketal.replicated_stack.tables import events_of, protocol, recorded_log
 from ketal.replicated_stack.transport import Faults
 from ketal.trace import Collector, TopicCollector
 from ketal.trace.delivery.sinks import Feeding
@@ -69,7 +69,7 @@ class Demo:
         self._servers = ""
         self._seed, self._bug, self._shuffles = seed, bug, shuffles
         self._folder = folder or Path(tempfile.mkdtemp(prefix="ketal-demo-"))
-        self._program = ketal.load(PATTERNS)
+        self._program = protocol()
         self._line = line
         self._violations: list[Any] = []
         self._events = 0
@@ -169,9 +169,8 @@ class Demo:
 
     def _shuffle(self, folder: Path, pattern: str) -> None:
         events = events_of(folder)
-        by_arrival = PATTERNS.read_text().replace("order CausalOrder;", "order arrival;")
         causal = self._program.only([pattern])
-        arrival = ketal.compile(by_arrival).only([pattern])
+        arrival = protocol(causal_order=False).only([pattern])
         right = _answers(causal, events)
         same, counts = 0, Counter[str]()
         for number in range(self._shuffles):
