@@ -28,12 +28,7 @@ from ketal.errors import EventError
 
 
 def deltas(clocks: Iterable[Clock]) -> Iterator[dict[str, int]]:
-    """Yield of each of a node's clocks the entries that the one before it has not.
-
-    Parameters
-    ----------
-    clocks : iterable of mapping of str to int
-        The clocks of a node's events, in its order.
+    """Yield of each of a node's clocks, in its order, the entries that the one before it has not.
 
     Examples
     --------

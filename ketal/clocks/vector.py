@@ -88,13 +88,7 @@ def next_clock(node: str, known: Iterable[Clock]) -> dict[str, int]:
 
 
 def latest(clocks: Mapping[tuple[str, int], Clock]) -> Iterator[tuple[str, int]]:
-    """Yield the events of which no other one knows.
-
-    Parameters
-    ----------
-    clocks : mapping of (str, int) to mapping of str to int
-        The clock of each event, by its node and counter.
-    """
+    """Yield the events of which no other one knows, of clocks by the events' node and counter."""
     # What knows an event has the larger sum.
     left = sorted(clocks, key=lambda dot: (-sum(clocks[dot].values()), dot))
     while left:

@@ -65,17 +65,7 @@ NO_KNOWLEDGE = SenderKnowledge({}, ())
 
 
 def encoded(node: str, clock: Mapping[str, int], calls: Iterable[tuple[str, int]] = ()) -> str:
-    """Return the text of a header.
-
-    Parameters
-    ----------
-    node : str
-        The node that sends.
-    clock : mapping
-        The clock of the send event.
-    calls : iterable of (str, int)
-        Node and counter of the calls within which it is sent.
-    """
+    """Return the header of a message that a node sends within calls, by node and counter."""
     text = f"{VERSION};{quote(node, safe='')};{_members_text(clock.items())}"
     within = _members_text(calls)
     return f"{text};{within}" if within else text

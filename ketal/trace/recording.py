@@ -75,15 +75,7 @@ class EventRecording:
     def record(
         self, type: str, data: Mapping[str, Any], message: SenderKnowledge = NO_KNOWLEDGE
     ) -> dict[str, Any]:
-        """Write an event of the running activity, and feed it to the monitor; return it.
-
-        Parameters
-        ----------
-        type, data
-            Its type and attributes.
-        message : SenderKnowledge
-            What it receives.
-        """
+        """Write an event of the running activity, and feed it to the monitor; return it."""
         event = self.stamp(type, data, message)
         self.feed(event)
         return event

@@ -176,14 +176,11 @@ class DependencyClocks(StationScheme[DependencySequences, Mapping[str, Pairs]]):
     def read(self, value: Any, node: str) -> DependencySequences:
         """Return the stamp of a station and sequences in the scheme's encoding."""
         match value:
-            case [str(station), dict(given)] if station and station in given:
-                history = {
-                    name: self._decoded(one, name)
-                    for name, one in given.items()
-                    if isinstance(name, str)
-                }
-                if len(history) == len(given):
-                    return DependencySequences(node, station, history)
+            case [str(station), dict(given)] if (
+                station and station in given and all(isinstance(name, str) for name in given)
+            ):
+                history = {name: self._decoded(one, name) for name, one in given.items()}
+                return DependencySequences(node, station, history)
         example = {name: self._encoded(pairs) for name, pairs in _EXAMPLE.items()}
         form = f"a station, and for each station {_FORMS[self.encoding]}: {['s1', example]}"
         raise not_a_stamp(self.name, form.replace("'", '"'), value)

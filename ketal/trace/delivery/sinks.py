@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 1 << 20
 
-
 FOLDER_VARIABLE = "KETAL_TRACE"
 """The environment variable that names the folder of the logs of tracers without a sink."""
 
@@ -38,22 +37,9 @@ def log_of(node: str) -> str:
 
 
 def default_sink(node: str) -> EventSink:
-    """Return the sink of a tracer that is given none.
-
-    Parameters
-    ----------
-    node : str
-        The tracer's node.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be opened.
-    """
+    """Return the sink of a tracer without one; raise OSError if its file cannot be opened."""
     folder = os.environ.get(FOLDER_VARIABLE)
-    if not folder:
-        return Nowhere()
-    return JsonLines(Path(folder) / log_of(node))
+    return JsonLines(Path(folder) / log_of(node)) if folder else Nowhere()
 
 
 class EventSink(Protocol):
