@@ -23,7 +23,36 @@ def _unknown() -> None:
     return None
 
 
-class ProgressLine:
+class StatusLine:
+    """A line on the terminal of standard error that is drawn over itself; none elsewhere."""
+
+    def __init__(self) -> None:
+        self._status: Any = None
+
+    def show(self, what: object) -> None:
+        """Draw text, or what rich asks for its text some times a second."""
+        if not is_terminal(sys.stderr):
+            return
+        if self._status is None:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("")
+            self._status.start()
+        self._status.update(what)
+
+    def give_way(self) -> None:
+        """Erase the line before another one is written to the same terminal."""
+        if self._status is not None and sys.stdout.isatty():
+            self.stop()
+
+    def stop(self) -> None:
+        """Erase the line; `show` begins another one."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+class ProgressLine(StatusLine):
     """A line that says how much was read, then judged: per cent, rate, time left.
 
     Parameters
@@ -44,19 +73,11 @@ class ProgressLine:
         self._phase = "read"
         self._began_s = time.monotonic()
         self._records = 0
-        self._status: Any = None
+        super().__init__()
 
     def counted(self, batches: Iterator[Sequence[T]]) -> Iterator[Sequence[T]]:
         """Yield batches of records, counting the records."""
-        if not is_terminal(sys.stderr):
-            return batches
-        return self._counted(batches)
-
-    def _counted(self, batches: Iterator[Sequence[T]]) -> Iterator[Sequence[T]]:
-        from rich.console import Console
-
-        self._status = Console(stderr=True).status(self)
-        self._status.start()
+        self.show(self)
         self._begin("read")
         for batch in batches:
             self._records += len(batch)
@@ -86,17 +107,6 @@ class ProgressLine:
             if share:
                 parts.append(f"{_duration((1 - min(share, 1.0)) / share * elapsed_s)} left")
         return ", ".join(parts)
-
-    def give_way(self) -> None:
-        """Erase the progress before a line is written to the same terminal."""
-        if self._status is not None and sys.stdout.isatty():
-            self.stop()
-
-    def stop(self) -> None:
-        """Erase the progress and stop."""
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
 
 
 def _duration(seconds: float) -> str:

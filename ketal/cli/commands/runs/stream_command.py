@@ -12,13 +12,13 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
-import sys
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli import COULD_NOT_RUN, FINE, INTERRUPTED, LOST, complain, leave_closed_pipe, options
 from ketal.cli.garbage_cycles import calm_collector
 from ketal.cli.output import summary_text
-from ketal.cli.output.output_lines import add_output, as_json, is_terminal, opened
+from ketal.cli.output.output_lines import add_output, as_json, opened
+from ketal.cli.output.progress import StatusLine
 from ketal.errors import LostError, SettingError, printable
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class _Stream:
         self._job = job
         self._program = program
         self._json = args.output == "json"
-        self._status: Any = None
+        self._status = StatusLine()
         self._code = FINE
         self._sink: Any = None
         self._engine: Any = None
@@ -152,7 +152,7 @@ class _Stream:
             show=self._print_verdict,
             flush=self._flush,
             notify=self._report,
-            report=self._look,
+            report=lambda figures: self._status.show(printable(figures.line())),
         )
         engine = self._engine = _engine_of(self._job, self._program, hooks)
         for warning in plan.warnings(self._program, self._job):
@@ -185,7 +185,7 @@ class _Stream:
                     leave_closed_pipe()
                     return FINE
                 finally:
-                    self._stop_status()
+                    self._status.stop()
                 self._print_summary()
         finally:
             if server is not None:
@@ -203,8 +203,7 @@ class _Stream:
         engine.stop()
 
     def _print_verdict(self, verdict: Any) -> None:
-        if sys.stdout.isatty():
-            self._stop_status()
+        self._status.give_way()
         text = as_json(verdict.to_dict()) if self._json else printable(str(verdict))
         self._sink.line(text)
 
@@ -212,23 +211,8 @@ class _Stream:
         self._sink.flush()
 
     def _report(self, what: str) -> None:
-        self._stop_status()
+        self._status.stop()
         complain(what)
-
-    def _look(self, figures: Any) -> None:
-        if not is_terminal(sys.stderr):
-            return
-        if self._status is None:
-            from rich.console import Console
-
-            self._status = Console(stderr=True).status("")
-            self._status.start()
-        self._status.update(printable(figures.line()))
-
-    def _stop_status(self) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
 
     def _print_summary(self) -> None:
         """Print the summary of what was committed; nothing before the job has run."""
