@@ -40,12 +40,16 @@ from ketal.streaming.job.metrics import total
 from ketal.streaming.spark import verdicts as spark_verdicts
 from ketal.streaming.spark.families import families, findings_of_groups
 from ketal.streaming.spark.group import FIGURES
+from tests.sampling import sample
 from tests.streaming.jobs import END, EVER_MS, job_of, run, written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 KEY_GROUPS = 4
+TOPICS, PARTITIONS = 2, sample(2, 4)
+"""Those of an execution in any order, and how many partitions each of them has."""
+SLOTS = TOPICS * PARTITIONS
 QUERIES_MAX = 4
 """So many streaming queries run side by side."""
 
@@ -113,8 +117,8 @@ class Execution:
     program: ketal.Program
     lines: tuple[bytes, ...]
     messages: tuple[Slotted, ...]
-    topics: int = 2
-    partitions: int = 4
+    topics: int = TOPICS
+    partitions: int = PARTITIONS
 
     @property
     def slots(self) -> int:
@@ -131,11 +135,11 @@ class Execution:
 
 
 def shuffled(name: str, program: ketal.Program, lines: Sequence[bytes], seed: int) -> Execution:
-    """Return an execution in shuffled order over four partitions of each of two topics."""
+    """Return an execution in shuffled order over all partitions of its topics."""
     chance = random.Random(seed)
     mixed = chance.sample(list(lines), len(lines))
-    messages = [(chance.randrange(8), line) for line in mixed]
-    return Execution(name, program, tuple(lines), (*messages, *_ends(8)))
+    messages = [(chance.randrange(SLOTS), line) for line in mixed]
+    return Execution(name, program, tuple(lines), (*messages, *_ends(SLOTS)))
 
 
 def by_scope(name: str, program: ketal.Program, lines: Sequence[bytes], seed: int) -> Execution:
@@ -152,14 +156,14 @@ def by_scope(name: str, program: ketal.Program, lines: Sequence[bytes], seed: in
         event = item_of(line)
         assert isinstance(event, Event)
         scope = [_equal(read(event)) for _, read in compiled.partition]
-        queues.setdefault(zlib.crc32(json.dumps(scope).encode()) % 8, []).append(line)
+        queues.setdefault(zlib.crc32(json.dumps(scope).encode()) % SLOTS, []).append(line)
     out: list[Slotted] = []
     while queues:
         slot = chance.choice(sorted(queues))
         out.append((slot, queues[slot].pop(0)))
         if not queues[slot]:
             del queues[slot]
-    return Execution(name, program, tuple(lines), (*out, *_ends(8)))
+    return Execution(name, program, tuple(lines), (*out, *_ends(SLOTS)))
 
 
 def in_one_partition(name: str, program: ketal.Program, lines: Sequence[bytes]) -> Execution:
