@@ -15,18 +15,23 @@ PARTS_MAX = 6
 """Dots that a line shows of one step; of more, so many ranges of dots."""
 
 
-def _bound(bindings: Steps) -> dict[str, list[str]]:
-    out: dict[str, list[str]] = {}
-    for step, dot in bindings:
-        out.setdefault(step, []).append(str(dot))
+def _by_step(steps: Steps) -> dict[str, list[Dot]]:
+    out: dict[str, list[Dot]] = {}
+    for step, dot in steps:
+        out.setdefault(step, []).append(dot)
     return out
 
 
-def _bound_text(bindings: Steps) -> str:
-    by_step: dict[str, list[Dot]] = {}
-    for step, dot in bindings:
-        by_step.setdefault(step, []).append(dot)
-    return ", ".join(f"{step}={_dots_text(dots)}" for step, dots in by_step.items())
+def _bindings(steps: Steps) -> dict[str, tuple[Dot, ...]]:
+    return {step: tuple(dots) for step, dots in _by_step(steps).items()}
+
+
+def _written(steps: Steps) -> dict[str, list[str]]:
+    return {step: list(map(str, dots)) for step, dots in _by_step(steps).items()}
+
+
+def _text(steps: Steps) -> str:
+    return ", ".join(f"{step}={_dots_text(dots)}" for step, dots in _by_step(steps).items())
 
 
 def _dots_text(dots: list[Dot]) -> str:
@@ -112,10 +117,7 @@ class Match(PatternVerdict, frozen=True, kw_only=True):
     @property
     def bindings(self) -> dict[str, tuple[Dot, ...]]:
         """The dots that each step bound."""
-        out: dict[str, tuple[Dot, ...]] = {}
-        for step, dot in self.steps:
-            out[step] = (*out.get(step, ()), dot)
-        return out
+        return _bindings(self.steps)
 
     def _steps(self) -> Steps:
         return self.steps
@@ -123,14 +125,14 @@ class Match(PatternVerdict, frozen=True, kw_only=True):
     def _body(self) -> dict[str, Any]:
         body: dict[str, Any] = {
             "events": [str(dot) for dot in self.events],
-            "bindings": _bound(self.steps),
+            "bindings": _written(self.steps),
         }
         if self.returns is not None:
             body["return"] = self.returns
         return body
 
     def __str__(self) -> str:
-        text = _bound_text(self.steps)
+        text = _text(self.steps)
         if self.returns:
             text += " → " + ", ".join(f"{k}={json_text(v)}" for k, v in self.returns.items())
         return self._line(text)
@@ -173,13 +175,13 @@ class TimedOut(PatternVerdict, frozen=True, kw_only=True):
     @property
     def bindings(self) -> dict[str, tuple[Dot, ...]]:
         """The dots that each step had bound."""
-        return Match.bindings.fget(self)  # type: ignore[attr-defined, no-any-return]
+        return _bindings(self.steps)
 
     def _steps(self) -> Steps:
         return self.steps
 
     def _body(self) -> dict[str, Any]:
-        return {"bindings": _bound(self.steps)}
+        return {"bindings": _written(self.steps)}
 
     def __str__(self) -> str:
-        return self._line(_bound_text(self.steps))
+        return self._line(_text(self.steps))
