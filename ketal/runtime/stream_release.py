@@ -27,7 +27,7 @@ from ketal.model.verdicts.execution_verdicts import Late
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.queues.execution_queues import Queues, flat
+from ketal.runtime.queues.execution_queues import Queues, flat, seen_without
 
 
 def refuse_unavailable(compiled: CompiledPattern) -> None:
@@ -243,7 +243,9 @@ class StreamRelease:
             self._direct = TypeDispatch(
                 [run for run in self._direct.runs if not run.compiled.causal]
             )
-            seen = None if saved else self._admission.intake.seen(event)
+            seen = None if saved else self._admission.intake.seen()
+            if seen is not None and event is not None:
+                seen = seen_without(seen, (event,))
             self.queues.restore_clocks(membership.restorer, free, seen)
 
     # --- membership and time ---

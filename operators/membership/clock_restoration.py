@@ -293,10 +293,11 @@ def in_question(
         is held and not in there is left out.
     """
     upto = {node: upto for node, (upto, _) in seen.items()}
+    beyond = {node: set(counters) for node, (_, counters) in seen.items()}
     seen_events = [
         (node, counter, clock)
         for node, counter, clock in memory.items()
-        if node in seen and (counter <= upto[node] or counter in seen[node][1])
+        if node in seen and (counter <= upto[node] or counter in beyond[node])
     ]
     first: dict[str, int] = {}
     for node, counter, clock in seen_events:

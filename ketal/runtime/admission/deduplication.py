@@ -239,26 +239,12 @@ class Intake:
             first = next(seen.beyond.after(low), None)
         return first is not None and (high is None or first < high)
 
-    def seen(self, without: Event | None = None) -> dict[str, tuple[int, list[int]]]:
-        """Return of each node up to which counter all was seen, and what was seen beyond.
-
-        Parameters
-        ----------
-        without : Event, optional
-            An event that is left out.
-        """
-        seen = {
+    def seen(self) -> dict[str, tuple[int, list[int]]]:
+        """Return of each node up to which counter all was seen, and what was seen beyond."""
+        return {
             node: (of.upto, list(of.beyond.after(of.upto)))
             for node, of in sorted(self.nodes.items())
         }
-        if without is not None:
-            counter = without.clock[without.node]
-            upto, beyond = seen[without.node]
-            if counter <= upto:
-                beyond = [*range(counter + 1, upto + 1), *beyond]
-                upto = counter - 1
-            seen[without.node] = (upto, [c for c in beyond if c != counter])
-        return seen
 
     def highest(self) -> dict[str, int]:
         """Return the highest counter that was seen of each node."""

@@ -123,7 +123,7 @@ class Queues:
             for node, _, clock in in_question(restorer.memory, seen)
         ]
         for queue in restoring:
-            queue.look_back(_without(seen, events), events)
+            queue.look_back(seen_without(seen, events), events)
         # What queues released with clocks that a leave shows to be too low is counted.
         for event in present_order(events):
             released = any(queue.has_released(event.dot) for queue in ordered)
@@ -326,7 +326,7 @@ def _missing_to(runs: Iterable[PatternRun], limits: Limits, arrived: Arrivals) -
     return list(made.values())
 
 
-def _without(
+def seen_without(
     seen: Mapping[str, tuple[int, list[int]]], events: Iterable[Event]
 ) -> dict[str, tuple[int, list[int]]]:
     """Return what was seen, as `HoldBackQueue.begin` takes it, but for some events."""
