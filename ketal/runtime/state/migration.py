@@ -26,16 +26,14 @@ from typing import Any, NamedTuple
 
 from ketal.analysis.parameters import text_of
 from ketal.errors import KetalError, StateError
-from ketal.model.events.dot import Dot
-from ketal.model.events.event import load_event
 from ketal.model.limits import Limits
 from ketal.programs.compiling import compile
 from ketal.programs.program import Program
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.queues.execution_queues import Queues
 from ketal.runtime.queues.pattern_queues import PatternQueue
 from ketal.runtime.state.recorder import Recorder
 from ketal.runtime.state.records import Records
+from ketal.runtime.state.release_recorder import ReleaseRecorder
 
 # --- what the new program takes over ---
 
@@ -46,9 +44,8 @@ def unchanged_patterns(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list
 
 
 class SavedQueue(NamedTuple):
-    """A queue as it was saved, with what `PatternQueue.fits` returned."""
+    """What `PatternQueue.fits` returned of a queue that was saved."""
 
-    state: list[Any]
     kind: list[Any]
     options: list[Any]
     names: list[str]
@@ -69,27 +66,24 @@ def begin_anew(recorder: Recorder, read: Records, unchanged: Collection[str]) ->
     recorder.load_admission(read)
     recorder.admission.look_back()
     recorder.release.restore_clocks()
-    _begin_queues(recorder.release.queues, recorder.admission, read)
+    _begin_queues(recorder.release, recorder.admission, read)
     recorder.release.load_patterns(read, unchanged)
     if recorder.retiring is not None:
-        _begin_queues(recorder.retiring.queues, recorder.admission, read)
+        _begin_queues(recorder.retiring, recorder.admission, read)
         recorder.retiring.load_patterns(read)
 
 
-def _begin_queues(queues: Queues, admission: Admission, read: Records) -> None:
-    """Restore each queue that fits a saved one, and begin the others."""
-    events = {number: load_event(row) for number, row in read.numbered("held")}
-    table = [events.get(number) for number in range(max(events, default=-1) + 1)]
-    saved = [SavedQueue(state, *state[2]) for state in read.all("queue")]
-    for queue in queues.queues:
+def _begin_queues(recorder: ReleaseRecorder, admission: Admission, read: Records) -> None:
+    """Load each queue that fits a saved one, and begin the others."""
+    saved = [SavedQueue(*state[2]) for state in read.all("queue")]
+    goes_on: dict[str, str] = {}
+    for queue in recorder.queues.queues:
         fitting = _fitting(queue, saved)
         if fitting is None:
             _begin(queue, admission, read.one("core")["watermark_us"])
-            continue
-        refused = [dot for _, dot in read.numbered("refused", min(fitting.names))]
-        queue.restore(fitting.state, table, refused)  # type: ignore[arg-type]
-    reported = {(what, Dot(*dot)): None for _, (what, dot) in read.numbered("told")}
-    queues.restore(read.one("core")["queues"], reported)
+        else:
+            goes_on[queue.name] = min(fitting.names)
+    recorder.load_queues(read, goes_on)
 
 
 def _fitting(queue: PatternQueue, saved: Sequence[SavedQueue]) -> SavedQueue | None:

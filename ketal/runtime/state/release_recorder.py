@@ -240,18 +240,33 @@ class ReleaseRecorder:
     def load(self, records: Records) -> None:
         """Load the queues and the runs."""
         self._sections.loaded(records)
+        self.load_queues(records, {queue.name: queue.name for queue in self.queues.queues})
+        self.load_patterns(records)
+
+    def load_queues(self, records: Records, saved: Mapping[str, str]) -> None:
+        """Load the queues, and what they reported.
+
+        Parameters
+        ----------
+        records : Records
+            The state.
+        saved : mapping of str to str
+            By the name of a queue that of the saved one that it goes on from.
+        """
         events = {number: load_event(row) for number, row in records.numbered("held")}
         table = self._held.loaded(events)
         for queue in self.queues.queues:
-            refused = list(records.numbered("refused", queue.name))
-            state = records.one("queue", queue.name)
-            queue.restore(state, table, [dot for _, dot in refused])
-            self._refused_of(queue.name).loaded([number for number, _ in refused], queue.refused)
+            name = saved.get(queue.name)
+            if name is not None:
+                refused = list(records.numbered("refused", name))
+                queue.restore(records.one("queue", name), table, [dot for _, dot in refused])
+                self._refused_of(queue.name).loaded(
+                    [number for number, _ in refused], queue.refused
+                )
         reported = list(records.numbered("told"))
         counts = records.one("core")["queues"]
         self.queues.restore(counts, {(what, Dot(*dot)): None for _, (what, dot) in reported})
         self._reported.loaded([number for number, _ in reported], self.queues.reports.once)
-        self.load_patterns(records)
 
     def load_patterns(self, records: Records, names: Collection[str] | None = None) -> None:
         """Load the runs of some patterns, or of all."""
