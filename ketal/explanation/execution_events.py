@@ -20,7 +20,6 @@ from ketal.model.log_arguments import records_of
 from ketal.model.places import place_at
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.operators.membership.clock_restoration import restored_with_doubts
-from ketal.operators.membership.incarnation_names import restarted
 from ketal.operators.order import missing
 from ketal.runtime.admission.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN
 from ketal.runtime.admission.identification import Admission
@@ -107,11 +106,7 @@ class ExecutionEvents:
 
     def events(self) -> list[Event]:
         """Return the events, their clocks whole, in the order of the log."""
-        membership = self._admission.membership
-        if membership is None:
-            left = restarted({event.node for event in self._events})
-        else:
-            left = membership.departed
+        left = self._admission.left(self._events)
         return restored_with_doubts(self._events, left, limits=self._limits)[0]
 
     def place(self, dot: Dot) -> str:

@@ -35,7 +35,6 @@ from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.verdict_kinds import RunVerdict, Verdict
 from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_restoration import restored_with_doubts
-from ketal.operators.membership.incarnation_names import restarted
 from ketal.operators.order import missing
 from ketal.operators.order.step import Key, ReleaseStep
 from ketal.operators.topology.domains import nodes_of
@@ -213,12 +212,7 @@ class LogRelease:
 
     def _restore(self) -> None:
         """Restore the entries that clocks lost when a node left (`docs/membership.md`)."""
-        membership = self._admission.membership
-        if membership is None:
-            left = restarted({event.node for event in self._events})
-        else:
-            left = membership.departed
-        count = len(self._events)
+        count, left = len(self._events), self._admission.left(self._events)
         events, self._doubtful = restored_with_doubts(
             [*self._events, *self._late], left, limits=self._limits
         )

@@ -14,7 +14,7 @@ that name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, KeysView, Mapping, Sequence
+from collections.abc import Collection, Iterable, KeysView, Mapping, Sequence
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -24,7 +24,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node
-from ketal.operators.membership.incarnation_names import later_run
+from ketal.operators.membership.incarnation_names import later_run, restarted
 from ketal.operators.membership.incarnations import ATTRIBUTE
 from ketal.operators.membership.members import MembershipStage
 from ketal.operators.topology.domains import nodes_of
@@ -162,6 +162,12 @@ class Admission:
             self.first = {}
             self._entries.clear()
         return self.membership
+
+    def left(self, events: Iterable[Event]) -> Collection[str]:
+        """Return who has left, by the control events and the names of all events of a log."""
+        if self.membership is None:
+            return restarted({event.node for event in events})
+        return self.membership.departed
 
     def shows_leave(self, event: Event) -> bool:
         """Begin a membership if a new event shows that a node left; return whether it does.
