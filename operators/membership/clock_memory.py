@@ -107,9 +107,6 @@ class ClockMemory:
         if len(self._oldest) > self.clocks_max:
             self._evict(len(self._oldest) - self.clocks_max)
 
-    def __len__(self) -> int:
-        return len(self._oldest)
-
     def items(self) -> Iterator[tuple[str, int, Clock]]:
         """Yield node, counter and clock of the events, in order of arrival."""
         for node, counter in self._oldest:
@@ -147,35 +144,35 @@ class ClockMemory:
         self, node: str, counter: int, clock: Clock, closure: Clock, *, final: bool = True
     ) -> None:
         """Set the closure of an event; `final` is whether it cannot grow any more."""
-        columns = self._nodes.get(node)
-        at = None if columns is None else columns.find(counter)
-        if at is None:
-            self.put(node, counter, clock)
-            columns = self._nodes[node]
-            at = columns.find(counter)
-        if at is not None and columns is not None:
+        self.put(node, counter, clock)
+        columns = self._nodes[node]
+        at = columns.find(counter)
+        if at is not None:
             columns.closures[at] = closure
             columns.final[at] = final
             if self.dirty is not None:
                 self.dirty.setdefault((node, counter), False)
 
-    def get(self, node: str, counter: int) -> Clock | None:
-        """Return the clock that an event arrived with."""
+    def _find(self, node: str, counter: int) -> tuple[_NodeClocks, int] | None:
+        """Return the columns and the place of an event, None if it is not held."""
         columns = self._nodes.get(node)
         at = None if columns is None else columns.find(counter)
-        return None if columns is None or at is None else columns.clocks[at]
+        return None if columns is None or at is None else (columns, at)
+
+    def get(self, node: str, counter: int) -> Clock | None:
+        """Return the clock that an event arrived with."""
+        found = self._find(node, counter)
+        return None if found is None else found[0].clocks[found[1]]
 
     def closure(self, node: str, counter: int) -> Clock | None:
         """Return the closure of an event as computed last, None if it was not."""
-        columns = self._nodes.get(node)
-        at = None if columns is None else columns.find(counter)
-        return None if columns is None or at is None else columns.closures[at]
+        found = self._find(node, counter)
+        return None if found is None else found[0].closures[found[1]]
 
     def is_final(self, node: str, counter: int) -> bool:
         """Return whether the closure of an event is computed and cannot grow any more."""
-        columns = self._nodes.get(node)
-        at = None if columns is None else columns.find(counter)
-        return columns is not None and at is not None and columns.final[at]
+        found = self._find(node, counter)
+        return found is not None and found[0].final[found[1]]
 
     def below(self, node: str, counter: int) -> tuple[int, Clock, Clock | None] | None:
         """Return counter, clock and closure of the node's last event before `counter`."""
@@ -197,17 +194,17 @@ class ClockMemory:
         at = 0 if columns is None else bisect_right(columns.counters, counter)
         return None if columns is None or at == len(columns.counters) else columns.clocks[at]
 
-    def rows(self, dots: Iterable[tuple[str, int]] | None = None) -> list[Any]:
+    def rows(self, dots: Iterable[tuple[str, int]]) -> list[Any]:
         """Return events as plain data; each clock as what differs from its node's last.
 
         Parameters
         ----------
-        dots : iterable of (str, int), optional
-            Some that are held, in order of arrival; default all.
+        dots : iterable of (str, int)
+            Some that are held, in order of arrival.
         """
         rows = []
         last: dict[str, Clock] = {}
-        for node, counter in self._oldest if dots is None else dots:
+        for node, counter in dots:
             columns = self._nodes[node]
             at = columns.find(counter)
             assert at is not None, "what is in the queue is in its columns"
@@ -222,8 +219,7 @@ class ClockMemory:
 
     def has(self, node: str, counter: int) -> bool:
         """Return whether the clock of an event is held."""
-        columns = self._nodes.get(node)
-        return columns is not None and columns.find(counter) is not None
+        return self._find(node, counter) is not None
 
     def load(self, rows: Iterable[Any]) -> None:
         """Add the events that `rows` returned."""

@@ -118,6 +118,11 @@ class IncarnationTable:
         if run is not None:
             self._named_runs.setdefault(run[0], set()).add(run[1])
 
+    def _bases(self) -> dict[str, str]:
+        """Return what `bases` is, by `numbers`."""
+        numbers = self.numbers.items()
+        return {name_of(base, number): base for base, of in numbers for number in of}
+
     def state(self) -> dict[str, Any]:
         """Return the state as plain data."""
         return {
@@ -130,17 +135,9 @@ class IncarnationTable:
         """Load what `state` returned into a fresh table."""
         self.numbers = {base: list(numbers) for base, numbers in state["numbers"].items()}
         self.numbered = set(state["numbered"])
-        self.bases = {
-            name_of(base, number): base
-            for base, numbers in self.numbers.items()
-            for number in numbers
-        }
+        self.bases = self._bases()
         self.begin(state["highest"])
 
     def validate_state(self) -> None:
         """Assert the rule of this module."""
-        assert self.bases == {
-            name_of(base, number): base
-            for base, numbers in self.numbers.items()
-            for number in numbers
-        }
+        assert self.bases == self._bases()

@@ -187,9 +187,6 @@ class Frontier(ReleasePolicy):
                 return self._taken(key)
             heapq.heappush(self._heap, (later, self._place_now(key)))
 
-    def _held(self, key: Key) -> Held:
-        return self.store.nodes[key[1]].held[key[2]]
-
     def _place_now(self, key: Key) -> Key:
         return self._place(self._held(key).event)
 

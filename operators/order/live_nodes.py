@@ -60,13 +60,9 @@ class LiveNodes:
             return False
         if not self.departed.get(node, True):
             return False
-        self.join(node)
-        return True
-
-    def join(self, node: str) -> None:
-        """Mark a node as live from now on, if it is not."""
         self.departed.pop(node, None)
-        self.active.setdefault(node, self._time.now)
+        self.active[node] = self._time.now
+        return True
 
     def leave(self, node: str, *, returns: bool) -> None:
         """Mark a node as gone; `returns` says whether being active brings it back."""

@@ -126,7 +126,11 @@ class ReleasePolicy:
         """Hold an event of a saved state."""
         raise NotImplementedError
 
-    # --- clocks ---
+    # --- places ---
+
+    def _held(self, key: Key) -> Held:
+        """Return the held event of a place."""
+        return self.store.nodes[key[1]].held[key[2]]
 
     def _remembered(self, event: Event) -> Event:
         """Return an event with its clock as far as it is known."""

@@ -99,9 +99,6 @@ class Total(ReleasePolicy):
 
     # --- what may be released ---
 
-    def _held(self, key: Key) -> Held:
-        return self.store.nodes[key[1]].held[key[2]]
-
     def _may_go(self, key: Key) -> bool:
         return self._heard_past(key) and self._is_ready(key)
 
