@@ -118,24 +118,6 @@ class MetEvents:
         return cls(patterns, NamesMet.sum([part.names for part in parts]), kinds)
 
 
-def vacuous(compiled: Sequence[CompiledPattern], met: MetEvents) -> dict[str, list[Entry]]:
-    """Return the list `vacuous` of each pattern that has one.
-
-    Parameters
-    ----------
-    compiled : sequence of CompiledPattern
-        The patterns.
-    met : MetEvents
-        What the events met of them.
-    """
-    entries = {
-        one.name: _Vacuity(one, met.patterns[one.name], met.names).entries()
-        for one in compiled
-        if met.patterns[one.name].events
-    }
-    return {name: some for name, some in entries.items() if some}
-
-
 def add_findings(patterns: Mapping[str, dict[str, Any]], found: Findings) -> None:
     """Add the lists `vacuous` and `unknown` to the patterns of a summary."""
     for what, of in found.items():
@@ -145,11 +127,14 @@ def add_findings(patterns: Mapping[str, dict[str, Any]], found: Findings) -> Non
 
 def findings(compiled: Sequence[CompiledPattern], met: MetEvents) -> Findings:
     """Return the lists `vacuous` and `unknown` of the patterns that have one."""
-    unknowns = {one.name: unknown(one, met.kinds[one.name]) for one in compiled}
-    return {
-        "vacuous": vacuous(compiled, met),
-        "unknown": {name: entries for name, entries in unknowns.items() if entries},
-    }
+    out: Findings = {"vacuous": {}, "unknown": {}}
+    for one in compiled:
+        of = met.patterns[one.name]
+        if of.events and (entries := _Vacuity(one, of, met.names).entries()):
+            out["vacuous"][one.name] = entries
+        if entries := unknown(one, met.kinds[one.name]):
+            out["unknown"][one.name] = entries
+    return out
 
 
 def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
