@@ -90,7 +90,7 @@ def style_sheet(kind: str, light: str, dark: str, *, halo: bool = False) -> str:
     With `halo`, texts are set off from the lines that they stand over.
     """
     own, own_dark = (
-        "\n".join(f".{kind} {rule}" for rule in f"{around * halo}{rules}".strip().splitlines())
+        "\n".join(f".{kind} {rule}" for rule in f"{around * halo}{rules.strip()}".splitlines())
         for rules, around in ((light, _HALO), (dark, _DARK_HALO))
     )
     return _SHEET.format(kind=kind, light=own, dark=own_dark)
