@@ -22,8 +22,7 @@ from ketal.errors import OtherProgramError, StateError
 from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
 from ketal.runtime.state.migration import saved_program
-from ketal.runtime.state.records import Records
-from ketal.runtime.state.snapshots import decoded
+from ketal.runtime.state.records import Records, decoded
 
 
 class Resumed(NamedTuple):

@@ -20,7 +20,7 @@ from ketal.compiler.predicates import Atom
 from ketal.grammar import parse
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
-from ketal.runtime.state.execution_state import _mark
+from ketal.runtime.state.migration import mark
 
 ROOT = Path(__file__).resolve().parents[2]
 PINNED = json.loads((Path(__file__).parent / "fingerprints.json").read_text())
@@ -76,7 +76,7 @@ def computed() -> dict[str, list[str]]:
     return {
         f"{path.relative_to(ROOT).as_posix()}#{compiled.name}": [
             compiled.fingerprint,
-            digest(_mark(compiled)),
+            digest(mark(compiled)),
         ]
         for path in pattern_files()
         for compiled in ketal.load(path).compiled

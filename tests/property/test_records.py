@@ -24,7 +24,7 @@ from ketal.model.sets import counter_sets as counters
 from ketal.programs.program import Program
 from ketal.runtime.admission import seen_digests as contents
 from ketal.runtime.state import recorder
-from ketal.runtime.state.snapshots import decoded
+from ketal.runtime.state.records import decoded
 from tests.driven import Driven
 from tests.property.memberships import base, simulate
 from tests.property.patterns import pattern_file

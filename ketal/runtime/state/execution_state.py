@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.statistics.comparison_kinds import ProgramKinds
 from ketal.engine.statistics.log_names import LogNames
 from ketal.errors import OtherProgramError, StateError, wrong_type
@@ -25,16 +24,10 @@ from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.log_release import LogRelease
 from ketal.runtime.retirement import RetiringRelease
-from ketal.runtime.state.migration import (
-    begin_anew,
-    saved_program,
-    source_text,
-    unchanged_patterns,
-)
+from ketal.runtime.state.migration import about, begin_anew, changes, mark, saved_program
 from ketal.runtime.state.recorder import Recorder
-from ketal.runtime.state.records import OTHERS, Changes, Records
+from ketal.runtime.state.records import OTHERS, Changes, Records, decoded, encoded
 from ketal.runtime.state.release_recorder import ReleaseRecorder, RetiringRecorder
-from ketal.runtime.state.snapshots import changes, decoded, encoded
 from ketal.runtime.stream_release import StreamRelease
 
 
@@ -118,11 +111,13 @@ class SavedState:
             raise wrong_type("state", "bytes, as snapshot() returned, or records", state)
         self.records = decoded(state) if isinstance(state, bytes) else state
         self.read = Records(self.records)
-        now = {c.name: _mark(c) for c in program.compiled}
+        now = {c.name: mark(c) for c in program.compiled}
         with _damage():
             saved = self.read.one("program")
-            difference = changes(saved["marks"], now)
-            self.unchanged = unchanged_patterns(saved["marks"], now)
+            was = saved["marks"]
+            difference = changes(was, now)
+            prints = {name: one["fingerprint"] for name, one in was.items()}
+            self.unchanged = [n for n in now if prints.get(n) == now[n]["fingerprint"]]
             self.execution: str = saved["execution"]
         if difference and not changed:
             raise OtherProgramError(f"the state is of another program: {difference}")
@@ -141,31 +136,6 @@ def _damage() -> Iterator[None]:
         yield
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise StateError(f"the state is damaged: {type(error).__name__} {error}") from None
-
-
-def _mark(compiled: CompiledPattern) -> dict[str, str]:
-    """Return the fingerprint of a pattern and its parts, by which a later one is compared."""
-    p = compiled.pattern
-    return {
-        "fingerprint": compiled.fingerprint,
-        "kind and strategy": f"{p.kind} {compiled.strategy} {compiled.on_violation}",
-        "order": repr(p.order),
-        "partition": repr(p.partition),
-        "deployment": repr(p.deployment),
-        "topology": repr(p.topology),
-        "window": repr((compiled.window_us, compiled.window_events)),
-        "events": repr([(e.name, e.guard) for e in p.events]),
-        "steps": repr([(s.name, s.guard) for s in p.steps]),
-        "body": repr(p.body),
-        "return and limit": repr((p.returns, p.limit)),
-        "registered guards": repr([(g.name, g.version) for g in compiled.registered]),
-    }
-
-
-def _about(program: Program) -> dict[str, Any]:
-    """Return a program as plain data: its marks by pattern, and its source."""
-    marks = {compiled.name: _mark(compiled) for compiled in program.compiled}
-    return {"marks": marks, "source": source_text(program)}
 
 
 class ExecutionState:
@@ -281,7 +251,7 @@ class ExecutionState:
         assert isinstance(self._release, StreamRelease), "a finite log is not saved"
         retiring = None
         if self._retiring is not None:
-            retiring = RetiringRecorder(self._retiring, _about, tracking=tracking)
+            retiring = RetiringRecorder(self._retiring, about, tracking=tracking)
         own = ReleaseRecorder(self._release, tracking=tracking)
         return Recorder(self._admission, own, retiring, tracking=tracking)
 
@@ -300,7 +270,7 @@ class ExecutionState:
     @cached_property
     def _about(self) -> dict[str, Any]:
         """The program and the execution's name, as plain data."""
-        return {**_about(self._program), "execution": self._name}
+        return {**about(self._program), "execution": self._name}
 
 
 def _present(records: Changes) -> dict[bytes, bytes]:

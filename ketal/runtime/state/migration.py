@@ -20,11 +20,12 @@ The one rule: what was seen stays seen, and what is held is released, whatever t
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from ketal.analysis.parameters import text_of
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import KetalError, StateError
 from ketal.model.limits import Limits
 from ketal.programs.compiling import compile
@@ -35,12 +36,46 @@ from ketal.runtime.state.recorder import Recorder
 from ketal.runtime.state.records import Records
 from ketal.runtime.state.release_recorder import ReleaseRecorder
 
+# --- what changed ---
+
+
+def mark(compiled: CompiledPattern) -> dict[str, str]:
+    """Return the fingerprint of a pattern and its parts, by which a later one is compared."""
+    p = compiled.pattern
+    return {
+        "fingerprint": compiled.fingerprint,
+        "kind and strategy": f"{p.kind} {compiled.strategy} {compiled.on_violation}",
+        "order": repr(p.order),
+        "partition": repr(p.partition),
+        "deployment": repr(p.deployment),
+        "topology": repr(p.topology),
+        "window": repr((compiled.window_us, compiled.window_events)),
+        "events": repr([(e.name, e.guard) for e in p.events]),
+        "steps": repr([(s.name, s.guard) for s in p.steps]),
+        "body": repr(p.body),
+        "return and limit": repr((p.returns, p.limit)),
+        "registered guards": repr([(g.name, g.version) for g in compiled.registered]),
+    }
+
+
+def changes(saved: dict[str, Any], now: dict[str, Any]) -> str:
+    """Return, as a text, what changed between the marks (name → description) of two programs."""
+    differences = []
+    for name in saved:
+        if name not in now:
+            differences.append(f"pattern {name} is gone")
+        elif saved[name]["fingerprint"] != now[name]["fingerprint"]:
+            parts = [
+                part
+                for part in saved[name]
+                if part != "fingerprint" and saved[name][part] != now[name].get(part)
+            ]
+            differences.append(f"pattern {name} changed: {', '.join(parts) or 'its compiled form'}")
+    differences += [f"pattern {name} is new" for name in now if name not in saved]
+    return "; ".join(differences)
+
+
 # --- what the new program takes over ---
-
-
-def unchanged_patterns(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the patterns whose fingerprints are equal in both marks (name → description)."""
-    return [n for n in now if n in saved and saved[n]["fingerprint"] == now[n]["fingerprint"]]
 
 
 class SavedQueue(NamedTuple):
@@ -111,6 +146,12 @@ def _begin(queue: PatternQueue, admission: Admission, watermark_us: int | None) 
 # --- the program of a state ---
 
 
+def about(program: Program) -> dict[str, Any]:
+    """Return a program as plain data: its marks by pattern, and its source."""
+    marks = {compiled.name: mark(compiled) for compiled in program.compiled}
+    return {"marks": marks, "source": _source_text(program)}
+
+
 def saved_program(read: Records) -> Program:
     """Return the program of a state, compiled again.
 
@@ -141,7 +182,7 @@ def saved_program(read: Records) -> Program:
     return whole.only(row["patterns"])
 
 
-def source_text(program: Program) -> str:
+def _source_text(program: Program) -> str:
     """Return the text and parameters of a program as JSON; empty for one that had no source."""
     if program.source is None:
         return ""

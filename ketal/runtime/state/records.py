@@ -21,6 +21,9 @@ key                         value
 ``clocks/N``, ``first/N``   clocks of the last events in chunks; each node's entries
 ==========================  ========================================================
 
+A snapshot is all of them in one piece, their format and a checksum before them. Nothing that
+depends on hash order is written, and nothing read back is executed.
+
 A value is msgpack: the format and a body, which is JSON where it has an integer of more than
 64 bits. Numbers are in the order of creation, so that the order in which records
 are read does not matter. What is of retiring patterns (`ketal.runtime.retirement`) is in records
@@ -33,6 +36,7 @@ The one rule: the body of a record that was encoded is read back as it was.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -41,8 +45,7 @@ import msgspec
 from ketal.errors import StateError
 
 FORMAT = 11
-"""The version of saved state: of records, of a snapshot, which is all of them in one piece, and of
-what a job saves around them."""
+"""The version of saved state: of records, of a snapshot, and of what a job saves around them."""
 OTHERS = b"job/"
 """How the keys begin of what is saved beside a monitor's state."""
 RETIRING = b"retiring/"
@@ -148,3 +151,36 @@ def decode_record(name: str, value: bytes) -> Any:
             "start anew, or go on with the ketal that wrote it"
         )
     return json.loads(body) if isinstance(body, str) else body
+
+
+# --- in one piece ---
+
+
+def encoded(records: dict[bytes, bytes]) -> bytes:
+    """Return records as bytes, the format first."""
+    body = msgspec.msgpack.encode(records)
+    return b"ketal" + bytes([FORMAT]) + zlib.crc32(body).to_bytes(4, "big") + body
+
+
+def decoded(blob: bytes) -> dict[bytes, bytes]:
+    """Return the records of a snapshot.
+
+    Raises
+    ------
+    StateError
+        If the bytes are no snapshot, of another format, or damaged.
+    """
+    if blob[:5] != b"ketal" or len(blob) < 10:
+        raise StateError("these bytes are no ketal snapshot")
+    if blob[5] != FORMAT:
+        raise StateError(
+            f"the snapshot has format {blob[5]}; this ketal reads format {FORMAT}: "
+            "start anew, or restore it with the ketal that wrote it"
+        )
+    body = blob[10:]
+    if zlib.crc32(body) != int.from_bytes(blob[6:10], "big"):
+        raise StateError("the snapshot is damaged: its checksum does not fit")
+    try:
+        return msgspec.msgpack.decode(body, type=dict[bytes, bytes])
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise StateError(f"the snapshot is damaged: {error}") from None
