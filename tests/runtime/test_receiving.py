@@ -208,6 +208,7 @@ def test_what_an_event_receives_is_read_and_written(tmp_path: Path) -> None:
         (3, "must be a list of node@counter"),
         ([3], "3 is not written node@counter"),
         (["a"], "'a' is no dot"),
+        (["a@" + "1" * 5_000], "is no dot; a dot is written node@counter"),
         (["a@4"], "a@4, which the clock does not know"),
         (["c@1"], "c@1, which the clock does not know"),
         (["b@1"], "b@1, which the clock does not know"),

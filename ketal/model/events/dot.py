@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ketal.clocks import vector
 from ketal.errors import EventError
+
+_DIGITS_MAX = len(str(vector.COUNTER_MAX))
 
 
 class Dot(NamedTuple):
@@ -47,6 +50,8 @@ class Dot(NamedTuple):
         'user@example.org'
         """
         node, at, counter = text.rpartition("@")
-        if not at or not counter.isascii() or not counter.isdigit() or int(counter) < 1:
-            raise EventError(f"{text!r} is no dot; a dot is written node@counter, as n3@7")
-        return cls(node, int(counter))
+        written = at and counter.isascii() and counter.isdigit() and len(counter) <= _DIGITS_MAX
+        number = int(counter) if written else 0
+        if number < 1:
+            raise EventError(f"{text[:60]!r} is no dot; a dot is written node@counter, as n3@7")
+        return cls(node, number)
