@@ -37,7 +37,7 @@ from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
 from ketal.operators.order.step import Key, ReleaseStep
-from ketal.operators.topology.domains import nodes_of
+from ketal.operators.topology.domains import closed_nodes
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.known_counters import KnownCounters
@@ -251,8 +251,7 @@ class LogRelease:
             return [], {}
         known = [*self._events, *self._late]
         lost = list(missing.holes(known))
-        if topology is not None and not topology.open:
-            nodes = nodes_of(topology)
+        if (nodes := closed_nodes(topology)) is not None:
             lost = [hole for hole in lost if base_node(hole[0]) in nodes]
         step = ReleaseStep()
         for node, first, last in lost:

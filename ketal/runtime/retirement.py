@@ -32,7 +32,7 @@ from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.pattern_verdict import PatternVerdict
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.operators.topology.domains import nodes_of
+from ketal.operators.topology.domains import closed_nodes
 from ketal.programs.program import Program
 from ketal.runtime.admission.identification import Admission, reads_clocks
 from ketal.runtime.queues.execution_queues import Queues
@@ -116,8 +116,8 @@ class RetiringRelease(StreamRelease):
         self.before: dict[str, Before] = {}
         self.reported: dict[str, Counter[str]] = {name: Counter() for name in program.names}
         self._own = (limits, name)
-        topologies = [(run, run.compiled.pattern.topology) for run in runs]
-        self._closed = [(run, nodes_of(t)) for run, t in topologies if t and not t.open]
+        closed = [(run, closed_nodes(run.compiled.pattern.topology)) for run in runs]
+        self._closed = [(run, nodes) for run, nodes in closed if nodes is not None]
         self._windows_us = {c.name: c.window_us or 0 for c in program.compiled}
         self._until_us: int | None = None
 

@@ -42,6 +42,11 @@ def nodes_of(topology: Topology) -> frozenset[str]:
     return frozenset(end for edge in topology.edges for end in _ends(edge))
 
 
+def closed_nodes(topology: Topology | None) -> frozenset[str] | None:
+    """Return the nodes of a closed topology, which are all that take part; None for any other."""
+    return None if topology is None or topology.open else nodes_of(topology)
+
+
 def _ends(edge: TopologyEdge) -> tuple[str, str]:
     return base_node(edge.source), base_node(edge.target)
 

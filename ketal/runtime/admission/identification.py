@@ -27,7 +27,7 @@ from ketal.model.values import base_node
 from ketal.operators.membership.incarnation_names import later_run, restarted
 from ketal.operators.membership.incarnations import ATTRIBUTE
 from ketal.operators.membership.members import MembershipStage
-from ketal.operators.topology.domains import nodes_of
+from ketal.operators.topology.domains import closed_nodes
 from ketal.runtime.admission.deduplication import CONTRADICTION, NEW, Intake, Steady
 from ketal.runtime.admission.seen_digests import ContentRow
 
@@ -89,11 +89,10 @@ class Admission:
         self.membership: MembershipStage | None = None
         self.reads_clocks = any(map(reads_clocks, patterns))
         everyone = [*patterns, *beside]
-        topologies = [(n, c.pattern.topology) for n, c in enumerate(everyone)]
         self.closed = tuple(
-            (number, nodes_of(topology))
-            for number, topology in topologies
-            if topology is not None and not topology.open
+            (number, nodes)
+            for number, one in enumerate(everyone)
+            if (nodes := closed_nodes(one.pattern.topology)) is not None
         )
         self._names = [c.name for c in everyone]
         self._clocks_max = events_max or limits.dots_max

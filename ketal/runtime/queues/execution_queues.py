@@ -28,7 +28,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.membership.clock_restoration import Restorer, in_question, present_order
 from ketal.operators.order.missing import Arrivals, MissingDots
 from ketal.operators.order.step import ReleaseStep
-from ketal.operators.topology.domains import nodes_of
+from ketal.operators.topology.domains import closed_nodes
 from ketal.runtime.queues.pattern_queues import Numbered, PatternQueue
 from ketal.runtime.queues.reports import Reports
 from ketal.runtime.queues.restoring_queue import RestoringQueue
@@ -319,8 +319,7 @@ def _missing_to(runs: Iterable[PatternRun], limits: Limits, arrived: Arrivals) -
         if gap is None:
             continue
         assert isinstance(gap, syntax.Duration), "parameters have been put in"
-        closed = pattern.topology is not None and not pattern.topology.open
-        nodes = nodes_of(pattern.topology) if closed and pattern.topology is not None else None
+        nodes = closed_nodes(pattern.topology)
         missing = MissingDots(arrived, gap.microseconds, limits.lost_max, nodes)
         run.losses.awaited = made.setdefault(missing.name, missing).dots
     return list(made.values())

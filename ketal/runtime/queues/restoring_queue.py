@@ -21,7 +21,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.membership.clock_restoration import Restorer, present_order
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast
-from ketal.operators.topology.domains import nodes_of
+from ketal.operators.topology.domains import closed_nodes
 from ketal.runtime.queues.pattern_queues import Numbered, PatternQueue
 from ketal.runtime.queues.reports import Reports
 
@@ -66,8 +66,7 @@ class RestoringQueue(PatternQueue):
         offered : iterable of Event
             Those whose clocks may have been too low.
         """
-        topology = self._topology
-        nodes = None if topology is None or topology.open else nodes_of(topology)
+        nodes = closed_nodes(self._topology)
         self.hold_back.begin(seen)
         for event in offered:
             if nodes is None or base_node(event.node) in nodes:
