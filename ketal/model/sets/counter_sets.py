@@ -65,9 +65,6 @@ class Counters:
     def __len__(self) -> int:
         return self.count
 
-    def __iter__(self) -> Iterator[int]:
-        return self.after(0)
-
     def last_after(self, counter: int) -> int:
         """Return the last of the counters that follow one without a hole; itself for none."""
         chunks = self.chunks
