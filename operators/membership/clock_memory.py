@@ -18,9 +18,21 @@ from typing import Any
 Clock = dict[str, int]
 
 
-def _difference(before: Clock, clock: Clock) -> Clock:
-    """Return the entries of a clock that another lacks, or has with other counters."""
-    return {name: counter for name, counter in clock.items() if before.get(name) != counter}
+def difference(before: Clock, clock: Clock) -> tuple[Clock, list[str]]:
+    """Return what differs from another clock: entries that are new or have moved, names dropped.
+
+    In the order of the clock and of names, not of a set: a snapshot depends on no hash.
+    """
+    entries = {name: counter for name, counter in clock.items() if before.get(name) != counter}
+    return entries, sorted(before.keys() - clock.keys())
+
+
+def changed_clock(before: Clock, entries: Clock, dropped: Iterable[str]) -> Clock:
+    """Return the clock of which `difference` returned what differs from another."""
+    clock = {**before, **entries}
+    for name in dropped:
+        del clock[name]
+    return clock
 
 
 class _NodeClocks:
@@ -209,11 +221,8 @@ class ClockMemory:
             at = columns.find(counter)
             assert at is not None, "what is in the queue is in its columns"
             clock, closure, before = columns.clocks[at], columns.closures[at], last.get(node, {})
-            # In the order of the clock, not of a set: a snapshot depends on no hash.
-            raised = closure if closure is None else _difference(clock, closure)
-            dropped = sorted(before.keys() - clock.keys())
-            fixed = columns.final[at]
-            rows.append([node, counter, _difference(before, clock), dropped, raised, fixed])
+            raised = None if closure is None else difference(clock, closure)[0]
+            rows.append([node, counter, *difference(before, clock), raised, columns.final[at]])
             last[node] = clock
         return rows
 
@@ -224,12 +233,9 @@ class ClockMemory:
     def load(self, rows: Iterable[Any]) -> None:
         """Add the events that `rows` returned."""
         last: dict[str, Clock] = {}
-        for node, counter, difference, dropped, raised, fixed in rows:
-            clock = {**last.get(node, {}), **difference}
-            for name in dropped:
-                del clock[name]
+        for node, counter, entries, dropped, raised, fixed in rows:
+            clock = last[node] = changed_clock(last.get(node, {}), entries, dropped)
             self.put(node, counter, clock)
-            last[node] = clock
             if raised is not None:
                 closure = {**clock, **raised} if raised else clock
                 self.close(node, counter, clock, closure, final=fixed)

@@ -24,14 +24,13 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node
+from ketal.operators.membership.clock_memory import Clock
 from ketal.operators.membership.incarnation_names import later_run, restarted
 from ketal.operators.membership.incarnations import ATTRIBUTE
 from ketal.operators.membership.members import MembershipStage
 from ketal.operators.topology.domains import closed_nodes
 from ketal.runtime.admission.deduplication import CONTRADICTION, NEW, Intake, Steady
 from ketal.runtime.admission.seen_digests import ContentRow
-
-Clock = dict[str, int]
 
 
 def reads_clocks(compiled: CompiledPattern) -> bool:

@@ -18,8 +18,7 @@ import msgspec
 
 from ketal.model.events.content import DIGEST_BYTES, digest
 from ketal.model.events.event import Event
-
-Clock = dict[str, int]
+from ketal.operators.membership.clock_memory import Clock, changed_clock, difference
 
 
 class ContentRow(NamedTuple):
@@ -164,10 +163,8 @@ def _differences(rows: Iterable[ContentRow]) -> Iterator[Any]:
         if clock is None or len(clock) <= WHOLE_CLOCK_ENTRIES:
             yield clock
         else:
-            before = last.get(node, {})
+            yield difference(last.get(node, {}), clock)
             last[node] = clock
-            difference = {name: c for name, c in clock.items() if before.get(name) != c}
-            yield difference, sorted(before.keys() - clock.keys())
 
 
 def load_rows(written: Sequence[Any], *, clocks: bool) -> Iterator[ContentRow]:
@@ -187,10 +184,6 @@ def _clocks_of(names: Sequence[str], codes: Sequence[int], written: bytes) -> It
         if one is None or isinstance(one, dict):
             yield one
         else:
-            difference, dropped = one
             node = names[code]
-            clock = {**last.get(node, {}), **difference}
-            for name in dropped:
-                del clock[name]
-            last[node] = clock
-            yield clock
+            last[node] = changed_clock(last.get(node, {}), *one)
+            yield last[node]
