@@ -163,10 +163,7 @@ def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | 
         an overflow (`cuts_max`), where a scope was not judged.
     """
     execution = canonical(events)
-    by_scope: dict[ScopeName, list[Event]] = {}
-    collect = partial(_OfferedEvents, by_scope)
-    collecting = PatternRun(run.compiled, run.limits, listing=False, make_steps=collect)
-    collecting.process(execution)
+    collecting, by_scope = _collected(run, execution)
     for name in ("unscoped", "untimed", "unknown_types", "guard_failures"):
         setattr(run.counts, name, getattr(collecting.counts, name))
     place = {event.dot: number for number, event in enumerate(execution)}
@@ -187,6 +184,17 @@ def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | 
         if run.listing and listed and not (returns is not None and returns.count):
             named = verdict.events if isinstance(verdict, Match) else (verdict.event,)
             yield execution[max(place[dot] for dot in named)], verdict
+
+
+def _collected(
+    run: PatternRun, execution: Sequence[Event]
+) -> tuple[PatternRun, dict[ScopeName, list[Event]]]:
+    """Return a run that judges nothing of an execution, and what each scope is offered of it."""
+    by_scope: dict[ScopeName, list[Event]] = {}
+    collect = partial(_OfferedEvents, by_scope)
+    collecting = PatternRun(run.compiled, run.limits, listing=False, make_steps=collect)
+    collecting.process(execution)
+    return collecting, by_scope
 
 
 def _of_scopes(
@@ -220,11 +228,7 @@ def witness(
         A verdict that `in_mode` yields of it.
     """
     execution = canonical(events)
-    by_scope: dict[ScopeName, list[Event]] = {}
-    collect = partial(_OfferedEvents, by_scope)
-    collecting = PatternRun(run.compiled, run.limits, listing=False, make_steps=collect)
-    collecting.process(execution)
-    for lattice in _of_scopes(run, execution, by_scope):
+    for lattice in _of_scopes(run, execution, _collected(run, execution)[1]):
         if lattice.scope == verdict.scope:
             lattice.answer(run.compiled.pattern.mode == "definitely")
             return lattice.witness
