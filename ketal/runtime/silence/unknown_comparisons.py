@@ -15,6 +15,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.counted.comparisons import ComparisonSite, SiteReading
 from ketal.engine.statistics.comparison_kinds import ABSENT, Counts
 from ketal.errors import Span
+from ketal.runtime.silence.near_names import counted
 
 Entry = dict[str, Any]
 """An object of the list `unknown` of a pattern in the summary."""
@@ -120,7 +121,7 @@ def _entry(
 ) -> Entry:
     span = comparison.span
     text = "a comparison" if span is None else _text(compiled, span)
-    times = f"{events:,} {'event' if events == 1 else 'events'}"
+    times = counted(events)
     of = f" of {total:,}" if kinds == ABSENT else ""
     message = f"`{text}` is unknown: {kinds}, {times}{of}"
     if comparison.is_key:
@@ -146,10 +147,15 @@ def warnings(entries: Sequence[Mapping[str, Any]]) -> list[str]:
         The list `unknown` of the pattern in the summary.
     """
     return [
-        f"{entry['place']}: {entry['message']}" if "place" in entry else entry["message"]
+        entry_text(entry)
         for entry in entries
         if entry["kinds"] != ABSENT or entry["events"] == entry["of"]
     ]
+
+
+def entry_text(entry: Mapping[str, Any]) -> str:
+    """Return the message of an entry, after its place where it has one."""
+    return f"{entry['place']}: {entry['message']}" if "place" in entry else entry["message"]
 
 
 def _text(compiled: CompiledPattern, span: Span) -> str:
