@@ -10,6 +10,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.execution import Execution, Item
+from ketal.runtime.stream_release import StreamRelease
 
 
 class Driven(Execution):
@@ -25,7 +26,8 @@ class Driven(Execution):
         return list(self.conclude())
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
-        return self.release.held_back()
+        assert isinstance(self.release, StreamRelease)
+        return self.release.queues.held_back()
 
     def snapshot(self) -> bytes:
         return self.state.snapshot()

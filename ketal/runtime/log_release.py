@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, cast
 
 import msgspec
@@ -32,7 +32,7 @@ from ketal.model.values import base_node
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Gap, Late
 from ketal.model.verdicts.find_verdicts import Match
-from ketal.model.verdicts.verdict_kinds import RunVerdict, Verdict
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
@@ -133,10 +133,6 @@ class LogRelease:
 
     def end(self) -> list[Verdict]:
         """Return no verdict at the end of the log; `remaining` judges it."""
-        return []
-
-    def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return the events that wait for another: none."""
         return []
 
     def tally(self, counted: Tally) -> Tally:
@@ -260,12 +256,6 @@ class LogRelease:
         lows = missing.lows(known, lost, self._limits.lost_max) if lost and order.total else {}
         return step.gaps, lows
 
-    def _doubted(self, verdict: RunVerdict, lost: tuple[Dot, ...]) -> RunVerdict:
-        """Return a verdict of a `mode` as uncertain if any event was lost."""
-        if not lost or not isinstance(verdict, Match | Violation):
-            return verdict
-        return msgspec.structs.replace(verdict, certain=False, depends_on=lost)
-
     def _in_every_order(self, run: PatternRun, number: int) -> dict[Dot | None, list[Verdict]]:
         """Return the verdicts of some, or every, linear extension, by their last events."""
         by_event: dict[Dot | None, list[Verdict]] = {}
@@ -274,8 +264,9 @@ class LogRelease:
         run.count(known)
         lost = run.losses.dots() if run.losses.past_matters else ()
         for last, verdict in in_mode(run, known):
-            doubted = self._doubted(verdict, lost)
-            by_event.setdefault(None if last is None else last.dot, []).append(doubted)
+            if lost and isinstance(verdict, Match | Violation):
+                verdict = msgspec.structs.replace(verdict, certain=False, depends_on=lost)
+            by_event.setdefault(None if last is None else last.dot, []).append(verdict)
         if lost:
             run.counts.uncertain = run.counts.matches + run.counts.violations
         return by_event
@@ -297,12 +288,5 @@ class LogRelease:
 
 def _least_times_us(events: Sequence[Event]) -> list[int]:
     """Return, for each place in an order, the least time of an event there or after it."""
-    times_us = []
-    least_us = NEVER_US
-    for event in reversed(events):
-        time_us = event.time_us
-        if time_us is not None and time_us < least_us:
-            least_us = time_us
-        times_us.append(least_us)
-    times_us.reverse()
-    return times_us
+    times_us = (NEVER_US if (us := event.time_us) is None else us for event in reversed(events))
+    return list(accumulate(times_us, min))[::-1]

@@ -21,6 +21,7 @@ from ketal.programs.program import Program, checked_program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
 from ketal.runtime.handlers import Handler, Handlers
 from ketal.runtime.state.execution_state import SavedState
+from ketal.runtime.stream_release import StreamRelease
 
 
 class Monitor:
@@ -247,7 +248,9 @@ class Monitor:
         >>> [(str(event), str(dot)) for event, dot in monitor.held_back()]
         [('b@1 a', 'a@1')]
         """
-        return self._execution.release.held_back()
+        release = self._execution.release
+        assert isinstance(release, StreamRelease)
+        return release.queues.held_back()
 
     @property
     def summary(self) -> Summary:

@@ -20,7 +20,6 @@ from ketal.engine.pattern_run import PatternRun, one
 from ketal.engine.type_dispatch import TypeDispatch
 from ketal.errors import NotAvailableError
 from ketal.model.events.control import Control
-from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Late
@@ -286,10 +285,6 @@ class StreamRelease:
         return iter(())
 
     # --- its counts ---
-
-    def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return each event that waits, with one dot it waits for; None: it waits its turn."""
-        return self.queues.held_back()
 
     def tally(self, counted: Tally) -> Tally:
         """Return the outcomes of records, of which the queues changed those of accepted ones."""
