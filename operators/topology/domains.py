@@ -200,7 +200,9 @@ class _ChannelGraph:
         """
         choices = [(first, second)]
         while choices:
-            self._count()
+            self.steps += 1
+            if self.steps > self.steps_max:
+                raise _too_hard(self.steps_max, self.span)
             first, second = choices.pop()
             while True:
                 first = self._between(p, r, first)
@@ -227,11 +229,6 @@ class _ChannelGraph:
                 second &= ~needed_first
                 first &= ~needed_second
         return 0
-
-    def _count(self) -> None:
-        self.steps += 1
-        if self.steps > self.steps_max:
-            raise _too_hard(self.steps_max, self.span)
 
     def _between(self, a: int, b: int, allowed: int) -> int:
         """Return the vertices of `allowed` on walks from a to b; 0 if there are none."""
