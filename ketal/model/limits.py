@@ -53,6 +53,7 @@ class Limits:
         268_435_456, "bytes", "size of one ShiViz log or trace file, which is read whole (unpacked)"
     )
     clock_entries_max: int = _limit(10_000, "entries", "entries of one clock")
+    incarnations_max: int = _limit(10_000, "incarnations", "incarnations of nodes that restarted")
     dots_max: int = _limit(
         65_536, "events", "events whose content is kept to tell a duplicate from a contradiction"
     )

@@ -62,9 +62,7 @@ class Incarnations:
     incarnation before, and before other nodes' events that have it in their pasts.
     """
 
-    def __init__(
-        self, memory: ClockMemory, departed: set[str], *, incarnations_max: int = 10_000
-    ) -> None:
+    def __init__(self, memory: ClockMemory, departed: set[str], incarnations_max: int) -> None:
         self.table = IncarnationTable(incarnations_max)
         self._resolver = EntryResolver(self.table, memory, departed)
         self._firsts: dict[str, bytes] = {}

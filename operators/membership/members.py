@@ -33,7 +33,8 @@ class MembershipStage:
     Parameters
     ----------
     limits : Limits
-        `dots_max` clocks are held, `clock_entries_max` entries of each.
+        `dots_max` clocks are held, `clock_entries_max` entries of each; `incarnations_max` of
+        nodes that restarted.
     clocks_max : int, optional
         How many clocks are held instead.
 
@@ -54,7 +55,7 @@ class MembershipStage:
         self.limits = limits
         self.departed: set[str] = set()
         self.memory = ClockMemory(clocks_max or limits.dots_max)
-        self.incarnations = Incarnations(self.memory, self.departed)
+        self.incarnations = Incarnations(self.memory, self.departed, limits.incarnations_max)
         self.restorer = Restorer(self.memory, self.departed, limits.clock_entries_max)
         self.rename = self.incarnations.rename
         self.so_far = self.restorer.so_far

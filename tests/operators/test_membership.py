@@ -27,7 +27,6 @@ from ketal.operators.membership.clock_restoration import (
     restored_with_doubts,
 )
 from ketal.operators.membership.incarnation_names import name_of
-from ketal.operators.membership.incarnations import Incarnations
 from ketal.operators.membership.members import MembershipStage
 from tests.cases import e
 from tests.operators.marked_queue import MarkedQueue
@@ -608,12 +607,11 @@ def test_a_restart_is_detected_however_long_ago_the_first_event_was() -> None:
 
 
 def test_restarts_are_limited() -> None:
-    memory = ClockMemory(10)
-    one = Incarnations(memory, set(), incarnations_max=2)
+    stage = MembershipStage(Limits(incarnations_max=2))
     for type in "ab":
-        one.rename(e("A@1", type), lambda _: "new")
+        stage.rename(e("A@1", type), lambda _: "new")
     with pytest.raises(EventError, match="limit incarnations_max is 2"):
-        one.rename(e("A@1", "c"), lambda _: "new")
+        stage.rename(e("A@1", "c"), lambda _: "new")
 
 
 def test_names_that_the_program_gives_are_names() -> None:
