@@ -5,29 +5,23 @@ The one rule: what each step bound is in match order; what a line shows of it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, TypeVar
 
 from ketal.model.events.dot import Dot
 from ketal.model.verdicts.pattern_verdict import PatternVerdict, Steps, json_text
+
+T = TypeVar("T")
 
 PARTS_MAX = 6
 """Dots that a line shows of one step; of more, so many ranges of dots."""
 
 
-def _by_step(steps: Steps) -> dict[str, list[Dot]]:
-    out: dict[str, list[Dot]] = {}
-    for step, dot in steps:
-        out.setdefault(step, []).append(dot)
+def _by_step(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
+    out: dict[str, list[T]] = {}
+    for step, one in pairs:
+        out.setdefault(step, []).append(one)
     return out
-
-
-def _bindings(steps: Steps) -> dict[str, tuple[Dot, ...]]:
-    return {step: tuple(dots) for step, dots in _by_step(steps).items()}
-
-
-def _written(steps: Steps) -> dict[str, list[str]]:
-    return {step: list(map(str, dots)) for step, dots in _by_step(steps).items()}
 
 
 def _text(steps: Steps) -> str:
@@ -61,7 +55,21 @@ def _ranges(dots: list[Dot]) -> Iterator[tuple[Dot, Dot]]:
     yield first, last
 
 
-class Match(PatternVerdict, frozen=True, kw_only=True):
+class _Bound(PatternVerdict, frozen=True, kw_only=True):
+    """A verdict of a `find`: what each step bound, in match order."""
+
+    steps: Steps = ()
+
+    @property
+    def bindings(self) -> dict[str, tuple[Dot, ...]]:
+        """The dots that each step bound."""
+        return {step: tuple(dots) for step, dots in _by_step(self.steps).items()}
+
+    def _steps(self) -> Steps:
+        return self.steps
+
+
+class Match(_Bound, frozen=True, kw_only=True):
     """A `find` pattern matched.
 
     Attributes
@@ -106,7 +114,6 @@ class Match(PatternVerdict, frozen=True, kw_only=True):
     kind: ClassVar[str] = "match"
     count: ClassVar[str] = "matches"
     nouns: ClassVar[tuple[str, str]] = ("match", "matches")
-    steps: Steps = ()
     returns: dict[str, Any] | None = None
 
     @property
@@ -114,19 +121,9 @@ class Match(PatternVerdict, frozen=True, kw_only=True):
         """The dots of the match, in its own order."""
         return tuple(dot for _, dot in self.steps)
 
-    @property
-    def bindings(self) -> dict[str, tuple[Dot, ...]]:
-        """The dots that each step bound."""
-        return _bindings(self.steps)
-
-    def _steps(self) -> Steps:
-        return self.steps
-
     def _body(self) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "events": [str(dot) for dot in self.events],
-            "bindings": _written(self.steps),
-        }
+        dots = [(step, str(dot)) for step, dot in self.steps]
+        body: dict[str, Any] = {"events": [dot for _, dot in dots], "bindings": _by_step(dots)}
         if self.returns is not None:
             body["return"] = self.returns
         return body
@@ -141,7 +138,7 @@ class Match(PatternVerdict, frozen=True, kw_only=True):
 setattr(Match, "return", property(lambda match: match.returns, doc="What `returns` is."))
 
 
-class TimedOut(PatternVerdict, frozen=True, kw_only=True):
+class TimedOut(_Bound, frozen=True, kw_only=True):
     """A window ended without a match.
 
     Attributes
@@ -170,18 +167,9 @@ class TimedOut(PatternVerdict, frozen=True, kw_only=True):
     kind: ClassVar[str] = "timed_out"
     count: ClassVar[str] = "timed_out"
     nouns: ClassVar[tuple[str, str]] = ("timed out", "timed out")
-    steps: Steps = ()
-
-    @property
-    def bindings(self) -> dict[str, tuple[Dot, ...]]:
-        """The dots that each step had bound."""
-        return _bindings(self.steps)
-
-    def _steps(self) -> Steps:
-        return self.steps
 
     def _body(self) -> dict[str, Any]:
-        return {"bindings": _written(self.steps)}
+        return {"bindings": _by_step((step, str(dot)) for step, dot in self.steps)}
 
     def __str__(self) -> str:
         return self._line(_text(self.steps))
