@@ -191,9 +191,9 @@ class Recorder:
         self,
         admission: Admission,
         release: ReleaseRecorder,
-        retiring: RetiringRecorder | None = None,
+        retiring: RetiringRecorder | None,
         *,
-        tracking: bool = True,
+        tracking: bool,
     ) -> None:
         self.admission = admission
         self.release = release
