@@ -53,7 +53,7 @@ KILLS = int(os.environ.get("KETAL_CHAOS", "2"))
 DEATHS = max(2, KILLS // 6)
 """How often the broker dies under load, half of the times together with the engine."""
 FULL_DISKS = max(1, KILLS // 10)
-PAIRS = 3_000
+PAIRS = 3_000 if KILLS > 2 else 1_500
 PATIENCE_S = 180
 TOML = """\
 pattern = "forks.ketal"
@@ -136,7 +136,7 @@ class Command:
             if newest > seen:
                 more()
                 seen = newest
-            time.sleep(0.005)  # What is watched needs the core, too.
+            time.sleep(0.02)  # What is watched needs the core, too.
 
 
 class Load(threading.Thread):
