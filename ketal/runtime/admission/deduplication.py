@@ -231,9 +231,7 @@ class Intake:
 
     def seen_between(self, node: str, low: int, high: int | None) -> bool:
         """Return whether a counter between two others was seen of a node; None: no upper one."""
-        seen = self.nodes.get(node)
-        if seen is None:
-            return False
+        seen = self.nodes[node]
         first: int | None = low + 1
         if low >= seen.upto:
             first = next(seen.beyond.after(low), None)
