@@ -17,7 +17,7 @@ run: $(INSTALLED)
 # Each worker and each child of a test loads ketal: from its bytecode, whatever the environment says.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(READY)
-	$(BIN)/python -m pytest -n 4 --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 5 --dist loadgroup $(PYTEST_ARGS)
 
 # All tests again, and whole what `make test` samples: many other random cases of each property, real
 # logs in 200 random arrival orders, all executions in all five ways.

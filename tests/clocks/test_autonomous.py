@@ -136,7 +136,7 @@ def instance_histories(draw: st.DrawFn) -> InstanceHistory:
 TWO_COMBINED_AT_ONCE = InstanceHistory([(0, (1, 2)), (1, 2, 3)])
 
 
-@examples(100, 200)
+@examples(40, 200)
 @given(history=instance_histories())
 @example(history=TWO_COMBINED_AT_ONCE)
 def test_lemma_5_1(history: InstanceHistory) -> None:
@@ -163,7 +163,7 @@ def test_lemma_5_1_without_virtual_events_fails_for_an_instance_that_has_no_othe
     assert duplication in TWO_COMBINED_AT_ONCE.pasts(virtual=True)[combination]
 
 
-@examples(100, 200)
+@examples(40, 200)
 @given(history=instance_histories())
 def test_lemma_5_1_without_virtual_events_where_every_instance_has_an_event(
     history: InstanceHistory,
@@ -183,7 +183,7 @@ def test_lemma_5_1_without_virtual_events_where_every_instance_has_an_event(
         assert past == {e for e in pasts if SCHEME.precedes(stamps[e], stamps[f])}
 
 
-@examples(100, 200)
+@examples(40, 200)
 @given(history=instance_histories())
 def test_an_instance_has_an_identifier_of_its_own_which_is_combined_once(
     history: InstanceHistory,
@@ -194,7 +194,7 @@ def test_an_instance_has_an_identifier_of_its_own_which_is_combined_once(
     assert set(Counter(name for pair in pairs for name in pair).values()) <= {1}
 
 
-@examples(100, 200)
+@examples(40, 200)
 @given(history=instance_histories())
 def test_the_ancestors_are_the_least_solution_of_their_equation(history: InstanceHistory) -> None:
     """By the equation applied to empty sets until it changes nothing."""
@@ -213,7 +213,7 @@ def test_the_ancestors_are_the_least_solution_of_their_equation(history: Instanc
         assert ancestors(stamp) == solution[stamp.identifier]
 
 
-@examples(100, 200)
+@examples(40, 200)
 @given(history=instance_histories())
 def test_a_search_in_the_pairs_finds_the_ancestors(history: InstanceHistory) -> None:
     """All pairs are in the past, and the identifiers that go on are segments of others."""
@@ -227,7 +227,7 @@ def test_a_search_in_the_pairs_finds_the_ancestors(history: InstanceHistory) -> 
             assert is_ancestor(name, stamp) == (name in past)
 
 
-@examples(100, 200)
+@examples(40, 200)
 @given(history=instance_histories())
 def test_a_stamp_is_read_with_its_pairs_in_any_order(history: InstanceHistory) -> None:
     for stamp in history.stamps().values():

@@ -37,33 +37,66 @@ if TYPE_CHECKING:
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1",)
 """A start costs 2.6 s of processor time and not 4.2, a long run more."""
-QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+FEW_PARTITIONS = {
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+}
+"""Of Kafka's own topics, which have 50: a broker makes them at its first use, and loads them."""
+QUICK_RETURN = {
+    **FEW_PARTITIONS,
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+}
 """Where a broker is killed: back in 3.5 s and not in 12 s, if the machine is not too busy."""
 OF_ONE_WORKER = ("spark", "mortal_broker", "secured", "filled_topics")
 """Fixtures that each worker would have to make for itself."""
 SPARK_TRIES = 3
 IN_CI = os.environ.get("CI") == "true"
 FIGURES = pytest.StashKey[Counter[str]]()
+OF_GROUPS = pytest.StashKey[dict[str, Broker]]()
+"""The brokers that one group of tests has for itself, by its name."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what needs a fixture of one worker into its group, before xdist looks.
 
-    Long tests come first, so that no worker ends alone: those of a group, then those that need a
-    broker. xdist runs larger groups first, and else keeps this order.
+    Groups come first, so that no worker ends alone; xdist runs the larger ones first, and else
+    keeps this order. Modules that need a broker, which wait, stand between those that compute.
     """
-
-    def needed(item: pytest.Item) -> set[str]:
-        return set(getattr(item, "fixturenames", ()))
-
+    groups: dict[str, list[pytest.Item]] = {}
+    waiting: dict[Path, list[pytest.Item]] = {}
+    computing: dict[Path, list[pytest.Item]] = {}
     for item in items:
-        group = next((name for name in OF_ONE_WORKER if name in needed(item)), None)
+        group = _group_of(item)
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(
-        key=lambda one: (one.get_closest_marker("xdist_group") is None, "jars" not in needed(one))
-    )
+            groups.setdefault(group, []).append(item)
+        else:
+            waits = "jars" in getattr(item, "fixturenames", ())
+            (waiting if waits else computing).setdefault(item.path, []).append(item)
+    ahead, modules = list(waiting.values()), list(computing.values())
+    between = max(1, len(modules) // (2 * len(ahead) + 1))
+    spread = []
+    while ahead or modules:
+        spread += [*ahead[:1], *modules[:between]]
+        del ahead[:1], modules[:between]
+    items[:] = [item for some in (*groups.values(), *spread) for item in some]
+
+
+def _group_of(item: pytest.Item) -> str | None:
+    needed = getattr(item, "fixturenames", ())
+    return next((name for name in OF_ONE_WORKER if name in needed), None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stop the broker of a group after its last test: one that nobody asks takes time, too."""
+    group = _group_of(item)
+    if group is not None and (nextitem is None or _group_of(nextitem) != group):
+        one = item.config.stash.get(OF_GROUPS, {}).get(group)
+        if one is not None and one.running() is not None:
+            one.stop()
 
 
 @pytest.fixture
@@ -110,7 +143,7 @@ def broker(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bro
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
-    one = Broker(folder / "kafka", jvm=QUICK_JVM)
+    one = Broker(folder / "kafka", properties=FEW_PARTITIONS, jvm=QUICK_JVM)
     with open(folder / "starting", "w") as starting, open(folder / "users", "w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
         fcntl.flock(starting, fcntl.LOCK_EX)
@@ -125,9 +158,12 @@ def broker(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bro
 
 
 @pytest.fixture(scope="session")
-def _mortal_broker(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def _mortal_broker(
+    jars: Path, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker]:
     folder = tmp_path_factory.mktemp("mortal") / "broker"
     with required("broker"), Broker(folder, properties=QUICK_RETURN, jvm=QUICK_JVM) as one:
+        request.config.stash.setdefault(OF_GROUPS, {})["mortal_broker"] = one
         yield one
     assert one.running() is None
 
@@ -141,11 +177,14 @@ def mortal_broker(_mortal_broker: Broker) -> Broker:
 
 
 @pytest.fixture(scope="session")
-def secured(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(
+    jars: Path, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Secured]:
     """Return a broker with TLS, SASL and rights."""
     from tests.streaming.secured import secured_broker
 
     with required("broker"), secured_broker(tmp_path_factory.mktemp("secured") / "broker") as one:
+        request.config.stash.setdefault(OF_GROUPS, {})["secured"] = one
         yield one
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from ketal.streaming.broker.server import Broker
+from tests.sampling import in_long
 from tests.streaming.jobs import FORKS, Topic, accept, produce
 
 
+@in_long
 @pytest.mark.usefixtures("connector")
 def test_the_command_starts_a_spark_of_its_own_and_ends_it_on_sigterm(
     broker: Broker, topic: Topic, tmp_path: Path

@@ -20,7 +20,7 @@ def test_what_needs_the_spark_runs_on_one_worker(
     spark: SparkSession, request: pytest.FixtureRequest
 ) -> None:
     if not request.config.getoption("loadgroup", default=False):
-        pytest.skip("these tests do not run as `make test` does: -n 4 --dist loadgroup")
+        pytest.skip("these tests do not run as `make test` does: -n 5 --dist loadgroup")
     assert request.node.nodeid.endswith("@spark")
 
 

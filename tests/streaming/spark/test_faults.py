@@ -268,6 +268,7 @@ def test_kill_9_of_the_driver_loses_nothing(
     with driver.running() as process:
         out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, driver.told()
+    assert not (tmp_path / "artifacts").exists(), "Spark's own, and empty"
 
     by_id: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for verdict in driver.output():
