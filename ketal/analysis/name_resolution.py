@@ -26,7 +26,7 @@ from ketal.analysis.statements import (
     first_repeated,
     statement_findings,
 )
-from ketal.errors import Diagnostic
+from ketal.errors import Diagnostic, diagnostic_place
 from ketal.model import syntax as ast
 from ketal.model.syntax_walks import children, steps_of, walk
 
@@ -61,12 +61,7 @@ def resolve(
     for pattern in file.patterns:
         _PatternNames(pattern, shared).check()
     shared.check_use()
-    return sorted(shared.found, key=_place)
-
-
-def _place(diagnostic: Diagnostic) -> tuple[int, int]:
-    span = diagnostic.span
-    return (span.line, span.column) if span else (0, 0)
+    return sorted(shared.found, key=diagnostic_place)
 
 
 class _Shared(NameFindings):
