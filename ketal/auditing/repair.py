@@ -242,7 +242,7 @@ class _Corrector:
         for event in execution.in_causal_order():
             before = execution.before(event)
             causes = (*([before] if before else ()), *self._sends(event))
-            learned = dict(join(self._learned.get(known.position, {}) for known in causes))
+            learned = join(self._learned.get(known.position, {}) for known in causes)
             learned[event.node] = event.counter
             self._learned[event.position] = learned
             if any(v > learned.get(n, 0) for n, v in event.certain_entries().items()):

@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields
 
 from msgspec.structs import replace
 
-from ketal.clocks.vector import join
+from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
 from ketal.logs.formats.jsonl import Record, held, rejected
 from ketal.logs.traces.message_pairing import Messages, paired
@@ -160,9 +160,7 @@ def clocks_of(
             while line and (of.get(line[0]) is None or of[line[0]] in clocks):
                 at = line.popleft()
                 known = [clocks[of[at]]] if at in of else []
-                clock = dict(join([last.get(node, {}), *known]))
-                clock[node] = clock.get(node, 0) + 1
-                last[node] = clocks[at] = clock
+                last[node] = clocks[at] = next_clock(node, [last.get(node, {}), *known])
                 left -= 1
                 ready.extend(events[receive].node for receive in receivers.get(at, ()))
         if left:

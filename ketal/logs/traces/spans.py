@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ketal.clocks.vector import join
+from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
 from ketal.logs.formats.jsonl import Record, rejected
 from ketal.logs.traces.rebuilding import Rebuilding
@@ -345,9 +345,7 @@ def _ahead(
 def _stamp(moment: _SpanEvent, last: dict[str, dict[str, int]]) -> None:
     node = moment.span.node
     causes = (cause.clock or {} for cause in (*moment.causes, *moment.linked))
-    clock = dict(join([last.get(node, {}), *causes]))
-    clock[node] = clock.get(node, 0) + 1
-    moment.clock = last[node] = clock
+    moment.clock = last[node] = next_clock(node, [last.get(node, {}), *causes])
 
 
 def _event(moment: _SpanEvent, limits: Limits) -> Event | EventError:

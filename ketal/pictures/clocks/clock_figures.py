@@ -160,7 +160,7 @@ class BarsScale:
     @classmethod
     def of(cls, row: Sequence[KnownEvents], nodes: Sequence[str] | None = None) -> BarsScale:
         """Return a scale in which each of a row can be drawn."""
-        tops = dict(join([*(one.first for one in row), *(dict(one.others) for one in row)]))
+        tops = join([*(one.first for one in row), *(dict(one.others) for one in row)])
         for node, counter in (dot for one in row for dot in one.others):
             tops[node] = max(tops[node], counter)
         columns = tuple(dict.fromkeys([*(nodes or ()), *sorted(tops)]))
