@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import ketal
-from ketal.cli.output.progress import ProgressLine
+from ketal.cli.output.progress import ProgressLine, StatusLine
 from ketal.model.limits import DEFAULT
 from ketal.runtime.batch_run import LogPass
 from ketal.runtime.log_release import BATCH_EVENTS
@@ -91,3 +93,18 @@ def test_the_share_of_events_that_was_judged() -> None:
         ketal.compile('pattern P { event A = type == "a"; find A; }'), events, DEFAULT
     )
     assert {judging.share_judged() for _ in judging} == {None}
+
+
+def test_a_status_is_text_and_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    ours, theirs = os.openpty()
+    with open(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        status = StatusLine()
+        status.show("[red] lag 3, [/] lag 4")
+        status.stop()
+        terminal.flush()
+        shown = os.read(ours, 65_536)
+    os.close(ours)
+    assert b"[red] lag 3, [/] lag 4" in shown

@@ -30,15 +30,17 @@ class StatusLine:
         self._status: Any = None
 
     def show(self, what: object) -> None:
-        """Draw text, or what rich asks for its text some times a second."""
+        """Draw text as it is, or what rich asks for its text some times a second."""
         if not is_terminal(sys.stderr):
             return
+        from rich.text import Text
+
         if self._status is None:
             from rich.console import Console
 
             self._status = Console(stderr=True).status("")
             self._status.start()
-        self._status.update(what)
+        self._status.update(Text(what) if isinstance(what, str) else what)
 
     def give_way(self) -> None:
         """Erase the line before another one is written to the same terminal."""
