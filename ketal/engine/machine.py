@@ -21,7 +21,8 @@ from ketal.operators.history import EMPTY
 
 PLANS_MAX = 65_536
 """Plans cached for each pattern: (state, mask) pairs met."""
-
+WAITING_MAX = 256
+"""Sets of states in which the runs of a scope wait, of each pattern, whose masks are cached."""
 
 Targets = tuple[tuple[int, int], ...]
 """(group, state) pairs."""
@@ -135,24 +136,29 @@ class PlansOfMask(dict[int, Plan | None]):
 
 
 class Concerned(dict[int, bool]):
-    """Whether an event with a mask can be taken in some state, or break a `not`, computed once.
+    """Whether an event with a mask starts a run, or concerns those that wait, computed once.
 
     Parameters
     ----------
     machine : Machine
-        Whose states they are.
+        Whose runs they are.
+    waiting : int
+        The states in which runs wait, as bits.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, waiting: int) -> None:
         self._machine = machine
+        every = range(1, len(machine.automaton.table))
+        self._states = (0, *(state for state in every if waiting >> state & 1))
+        self._nots = range(len(machine.automaton.nots) if waiting else 0)
 
     def __missing__(self, mask: int) -> bool:
         if len(self) >= PLANS_MAX:
             self.clear()
-        automaton = self._machine.automaton
-        concerned = any(
-            self._machine.plan(state, mask) is not None for state in range(len(automaton.table))
-        ) or any(self._machine.breaks(n, mask) is not False for n in range(len(automaton.nots)))
+        plans, breaks = self._machine.plans_of(mask), self._machine.breaks
+        concerned = any(plans[state] is not None for state in self._states) or any(
+            breaks(number, mask) is not False for number in self._nots
+        )
         self[mask] = concerned
         return concerned
 
@@ -177,7 +183,7 @@ class Machine:
         self.has_way_on = tuple(map(bool, automaton.table))
         self._plans: dict[int, PlansOfMask] = {}
         self.decided = Decided(self)
-        self.concerned = Concerned(self)
+        self._concerned: dict[int, Concerned] = {}
         self._not_plans: dict[tuple[int, int], NotPlan] = {}
         self._breaks: dict[tuple[int, int], Formula] = {}
         self._ways: dict[int, Ways] = {}
@@ -212,6 +218,15 @@ class Machine:
                 self._plans.clear()
             plans = self._plans[mask] = PlansOfMask(self._make_plan, mask)
         return plans
+
+    def concerned(self, waiting: int) -> Concerned:
+        """Return which masks concern a scope whose runs wait in some states, given as bits."""
+        concerned = self._concerned.get(waiting)
+        if concerned is None:
+            if len(self._concerned) >= WAITING_MAX:
+                self._concerned.clear()
+            concerned = self._concerned[waiting] = Concerned(self, waiting)
+        return concerned
 
     def local(self, mask: int) -> dict[int, bool]:
         """Return the truth of the local atoms that a mask says."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from ketal.clocks import vector
 from ketal.engine.check_run import CheckRun
-from ketal.engine.configurations import Seen
+from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.copies import Copies
 from ketal.engine.find.findings import Findings
 from ketal.engine.losses import ScopeName
@@ -21,6 +21,9 @@ from ketal.engine.verdict_building import VerdictBuilder
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import RunVerdict
+
+NOT_CHECKED: tuple[Configuration, ...] = ()
+"""The configurations of the run of a find."""
 
 
 class ScopeSteps:
@@ -44,7 +47,7 @@ class ScopeSteps:
     """
 
     takes_by_mask = True
-    """Whether `by_mask` holds where no transition is asked for."""
+    """Whether `by_mask` holds where no transition is asked for; false where `step` is another."""
     __slots__ = (
         "_window_us", "by_mask", "copies", "counts", "limits", "losses", "scopes", "verdicts",
     )  # fmt: skip
@@ -64,41 +67,56 @@ class ScopeSteps:
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope."""
         scopes, losses = self.scopes, self.losses
-        scope = scopes.get(name)
+        scope = self._scope(name)
         if scope is None:
-            if len(scopes) >= self.limits.scopes_max:
-                key, given_up = scopes.key_of(name), "the events of a new scope"
-                return [self.verdicts.overflow("scopes_max", given_up, key, event)]
-            scope = scopes.create(name)
-        elif scopes.dirty is not None:
-            scopes.dirty[scope.number] = scope
-        run, place = scope.run, scope.offered
-        scope.offered = place + 1
+            key, given_up = scopes.key_of(name), "the events of a new scope"
+            return [self.verdicts.overflow("scopes_max", given_up, key, event)]
+        run, before = scope.run, NOT_CHECKED
         if isinstance(run, CheckRun):
+            before = run.configurations
             if losses.some and (scope.past or losses.before(name, (event.clock,))):
                 scope.past = vector.join((scope.past or {}, event.clock))
-            out = self._step_check(scope, run, event, mask, place)
-        elif run.take_plain((mask,), 0, place):
-            out = []
+        if not run.take_plain((mask,), 0, scope.offered):
+            out = self._take(scope, event, mask)
         else:
-            findings = run.offer(event, mask, place)
-            out = [] if findings is None else self.verdicts.of_find(scope, findings, event)
-            if self._window_us is not None:
-                scopes.set_timer(scope, event.time_us)
+            scope.offered += 1
+            out = []
+            if before and self.verdicts.trace:
+                seen = Seen(event, mask, scope.offered - 1)
+                out = self.verdicts.of_check(scope, before, None, seen)
         if scopes.removes:
             scopes.remove_if_over(scope)
         return out
 
-    def _step_check(
+    def _scope(self, name: ScopeName) -> Scope | None:
+        """Return the scope of a name, marked dirty; None if there is no room for a new one."""
+        scopes = self.scopes
+        scope = scopes.get(name)
+        if scope is None:
+            return scopes.create(name) if len(scopes) < self.limits.scopes_max else None
+        if scopes.dirty is not None:
+            scopes.dirty[scope.number] = scope
+        return scope
+
+    def _take(self, scope: Scope, event: Event, mask: int) -> list[RunVerdict]:
+        """Offer an event that `take_plain` left to a scope."""
+        run, place = scope.run, scope.offered
+        scope.offered = place + 1
+        if isinstance(run, CheckRun):
+            return self._take_checked(scope, run, event, mask, place)
+        findings = run.offer(event, mask, place)
+        if self._window_us is not None:
+            self.scopes.set_timer(scope, event.time_us)
+        return [] if findings is None else self.verdicts.of_find(scope, findings, event)
+
+    def _take_checked(
         self, scope: Scope, run: CheckRun, event: Event, mask: int, place: int
     ) -> list[RunVerdict]:
         if run.halted:
             self.counts.halted += 1
             return []
         before, verdicts = run.configurations, self.verdicts
-        refused = None
-        if not run.take_plain((mask,), 0, place):
-            refused = run.offer(event, mask, place)
+        refused = run.offer(event, mask, place)
         if refused is None and len(run.configurations) == 1 and not verdicts.trace:
             return []
         out = verdicts.of_check(scope, before, refused, Seen(event, mask, place))
@@ -116,18 +134,18 @@ class ScopeSteps:
 
         Many are taken by their masks, without being offered one by one.
         """
-        scopes, at, end = self.scopes, 0, len(masks)
+        at, end = 0, len(masks)
         by_mask = self.by_mask and not self.losses.some
         while at < end:
-            scope = scopes.get(name) if by_mask else None
-            if scope is not None:
+            scope = self._scope(name) if by_mask else None
+            if scope is None:
+                verdicts = self.step(name, events[at], masks[at])
+            else:
                 begin, at = at, scope.run.take_plain(masks, at, scope.offered)
-                if at > begin:
-                    scope.offered += at - begin
-                    scopes.mark_dirty(scope)
+                scope.offered += at - begin
                 if at == end:
                     return
-            verdicts = self.step(name, events[at], masks[at])
+                verdicts = self._take(scope, events[at], masks[at])
             if verdicts:
                 yield at, verdicts
             at += 1

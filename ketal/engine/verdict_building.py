@@ -6,7 +6,7 @@ change is counted as uncertain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ketal.compiler.automaton import ANONYMOUS
@@ -176,15 +176,14 @@ class VerdictBuilder:
         counts.uncertain += len(findings.timed_out) if lost else 0
         if self.losses.some:
             counts.uncertain += sum(bool(self._lost_of(scope, taken)) for taken in findings.matches)
-        if self.listing and not self._returns_count:
-            limit = self.compiled.pattern.limit
-            for taken in findings.matches:
-                if limit is not None and counts.listed >= limit:
-                    break
-                counts.listed += 1
-                assert event is not None, "time alone completes no match"
-                out.append(self._match(scope, taken, event))
-        if self.listing:
+        if self.listing and findings.matches and not self._returns_count:
+            assert event is not None, "time alone completes no match"
+            listed, limit = findings.matches, self.compiled.pattern.limit
+            if limit is not None:
+                listed = listed[: max(0, limit - counts.listed)]
+            counts.listed += len(listed)
+            out += self._matches(scope, listed, event)
+        if self.listing and findings.timed_out:
             out += [
                 TimedOut(
                     steps=self._steps(taken),
@@ -200,27 +199,29 @@ class VerdictBuilder:
         names = self.machine.automaton.steps
         return tuple([(names[step], seen.dot) for step, seen in taken])
 
-    def _match(self, scope: Scope, taken: Taken, event: Event) -> Match:
-        returns = None
-        if self._any_may_come_last:
-            # Whatever was offered last: the time must not depend on it.
-            event = max([seen for _, seen in taken], key=lambda seen: seen.key).event
-        if self.compiled.returns is not None:
-            names = self.machine.automaton.steps
-            bound = {names[step]: seen.event for step, seen in taken}
-            returns = {name: value(bound) for name, value in self.compiled.returns}
-        lost = self._lost_of(scope, taken)
-        return Match(
-            pattern=self._name,
-            fingerprint=self._fingerprint,
-            scope=scope.mapping,
-            execution=self.execution,
-            time=_time(event),
-            certain=not lost,
-            depends_on=lost,
-            steps=self._steps(taken),
-            returns=returns,
-        )
+    def _matches(self, scope: Scope, listed: Sequence[Taken], event: Event) -> Iterator[Match]:
+        """Yield the matches that an event completed."""
+        mapping, names, time = scope.mapping, self.machine.automaton.steps, _time(event)
+        reads, returns = self.compiled.returns, None
+        for taken in listed:
+            if self._any_may_come_last:
+                # Whatever was offered last: the time must not depend on it.
+                time = _time(max([seen for _, seen in taken], key=lambda seen: seen.key).event)
+            if reads is not None:
+                bound = {names[step]: seen.event for step, seen in taken}
+                returns = {name: value(bound) for name, value in reads}
+            lost = self._lost_of(scope, taken) if self.losses.some else NO_DOTS
+            yield Match(
+                pattern=self._name,
+                fingerprint=self._fingerprint,
+                scope=mapping,
+                execution=self.execution,
+                time=time,
+                certain=not lost,
+                depends_on=lost,
+                steps=tuple([(names[step], seen.dot) for step, seen in taken]),
+                returns=returns,
+            )
 
     # --- what they have in common ---
 
@@ -285,8 +286,6 @@ class VerdictBuilder:
         It stands on its events: what is in none of their pasts changes nothing, or, where
         the order matters, what did not stand between them.
         """
-        if not self.losses.some:
-            return NO_DOTS
         events = [seen.event for _, seen in taken]
         keys = [canonical_key(event) for event in events]
         return self._missed(scope, (event.clock for event in events), min(keys), max(keys))

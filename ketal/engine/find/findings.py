@@ -6,7 +6,7 @@ The one rule: of the mirror images of an occurrence one is a match.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ketal.engine.configurations import Seen
@@ -31,7 +31,6 @@ class Live:
     counting: bool = False
 
 
-@dataclass(slots=True)
 class Findings:
     """What one event, or the passing of time, brought about in a scope.
 
@@ -49,11 +48,14 @@ class Findings:
         (state, step, state after it, event) of every transition.
     """
 
-    matches: list[Taken] = field(default_factory=list)
-    counted: int = 0
-    timed_out: list[Taken] = field(default_factory=list)
-    overflows: dict[tuple[str, str], int] = field(default_factory=dict)
-    moves: list[tuple[int, int, int, Seen]] = field(default_factory=list)
+    __slots__ = ("counted", "matches", "moves", "overflows", "timed_out")
+
+    def __init__(self) -> None:
+        self.matches: list[Taken] = []
+        self.counted = 0
+        self.timed_out: list[Taken] = []
+        self.overflows: dict[tuple[str, str], int] = {}
+        self.moves: list[tuple[int, int, int, Seen]] = []
 
     def is_empty(self) -> bool:
         """Return whether nothing was found."""

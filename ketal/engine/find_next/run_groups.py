@@ -14,7 +14,7 @@ The one rule: a group waits for an event, or a later group has it as a parent.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ketal.engine.configurations import Configuration, Seen, SeenTable
@@ -22,7 +22,7 @@ from ketal.engine.find.findings import Live, Taken, rank
 
 
 class TimeSpan(NamedTuple):
-    """Between what times the events of the runs of a group lie, in microseconds.
+    """Between what times the events of some runs lie, in microseconds.
 
     Attributes
     ----------
@@ -78,14 +78,17 @@ class RunGroup:
         Its place among the groups of the scope, in the order in which they were made.
     run : Run or None
         The run, of a start.
+    newest_us : int or None
+        When the last of the runs started, where there is a time window.
     span : TimeSpan or None
-        When the events were, where there is a time window.
+        When the events were, of a group that is no start, where there is a time window.
     waiting : bool
         Whether it waits for an event.
     """
 
     __slots__ = (
-        "binding", "configuration", "heirs", "number", "parents", "run", "span", "waiting",
+        "binding", "configuration", "heirs", "newest_us", "number", "parents", "run", "span",
+        "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +98,7 @@ class RunGroup:
         binding: tuple[int, Seen],
         parents: dict[RunGroup, None],
         run: Run | None,
+        newest_us: int | None,
         span: TimeSpan | None,
     ) -> None:
         self.number = number
@@ -103,6 +107,7 @@ class RunGroup:
         self.parents = parents
         self.heirs: list[RunGroup] = []
         self.run = run
+        self.newest_us = newest_us
         self.span = span
         self.waiting = False
 
@@ -110,6 +115,13 @@ class RunGroup:
     def prior(self) -> Seen:
         """The event that was taken last."""
         return self.binding[1]
+
+    def times(self) -> TimeSpan:
+        """Return when its events were; there is a time window."""
+        if self.span is not None:
+            return self.span
+        assert self.newest_us is not None
+        return TimeSpan(self.newest_us, self.newest_us, math.inf, self.newest_us)
 
 
 NO_PARENTS: dict[RunGroup, None] = {}
@@ -157,12 +169,8 @@ class RunGroups:
         if run is None:
             run = self.runs[seen.place] = Run(seen)
             self.live.count += 1
-        span = None
-        if self._window_us is not None:
-            time = seen.time_us
-            assert time is not None, "events without a time are offered to no window"
-            span = TimeSpan(time, time, math.inf, time)
-        group = RunGroup(self._made, configuration, binding, NO_PARENTS, run, span)
+        time_us = None if self._window_us is None else seen.time_us
+        group = RunGroup(self._made, configuration, binding, NO_PARENTS, run, time_us, None)
         run.starts.append(group)
         self.count += 1
         self._made += 1
@@ -175,18 +183,16 @@ class RunGroups:
         binding: tuple[int, Seen],
     ) -> RunGroup:
         """Return the group of runs that took an event."""
-        span = None
+        newest_us = span = None
         if self._window_us is not None:
-            time = binding[1].time_us
-            assert time is not None
-            spans = [parent.span for parent in parents if parent.span is not None]
-            span = TimeSpan(
-                min([span.oldest for span in spans]),
-                max([span.newest for span in spans]),
-                min(time, min([span.least for span in spans])),
-                max(time, max([span.greatest for span in spans])),
+            time_us = binding[1].time_us
+            assert time_us is not None, "events without a time are offered to no window"
+            oldest, newest, least, greatest = zip(
+                *[parent.times() for parent in parents], strict=True
             )
-        group = RunGroup(self._made, configuration, binding, parents, None, span)
+            newest_us = max(newest)
+            span = TimeSpan(min(oldest), newest_us, min(time_us, *least), max(time_us, *greatest))
+        group = RunGroup(self._made, configuration, binding, parents, None, newest_us, span)
         for parent in parents:
             parent.heirs.append(group)
         self.count += 1
@@ -265,9 +271,11 @@ class RunGroups:
     ) -> tuple[RunGroup | None, RunGroup | None] | None:
         """Return what `split` does where the span of a group decides it, else None."""
         span, length, own = group.span, self._window_us, group.prior.time_us
-        assert span is not None
         assert length is not None
         assert own is not None
+        if span is None:
+            within = max(high, own) - min(low, own) < length
+            return (group, None) if within else (None, group)
         oldest = max(span.oldest, self.passed_us + 1)
         if max(high, span.greatest) - min(low, span.least, oldest) < length:
             return group, None
@@ -292,40 +300,33 @@ class RunGroups:
 
     # --- matches ---
 
-    def taken(self, parents: Iterable[RunGroup], binding: tuple[int, Seen]) -> Iterator[Taken]:
+    def taken(self, parents: Collection[RunGroup], binding: tuple[int, Seen]) -> Iterator[Taken]:
         """Yield what each run of some groups has taken, on each way, once it takes an event.
 
         Parameters
         ----------
-        parents : iterable of RunGroup
+        parents : collection of RunGroup
             The groups; none for a run that starts with the event.
         binding : (int, Seen)
             The step and the event.
         """
-        todo: list[tuple[RunGroup, Tail]] = [(parent, (binding, None)) for parent in parents]
-        if not todo:
+        if not parents:
             yield (binding,)
-        todo.reverse()
-        while todo:
-            group, tail = todo.pop()
-            if group.run is None:
-                tail = (group.binding, tail)
-                todo += [(parent, tail) for parent in reversed(group.parents)]
-                continue
-            out = [group.binding]
-            while tail is not None:
-                out.append(tail[0])
-                tail = tail[1]
-            yield tuple(out)
+        for parent in parents:
+            if parent.run is not None:
+                yield parent.binding, binding
+            else:
+                yield from _ways_to(parent, (binding, None))
 
     def mark_matched(self, groups: Iterable[RunGroup]) -> None:
         """Note that all runs of some groups are in a match."""
-        met = set(groups)
-        todo = list(met)
+        met: set[RunGroup] = set()
+        todo = list(groups)
         while todo:
             group = todo.pop()
             if group.run is not None:
                 group.run.matched = True
+                continue
             for parent in group.parents:
                 if parent not in met:
                     met.add(parent)
@@ -391,11 +392,29 @@ class RunGroups:
             assert all(parent.heirs.count(group) == 1 for parent in group.parents)
             assert all(parent.number < group.number for parent in group.parents)
             assert all(group in heir.parents for heir in group.heirs)
-            assert (group.span is None) == (self._window_us is None)
+            timed = self._window_us is not None
+            assert (group.newest_us is not None) == timed
+            assert (group.span is not None) == (timed and bool(group.parents))
         for place, run in self.runs.items():
             assert place == run.start.place
             assert run.starts
             assert all(group.run is run for group in run.starts)
+
+
+def _ways_to(group: RunGroup, tail: Tail) -> Iterator[Taken]:
+    """Yield what each run of a group has taken, on each way, and what follows."""
+    todo: list[tuple[RunGroup, Tail]] = [(group, tail)]
+    while todo:
+        group, tail = todo.pop()
+        if group.run is None:
+            tail = (group.binding, tail)
+            todo += [(parent, tail) for parent in reversed(group.parents)]
+            continue
+        out = [group.binding]
+        while tail is not None:
+            out.append(tail[0])
+            tail = tail[1]
+        yield tuple(out)
 
 
 def _longest(groups: list[RunGroup]) -> Taken:

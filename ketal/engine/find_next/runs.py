@@ -79,9 +79,10 @@ class RunsFind:
 
         The arguments are those of `CheckRun.take_plain`.
         """
-        if self._strict:
+        waiting = self._waiting.states()
+        if self._strict and waiting:
             return begin
-        number, end, concerned = begin, len(masks), self.machine.concerned
+        number, end, concerned = begin, len(masks), self.machine.concerned(waiting)
         if self.window.events is not None and self._expiring.first != math.inf:
             end = max(
                 begin, min(end, begin + int(self._expiring.first) + self.window.events - place)
@@ -95,8 +96,7 @@ class RunsFind:
         findings = self._findings
         if self.window.events is not None and self._expiring.first <= place - self.window.events:
             self._expire(place - self.window.events, findings)
-        if self._strict or self.machine.concerned[mask]:
-            self._take(Seen(event, mask, place), findings)
+        self._take(Seen(event, mask, place), findings)
         if findings.is_empty():
             return None
         self._findings = Findings()
@@ -113,8 +113,8 @@ class RunsFind:
             self._waiting.drop_all()
         elif self.machine.arrival and self.machine.automaton.nots:
             self._waiting.pass_over(seen)
-        if (plan := plans[0]) is not None:
-            self._start(plan, seen, born, findings)
+        if (plan := plans[0]) is not None and plan.unbound is not None:
+            self._start(plan.unbound, seen, born, findings)
         for group in born:
             self._waiting.add(group)
         if self.breakers is not None:
@@ -198,13 +198,11 @@ class RunsFind:
             after = machine.take(one, step, target, seen)
             born.append(self._groups.extend(parents, after, (step, seen)))
 
-    def _start(self, plan: Plan, seen: Seen, born: list[RunGroup], findings: Findings) -> None:
+    def _start(self, sub: SubPlan, seen: Seen, born: list[RunGroup], findings: Findings) -> None:
         """Start a run at an event, if it can be first."""
         machine = self.machine
-        if plan.unbound is None:
-            return
         configuration, is_match = machine.start(), False
-        for step, target in machine.decide(plan.unbound, configuration, seen):
+        for step, target in machine.decide(sub, configuration, seen):
             if self._traced:
                 findings.moves.append((0, step, target, seen))
             if target in machine.automaton.finals:

@@ -51,14 +51,19 @@ class GroupRow:
 
     def add(self, at: int, group: RunGroup) -> None:
         """Put in a group by the counter or place of its last event; most come last."""
-        i = len(self.at) if not self.at or self.at[-1] <= at else bisect_right(self.at, at)
+        newest, own_us = self._newest, group.newest_us
+        if not self.at or self.at[-1] <= at:
+            self.at.append(at)
+            self.groups.append(group)
+            if own_us is not None:
+                newest.append(max(own_us, newest[-1]) if newest else own_us)
+            return
+        i = bisect_right(self.at, at)
         self.at.insert(i, at)
         self.groups.insert(i, group)
-        if group.span is not None:
-            newest = self._newest
-            newest.insert(i, max(group.span.newest, newest[i - 1]) if i else group.span.newest)
-            if i + 1 < len(newest):
-                newest[i:] = accumulate(newest[i:], max)
+        if own_us is not None:
+            newest.insert(i, max(own_us, newest[i - 1]) if i else own_us)
+            newest[i:] = accumulate(newest[i:], max)
 
     def remove(self, at: int, group: RunGroup) -> None:
         """Take out a group."""
@@ -142,7 +147,11 @@ class WaitingGroups:
     def add(self, group: RunGroup) -> None:
         """Put a group in, which waits from now on."""
         group.waiting = True
-        self._put(self.rows, group)
+        node, at = self._where(group)
+        row = self.rows.get(node)
+        if row is None:
+            row = self.rows[node] = GroupRow(len(self.rows))
+        row.add(at, group)
         for number in self._keyed:
             self._add_keyed(number, group)
         self.count += 1
@@ -150,14 +159,11 @@ class WaitingGroups:
     def _add_keyed(self, number: int, group: RunGroup) -> None:
         value = self._values[number](group.configuration)
         if value is not None:
-            self._put(self._keyed[number].setdefault(value, {}), group)
-
-    def _put(self, rows: GroupRows, group: RunGroup) -> None:
-        node, at = self._where(group)
-        row = rows.get(node)
-        if row is None:
-            row = rows[node] = GroupRow(len(rows))
-        row.add(at, group)
+            rows = self._keyed[number].setdefault(value, {})
+            node, at = self._where(group)
+            if node not in rows:
+                rows[node] = GroupRow(len(rows))
+            rows[node].add(at, group)
 
     def _where(self, group: RunGroup) -> tuple[str, int]:
         prior = group.binding[1]
@@ -289,16 +295,22 @@ class WaitingByState(dict[int, WaitingGroups]):
 
     def add(self, group: RunGroup) -> None:
         """Let a group wait in its state."""
-        self._of(group.configuration.state).add(group)
-
-    def _of(self, state: int, nodes: Iterable[str] = ()) -> WaitingGroups:
-        """Return the groups of a state; `nodes` are looked through in this order."""
+        state = group.configuration.state
         waiting = self.get(state)
         if waiting is None:
-            values = self._machine.relations.register_values
-            by_node = self._machine.automaton.live[state].prior
-            waiting = self[state] = WaitingGroups(values, by_node=by_node, nodes=nodes)
+            waiting = self._new(state)
+        waiting.add(group)
+
+    def _new(self, state: int, nodes: Iterable[str] = ()) -> WaitingGroups:
+        """Return the groups of a state, none yet; `nodes` are looked through in this order."""
+        values = self._machine.relations.register_values
+        by_node = self._machine.automaton.live[state].prior
+        waiting = self[state] = WaitingGroups(values, by_node=by_node, nodes=nodes)
         return waiting
+
+    def states(self) -> int:
+        """Return the states in which groups wait, as bits."""
+        return sum([1 << state for state, waiting in self.items() if waiting.count])
 
     def groups(self) -> Iterator[RunGroup]:
         """Yield all of them."""
@@ -310,17 +322,22 @@ class WaitingByState(dict[int, WaitingGroups]):
         if self._machine.compiled.window_us is None:
             waiting.remove_all(groups)
             return groups
-        assert seen.time_us is not None
-        out = []
+        time_us, split = seen.time_us, self._groups.split
+        assert time_us is not None
+        out: list[RunGroup] = []
+        taken: list[RunGroup] = []
+        cut: list[tuple[RunGroup, RunGroup]] = []
         for group in groups:
-            fitting, others = self._groups.split(group, seen.time_us)
-            if fitting is None:
-                continue
-            waiting.remove(group)
-            if others is not None:
-                waiting.add(others)
-                self._groups.release(group)
-            out.append(fitting)
+            fitting, others = split(group, time_us)
+            if fitting is not None:
+                out.append(fitting)
+                taken.append(group)
+                if others is not None:
+                    cut.append((group, others))
+        waiting.remove_all(taken)
+        for group, others in cut:
+            waiting.add(others)
+            self._groups.release(group)
         return out
 
     def end(self, groups: Iterable[RunGroup]) -> None:
@@ -373,7 +390,7 @@ class WaitingByState(dict[int, WaitingGroups]):
     def load(self, value: Any, groups: Sequence[RunGroup]) -> None:
         """Put what `save` gave, of some groups, into a fresh object."""
         for state, nodes, numbers in value:
-            waiting = self._of(state, nodes)
+            waiting = self._new(state, nodes)
             for number in numbers:
                 waiting.add(groups[number])
 

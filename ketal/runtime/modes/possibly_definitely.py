@@ -128,6 +128,8 @@ def definitely(
 class _OfferedEvents(ScopeSteps):
     """Collects which events each scope is offered, and offers them to no run."""
 
+    takes_by_mask = False
+
     def __init__(self, by_scope: dict[ScopeName, list[Event]], *parts: Any) -> None:
         super().__init__(*parts)
         self._by_scope = by_scope
