@@ -60,8 +60,6 @@ class Restorer:
 
     Attributes
     ----------
-    raised : int
-        Events whose clock was raised.
     doubtful : int
         Events whose clock may still be too low, because an event that they directly know was
         never released (lost, or declared lost), and events that were offered or released
@@ -74,7 +72,6 @@ class Restorer:
         self.memory = memory
         self.departed = departed
         self.entries_max = entries_max
-        self.raised = 0
         self.doubtful = 0
         self.beyond = 0
         self._last: dict[str, int] = {}
@@ -97,9 +94,10 @@ class Restorer:
 
     def state(self) -> list[Any]:
         """Return the state as plain data, that of the memory apart."""
-        counts = [self.raised, self.doubtful, self.beyond]
         return [
-            *counts,
+            0,  # a count of earlier versions: state of the same format has its place
+            self.doubtful,
+            self.beyond,
             dict(self._last),
             dict(self._released),
             dict(self._doubted),
@@ -109,7 +107,7 @@ class Restorer:
 
     def load(self, state: list[Any]) -> None:
         """Load what `state` returned."""
-        self.raised, self.doubtful, self.beyond, last, released, doubted, low, incomplete = state
+        _, self.doubtful, self.beyond, last, released, doubted, low, incomplete = state
         self._last, self._released, self._doubted = dict(last), dict(released), dict(doubted)
         self._low, self._incomplete = dict(low), incomplete
 
@@ -133,7 +131,6 @@ class Restorer:
         if counter > self._released.get(node, 0):
             # Another queue may release it once more; it is counted once.
             self._released[node] = counter
-            self.raised += out is not event
             closure = self.memory.closure(node, counter) or {}
             for name in closure if closure is not event.clock else ():
                 if closure[name] > out.clock.get(name, 0):
