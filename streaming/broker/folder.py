@@ -15,7 +15,6 @@ been given since is never sent a signal.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -26,6 +25,7 @@ from pathlib import Path
 
 from ketal.errors import KetalError
 from ketal.streaming.broker.settings import HOST
+from ketal.streaming.file_locks import try_lock
 from ketal.streaming.whole_files import replaced
 
 POLL_S = 0.05
@@ -84,11 +84,7 @@ class BrokerFolder:
             return False
         try:
             # Shared: two that ask at the same time do not take each other for a broker.
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        else:
-            return False
+            return not try_lock(descriptor, shared=True)
         finally:
             os.close(descriptor)
 
@@ -163,18 +159,14 @@ class BrokerFolder:
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[int]:
-        """Take the lock; the broker is given it, and holds it when this process lets go."""
+        """Take the lock; the broker inherits it, and has it when this process has closed it."""
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             deadline = time.monotonic() + _CLAIM_S
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    # One that only asks lets go at once.
-                    if time.monotonic() > deadline:
-                        self.refuse_running()
+            while not try_lock(descriptor):
+                # Who only asks closes the file at once.
+                if time.monotonic() > deadline:
+                    self.refuse_running()
                 time.sleep(POLL_S)
             yield descriptor
         finally:

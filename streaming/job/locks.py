@@ -1,21 +1,18 @@
-"""Locks on files, for mutual exclusion among the processes of one machine (flock(2)).
+"""What is one job's alone: a file that it writes, and the folder of its state while it starts.
 
-A lock is advisory. It belongs to the open file, so the kernel releases it however its process ends,
-kill -9 included.
-
-The one rule: a process that does not get the lock does not go on.
+The one rule: a job that does not get the lock (`ketal.streaming.file_locks`) does not go on.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ketal.errors import SettingError
+from ketal.streaming.file_locks import try_lock
 from ketal.streaming.whole_files import refused_as_setting
 
 FILE = "lock"
@@ -33,9 +30,7 @@ def lock(descriptor: int, path: str | Path) -> bool:
         If the file system has no locks.
     """
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return try_lock(descriptor)
     except OSError as fault:
         if fault.errno not in _NO_LOCKS:
             raise
@@ -43,7 +38,6 @@ def lock(descriptor: int, path: str | Path) -> bool:
             f"{path} cannot be locked ({fault.strerror}), so nothing would keep another job out of "
             "it\n  hint: choose a place on a file system with locks, or a topic"
         ) from None
-    return True
 
 
 @contextmanager

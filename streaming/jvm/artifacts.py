@@ -15,7 +15,6 @@ there.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.util
 import json
@@ -33,6 +32,7 @@ from xml.sax.saxutils import quoteattr
 
 from ketal.errors import KetalError
 from ketal.model.user_folders import cache_folder
+from ketal.streaming.file_locks import try_lock, wait_for_lock
 from ketal.streaming.jvm.java import Java, download_options
 
 PAUSES_S = (2.0, 8.0)
@@ -181,11 +181,9 @@ def _alone(path: Path, notify: Callable[[str], None]) -> Iterator[None]:
     """Hold a lock, which the kernel releases however this process ends."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(descriptor):
             notify("waiting for another process that is downloading the same")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            wait_for_lock(descriptor)
         yield
     finally:
         os.close(descriptor)
