@@ -854,7 +854,7 @@ class _Scope:
 
     def check(self, out: Outcome) -> int:
         """Judge conformance; return how many events came after a halt."""
-        on_violation = self.judge.pattern.on_violation or "halt"
+        policy = self.judge.pattern.violation_policy
         run = [self.start]
         for i, event in enumerate(self.offered):
             after = [c for here in run for c in self.successors(here, event)]
@@ -862,9 +862,9 @@ class _Scope:
                 run = after
                 continue
             out.violations.append((self.name, event.dot, self.expected(run)))
-            if on_violation == "halt":
+            if policy == "halt":
                 return len(self.offered) - i - 1
-            if on_violation == "resume":
+            if policy == "resume":
                 run = self.successors(self.start, event) or [self.start]
         if not any(self.final(here) for here in run):
             out.incomplete.append((self.name, self.expected(run)))

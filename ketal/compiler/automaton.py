@@ -101,6 +101,14 @@ class Automaton:
     mirrors: bool
     """Whether two matches of the same events can be mirror images at all."""
 
+    @property
+    def localhost_bit(self) -> int:
+        """The bit of `localhost` in a mask of the atoms; 0 where no guard uses it."""
+        for number, atom in enumerate(self.atoms):
+            if atom.shape == "localhost":
+                return 1 << number
+        return 0
+
     def named(self, states: Iterable[int]) -> str:
         """Return the names of states."""
         return ",".join(self.names[s] for s in states)

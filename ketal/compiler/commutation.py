@@ -349,10 +349,10 @@ class _Swaps:
             after.append((start, None))
         after += moved
         if not self.find_kind and not moved:
-            if self.pattern.on_violation in (None, "halt"):
+            if self.pattern.violation_policy == "halt":
                 return "violation"
             findings.append("violation")
-            if self.pattern.on_violation == "resume":
+            if self.pattern.violation_policy == "resume":
                 return (one, "resumes")  # not compared: the fresh run depends on the event
             after = [(start, None)]
         last: set[_Configuration] = set()
@@ -373,9 +373,9 @@ class _Swaps:
             last |= {self._live_part(c) for c, _ in again}
             findings += [m for c, _ in again for m in self._match(c)]
         if not self.find_kind and none_moved:
-            if self.pattern.on_violation in (None, "halt"):
+            if self.pattern.violation_policy == "halt":
                 return "violation"
-            if self.pattern.on_violation == "resume":
+            if self.pattern.violation_policy == "resume":
                 return (two, "resumes")
             findings.append("violation")
             last = {self._live_part(c) for c, _ in after}

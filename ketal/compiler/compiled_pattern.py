@@ -7,28 +7,24 @@ is never shipped.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ketal.analysis.registered_guards import GuardCall, RegisteredGuard
 from ketal.compiler.automaton import Automaton
+from ketal.compiler.bound_functions import BoundFunctions
 from ketal.compiler.commutation import needs_no_order
 from ketal.compiler.counted.counted_parts import CountedParts
 from ketal.compiler.fingerprints import FORMAT, canonical_automaton, canonical_form, hash_of
 from ketal.compiler.predicate_codegen import (
     VALUES_CACHED_MAX,
     Mask,
-    Relational,
-    compile_equality,
     compile_mask,
     compile_read,
-    compile_relational,
-    compile_value,
-    is_equality,
     unknown_types,
 )
-from ketal.compiler.predicates import RELATIONS, Formula, evaluate, variables
+from ketal.compiler.predicates import Formula, evaluate, variables
 from ketal.errors import Diagnostic, PatternText
 from ketal.model import syntax
 from ketal.model.events.event import Event
@@ -97,11 +93,6 @@ class CompiledPattern:
         """`strict`, `next` or `any`; `check` for a check."""
         return "check" if self.kind == "check" else self.pattern.strategy or "next"
 
-    @property
-    def on_violation(self) -> str:
-        """`halt`, `resume` or `skip`."""
-        return self.pattern.on_violation or "halt"
-
     @functools.cached_property
     def order_free(self) -> bool:
         """Whether the verdicts need no release order at all."""
@@ -132,7 +123,7 @@ class CompiledPattern:
             "order": canonical_form(p.order),
             "deployment": canonical_form(p.deployment),
             "partition": canonical_form(p.partition),
-            "on_violation": self.on_violation if p.kind == "check" else None,
+            "on_violation": p.violation_policy if p.kind == "check" else None,
             "window": [self.window_us, self.window_events],
             "returns": canonical_form(p.returns),
             "limit": p.limit,
@@ -153,8 +144,12 @@ class CompiledPattern:
             self.alphabet,
             self.events,
             self.registered,
-            self.localhost_bit,
         )
+
+    @functools.cached_property
+    def bound(self) -> BoundFunctions:
+        """What it computes of bound events."""
+        return BoundFunctions(self.automaton, self.pattern.returns, self.limits, self._registered)
 
     # --- compiled functions; made when first used, never shipped ---
 
@@ -184,34 +179,6 @@ class CompiledPattern:
         return lambda event: satisfies(self.mask(event) & bits)
 
     @functools.cached_property
-    def localhost_bit(self) -> int:
-        """The bit of `localhost`; 0 where the pattern does not use it."""
-        for number, atom in enumerate(self.automaton.atoms):
-            if atom.shape == "localhost":
-                return 1 << number
-        return 0
-
-    @functools.cached_property
-    def relational(self) -> dict[int, Relational]:
-        """The compiled atoms that refer to bound events, by number."""
-        return {
-            number: compile_relational(atom, self.limits, self._registered)
-            for number, atom in enumerate(self.automaton.atoms)
-            if atom.relational and atom.shape not in (*RELATIONS, "barred")
-        }
-
-    @functools.cached_property
-    def equalities(
-        self,
-    ) -> dict[int, tuple[Callable[[Event], Any], Callable[[Mapping[str, Event]], Any]]]:
-        """The two sides of each atom that equates an event's value with a bound one's."""
-        return {
-            number: compile_equality(atom, self.limits)
-            for number, atom in enumerate(self.automaton.atoms)
-            if is_equality(atom)
-        }
-
-    @functools.cached_property
     def partition(self) -> tuple[tuple[str, Callable[[Event], Any]], ...]:
         """(name, reader) of each partition key."""
         return tuple(
@@ -221,14 +188,6 @@ class CompiledPattern:
             )
             for of in self.pattern.partition
         )
-
-    @functools.cached_property
-    def returns(self) -> tuple[tuple[str, Callable[[Any], Any]], ...] | None:
-        """(name, value of the bound events) of each `return` item; None without."""
-        clause = self.pattern.returns
-        if clause is None or clause.count:
-            return None
-        return tuple((item.name, compile_value(item.value, self.limits)) for item in clause.items)
 
     @functools.cached_property
     def unknown_types(self) -> Callable[[Event], bool] | None:

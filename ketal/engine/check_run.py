@@ -87,7 +87,7 @@ class CheckRun:
             self.configurations = after
             return None
         refused = self._refuse(seen)
-        policy = self.machine.compiled.on_violation
+        policy = self.machine.compiled.pattern.violation_policy
         if policy == "halt":
             self.halt()
         elif policy == "resume":

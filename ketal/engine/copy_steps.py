@@ -38,7 +38,7 @@ class CopySteps:
         self._met = met
         compiled = steps.verdicts.compiled
         self._partitioned = bool(compiled.partition)
-        self._localhost_bit = compiled.localhost_bit
+        self._localhost_bit = compiled.automaton.localhost_bit
         self._alike = (
             copies.everything
             and compiled.kind == "check"

@@ -53,7 +53,7 @@ class Relations:
         self._evaluators: dict[int, Callable[[Configuration, Seen], bool]] = {
             n: self._evaluator(n, a) for n, a in enumerate(automaton.atoms) if a.relational
         }
-        self.register_values = {n: self._register_value(n) for n in compiled.equalities}
+        self.register_values = {n: self._register_value(n) for n in compiled.bound.equalities}
 
     def known(self, *, before: bool, concurrent: bool) -> dict[int, bool]:
         """Return the truth of the atoms of `prior` where the two events are related so."""
@@ -91,7 +91,7 @@ class Relations:
             return lambda configuration, seen: (
                 bool(configuration.broken) and configuration.broken[guard]
             )
-        function = self._compiled.relational[number]
+        function = self._compiled.bound.relational[number]
         names = self._names(atom)
 
         def compared(configuration: Configuration, seen: Seen) -> bool:
@@ -111,7 +111,7 @@ class Relations:
         return self.slots.get(steps.index(step)) if step in steps else None
 
     def _register_value(self, number: int) -> Callable[[Configuration], Key | None]:
-        value = self._compiled.equalities[number][1]
+        value = self._compiled.bound.equalities[number][1]
         names = self._names(self._compiled.automaton.atoms[number])
 
         def read(configuration: Configuration) -> Key | None:
@@ -124,7 +124,7 @@ class Relations:
         """Return an event's side of an equality; None where it is unknown, or for no equality."""
         if number is None:
             return None
-        return keyed(self._compiled.equalities[number][0](event))
+        return keyed(self._compiled.bound.equalities[number][0](event))
 
     def _relation(self, shape: str, anchor: str) -> Callable[[Configuration, Seen], bool]:
         related, of_all = _RELATED[shape]

@@ -202,7 +202,7 @@ class VerdictBuilder:
     def _matches(self, scope: Scope, listed: Sequence[Taken], event: Event) -> Iterator[Match]:
         """Yield the matches that an event completed."""
         mapping, names, time = scope.mapping, self.machine.automaton.steps, _time(event)
-        reads, returns = self.compiled.returns, None
+        reads, returns = self.compiled.bound.returns, None
         for taken in listed:
             if self._any_may_come_last:
                 # Whatever was offered last: the time must not depend on it.

@@ -88,7 +88,7 @@ class StepReasons:
             compiled = self._machine.compiled
             mask = compiled.mask(event)
             if event.node == self._node:
-                mask |= compiled.localhost_bit
+                mask |= compiled.automaton.localhost_bit
             seen = Seen(event, mask, 0)
         return seen
 

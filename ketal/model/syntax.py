@@ -482,6 +482,11 @@ class Pattern(Node):
         """The steps declared in the pattern."""
         return tuple(d for d in self.declarations if isinstance(d, StepDecl))
 
+    @property
+    def violation_policy(self) -> str:
+        """What a check does after a violation: `halt` (the default), `resume` or `skip`."""
+        return self.on_violation or "halt"
+
 
 @dataclass(frozen=True, slots=True)
 class File(Node):

@@ -184,7 +184,7 @@ def _kinds(scope: Any) -> list[Any]:
 
 def _readings(scope: semantics._Scope, dot: Dot) -> list[semantics.Configuration]:
     """Return where the run of a check was before an event; nowhere where it had ended."""
-    policy = scope.judge.pattern.on_violation or "halt"
+    policy = scope.judge.pattern.violation_policy
     run = [scope.start]
     for event in scope.offered:
         if event.dot == dot:

@@ -134,7 +134,7 @@ def test_the_moves_of_a_check_are_its_transitions() -> None:
             assert isinstance(verdict, ketal.Transition)
             transition = (str(verdict.event), verdict.source, verdict.target)
             # Where `resume` begins anew, the move is from where the run was.
-            assert transition in moves or program.compiled[0].on_violation == "resume"
+            assert transition in moves or program.compiled[0].pattern.violation_policy == "resume"
         positions = [move[0] for move in automaton["moves"]]
         assert positions == sorted(positions)
         for position, _, e, _, _ in automaton["moves"]:

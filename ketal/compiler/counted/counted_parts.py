@@ -43,8 +43,6 @@ class CountedParts:
         The declared events that make the alphabet, each with its guard over these atoms.
     registered : tuple of RegisteredGuard
         Guards added in code.
-    localhost_bit : int
-        The bit of `localhost` in masks, or 0.
     """
 
     pattern: syntax.Pattern
@@ -52,7 +50,6 @@ class CountedParts:
     alphabet: Formula
     events: tuple[tuple[syntax.EventDecl, Formula], ...]
     registered: tuple[RegisteredGuard, ...]
-    localhost_bit: int
 
     @functools.cached_property
     def asks_causality(self) -> bool:
@@ -63,9 +60,10 @@ class CountedParts:
     def _of_one_event(self, formula: Formula) -> Formula:
         """Return what a guard asks of the event alone, in the copy of some node."""
         local = free_of_run(formula, self.automaton.atoms)
-        if not self.localhost_bit:
+        localhost_bit = self.automaton.localhost_bit
+        if not localhost_bit:
             return local
-        number = self.localhost_bit.bit_length() - 1
+        number = localhost_bit.bit_length() - 1
         return disjunction([simplify(local, {number: here}) for here in (True, False)])
 
     @functools.cached_property

@@ -267,7 +267,9 @@ class _OfFindAny:
             reason = "it is decided when a word is whole, not while events are looked for"
             return _CostClass(SCAN, self._undecided(role), reason, _DATA)
         if len(role.checks) > len(role.equalities):
-            number = next(n for n in self._compared(role) if n not in roles.compiled.equalities)
+            number = next(
+                n for n in self._compared(role) if n not in roles.compiled.bound.equalities
+            )
             reason = "it is tried on each event that is left"
             return _CostClass(SCAN, self.text.atom(step, number), reason, _EQUALITY)
         for relation in role.relations:

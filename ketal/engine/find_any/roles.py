@@ -299,7 +299,7 @@ class Roles:
         name = self.machine.automaton.steps[step]
         return tuple(
             n
-            for n in self.compiled.equalities
+            for n in self.compiled.bound.equalities
             if n in _used(self.edges) and registers(self.machine.automaton.atoms[n])[1] == {name}
         )
 
@@ -348,9 +348,9 @@ class Roles:
                 continue
             elif len(names := registers(atom)[1]) == 1 and (name := min(names)) in steps:
                 step = steps.index(name)
-                if n in self.compiled.equalities:
+                if n in self.compiled.bound.equalities:
                     equalities.append(Equality(n, step))
-                checks.append(Check(step, _comparison(self.compiled.relational[n], name)))
+                checks.append(Check(step, _comparison(self.compiled.bound.relational[n], name)))
                 said.add((n, True))
         barred = {n for n in variables(left) if atoms[n].shape == "barred"}
         nots = [n for n in barred if _denied(left, n)]
@@ -374,12 +374,12 @@ class Roles:
 
     def later_value(self, atom: int, event: Event) -> Key | None:
         """Return the value that an equality compares of the later event; None if unknown."""
-        return keyed(self.compiled.equalities[atom][0](event))
+        return keyed(self.compiled.bound.equalities[atom][0](event))
 
     def anchor_value(self, atom: int, step: int, event: Event) -> Key | None:
         """Return the value that an equality compares of the earlier event; None if unknown."""
         bound = {self.machine.automaton.steps[step]: event}
-        return keyed(self.compiled.equalities[atom][1](bound))
+        return keyed(self.compiled.bound.equalities[atom][1](bound))
 
 
 class Use(NamedTuple):
@@ -453,7 +453,7 @@ def _used(edges: list[StepEdge]) -> frozenset[int]:
 
 def _is_indexed(compiled: CompiledPattern, number: int) -> bool:
     atom = compiled.automaton.atoms[number]
-    return number in compiled.equalities and len(registers(atom)[1]) == 1
+    return number in compiled.bound.equalities and len(registers(atom)[1]) == 1
 
 
 def _refers(atom: Any) -> bool:

@@ -119,7 +119,7 @@ class ObservedSteps(ScopeSteps):
             offer = self._offer(name, seen, live)
             offer.halted, offer.verdicts = halted, out
         self._record(name, seen, before)
-        policy = self._machine.compiled.on_violation
+        policy = self._machine.compiled.pattern.violation_policy
         if not violated:
             self._readings.move(name, before, seen)
         elif policy == "resume":

@@ -44,7 +44,7 @@ def mark(compiled: CompiledPattern) -> dict[str, str]:
     p = compiled.pattern
     return {
         "fingerprint": compiled.fingerprint,
-        "kind and strategy": f"{p.kind} {compiled.strategy} {compiled.on_violation}",
+        "kind and strategy": f"{p.kind} {compiled.strategy} {p.violation_policy}",
         "order": repr(p.order),
         "partition": repr(p.partition),
         "deployment": repr(p.deployment),
