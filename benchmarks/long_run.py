@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow
 import pyarrow.parquet
@@ -28,7 +28,7 @@ import ketal
 from ketal.cli.garbage_cycles import COLLECT_AFTER
 from ketal.logs import Source
 from ketal.model.events.event import Event
-from ketal.model.events.event_decoding import decode_event
+from ketal.model.events.event_decoding import decode_events
 from ketal.runtime.execution import Execution
 from ketal.streaming.job.file import Job
 from ketal.streaming.kafka.state.folder_store import Saved
@@ -98,7 +98,7 @@ def process(program: ketal.Program, count: int, folder: Path) -> None:
         f"{'events':>12} {'events/s':>10} {'commit ms':>10} {'worst':>8} {'MB a commit':>12} "
         f"{'MB on disk':>11} {'live runs':>10} {'MB, most':>9}"
     )
-    chance, decode = random.Random(1), decode_event
+    chance = random.Random(1)
     execution, store = Execution(program), Saved(folder)
     at = 0
     for point in range(1, POINTS + 1):
@@ -107,10 +107,11 @@ def process(program: ketal.Program, count: int, folder: Path) -> None:
         end = count * point // POINTS
         while at < end:
             step = min(COMMIT_EACH, end - at)
-            events: list[Event] = [decode(v) for _, v in values(at, step, chance)]
+            events = decode_events([value for _, value in values(at, step, chance)])
+            assert None not in events
             at += step
             start = time.perf_counter()
-            execution.process(events)
+            execution.process(cast("list[Event]", events))
             execution.advance_time(at / EVENTS_PER_S - LATENESS_S)
             fed = time.perf_counter()
             changes = execution.state.changes()

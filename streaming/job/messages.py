@@ -10,7 +10,7 @@ The one rule: a message that is no event is a rejection that names topic, partit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ketal.errors import EventError
 from ketal.logs.formats.jsonl import brief_reason, decoded, may_hold_control
@@ -18,11 +18,9 @@ from ketal.logs.shape import KAFKA, Item, Shape
 from ketal.logs.source import Source
 from ketal.logs.times import TIME_UNITS
 from ketal.model.events.event import Event
-from ketal.model.events.event_decoding import decode_event, decode_events
+from ketal.model.events.event_decoding import decode_events
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
-
-_FAULTS = (ValueError, TypeError, RecursionError, EventError)
 
 
 def place_of(record: Any) -> str:
@@ -62,36 +60,40 @@ class Reader:
 
     def items(self, records: Sequence[Any]) -> Sequence[Item | Rejected]:
         """Return what each of some ConsumerRecords is, as `item` does."""
-        events = self.events([record.value for record in records])
-        return [self.item(record) for record in records] if events is None else events
+        events = self._plain_events([record.value for record in records])
+        if events is None:
+            return [self.item(record) for record in records]
+        return [
+            self._decoded(record) if event is None else event
+            for record, event in zip(records, events, strict=True)
+        ]
 
     def item(self, record: Any) -> Item | Rejected:
         """Return the event or control event of a ConsumerRecord, or why it is neither."""
-        value = record.value
-        if (
-            self._plain
-            and value is not None
-            and len(value) <= self._short
-            and not may_hold_control(value)
-        ):
-            try:
-                return decode_event(value)
-            except _FAULTS:
-                pass  # Decoded field by field below, which finds the reason.
+        events = self._plain_events((record.value,))
+        event = None if events is None else events[0]
+        return self._decoded(record) if event is None else event
+
+    def events(self, values: Sequence[bytes | None]) -> list[Event] | None:
+        """Return the events of messages' values; None if one of them needs `item`."""
+        events = self._plain_events(values)
+        return None if events is None or None in events else cast("list[Event]", events)
+
+    def _plain_events(self, values: Sequence[bytes | None]) -> list[Event | None] | None:
+        """Return the events that are written plainly; None if others may be among them."""
+        if not self._plain or None in values:
+            return None
+        written = cast("Sequence[bytes]", values)
+        if max(map(len, written)) > self._short or may_hold_control(b" ".join(written)):
+            return None
+        return decode_events(written)
+
+    def _decoded(self, record: Any) -> Item | Rejected:
+        """Return what a record is, decoded field by field, which finds why it is no event."""
         try:
             return self._item(record)
         except EventError as fault:
             return Rejected(place=place_of(record), reason=brief_reason(_of_message(fault.reason)))
-
-    def events(self, values: Sequence[bytes | None]) -> list[Event] | None:
-        """Return the events of messages' values; None if one of them needs `item`."""
-        if not self._plain or None in values:
-            return None
-        if max(map(len, values)) > self._short:  # type: ignore[arg-type]
-            return None
-        if may_hold_control(b" ".join(values)):  # type: ignore[arg-type]
-            return None
-        return decode_events(values)  # type: ignore[arg-type]
 
     def _item(self, record: Any) -> Item:
         value = record.value

@@ -23,7 +23,7 @@ from ketal.model.attributes import DEPTH_MAX
 from ketal.model.events.content import content
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event, clean_event, load_event, save_event
-from ketal.model.events.event_decoding import decode_event
+from ketal.model.events.event_decoding import decode_events
 from ketal.runtime.state.records import decode_record, encode_record
 from tests.cases import p
 
@@ -59,7 +59,7 @@ def test_zero_entries_are_dropped() -> None:
 
 
 def test_a_decoded_event_is_an_event() -> None:
-    read = decode_event(b'{"node":"a","type":"T","clock":{"a":1,"b":0},"time":2}')
+    (read,) = decode_events([b'{"node":"a","type":"T","clock":{"a":1,"b":0},"time":2}'])
     assert type(read) is Event
     assert read == Event("a", "T", {"a": 1}, time=2)
     assert pickle.loads(pickle.dumps(read)) == read == copy.deepcopy(read)

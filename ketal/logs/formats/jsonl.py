@@ -13,7 +13,7 @@ import io
 import os
 from collections.abc import Iterable, Iterator
 from itertools import count, islice, repeat
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
@@ -24,7 +24,7 @@ from ketal.logs.streams import blocks
 from ketal.model.events.control import CONTROL_PREFIX, Control
 from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event
-from ketal.model.events.event_decoding import decode_event
+from ketal.model.events.event_decoding import decode_events
 from ketal.model.limits import Limits
 from ketal.model.places import place_at
 from ketal.model.verdicts.execution_verdicts import Rejected
@@ -36,7 +36,6 @@ _REASON_CHARS_MAX = 400
 _TRUNCATED = "Input data was truncated"
 _ARRAY_HINT = "`jq -c '.[]' FILE` makes JSON lines of an array"
 _OBJECTS_HINT = "`jq -c . FILE` makes JSON lines of objects that take several"
-_FAULTS = (ValueError, TypeError, RecursionError, EventError)
 _object_decoder = msgspec.json.Decoder()
 _PREFIX = CONTROL_PREFIX.encode()
 
@@ -90,19 +89,16 @@ def read_lines(
             slow = (_record(line, shape, name, at) for at, line in enumerate(lines, number))
             yield [record for record in slow if record is not None]
             continue
+        events = decode_events(lines)
+        misses = events.count(None)
+        if not misses:
+            yield list(zip(repeat(""), cast("list[Event]", events), repeat(name), count(number)))
+            continue
         records: list[Record] = []
-        misses, places, whole = 0, count(number), False
-        plain_records = zip(repeat(""), map(decode_event, lines), repeat(name), places)
-        while not whole:
-            try:
-                records.extend(plain_records)
-                whole = True
-            except _FAULTS:
-                # What was read before the fault is in the list, and the next line comes after it.
-                misses += 1
-                at = next(places)
-                if record := _record(lines[at - number], shape, name, at):
-                    records.append(record)
+        for at, (line, event) in enumerate(zip(lines, events, strict=True), number):
+            record = ("", event, name, at) if event is not None else _record(line, shape, name, at)
+            if record is not None:
+                records.append(record)
         yield records
         # A log of another shape is quicker without the attempt.
         plain = 2 * misses <= len(lines)

@@ -31,7 +31,45 @@ Counter = Annotated[int, msgspec.Meta(ge=0, le=vector.COUNTER_MAX)]
 """An entry of a clock; msgspec's decoders hold it to these bounds, in C."""
 
 
-class Event(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
+class EventFields(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
+    """The fields of an event, as a decoder makes them."""
+
+    node: str
+    type: str
+    clock: dict[str, Counter]
+    time: float | int | str | None = None
+    data: dict[str, Any] = msgspec.field(default_factory=dict)
+    id: str | None = None
+    receives: Sequence[Dot | str] = ()
+
+
+def received_dots(event: EventFields) -> tuple[Dot, ...]:
+    """Return the dots of `receives`, each once and in order, so that equal ones are equal.
+
+    Raises
+    ------
+    EventError
+        If one is no dot, the event's own, or one that its clock does not know.
+    """
+    given: Any = event.receives
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise EventError(f"receives must be a list of node@counter, not {repr(given)[:60]}")
+    own = (event.node, event.clock[event.node])
+    dots = set()
+    for one in given:
+        if not isinstance(one, Dot | str):
+            raise EventError(f"receives: {repr(one)[:60]} is not written node@counter, as n3@7")
+        dot = Dot.parse(str(one))
+        if event.clock.get(dot.node, 0) < dot.counter or dot == own:
+            raise EventError(
+                f"receives: {dot}, which the clock does not know; a message is received after "
+                "it was sent"
+            )
+        dots.add(dot)
+    return tuple(sorted(dots))
+
+
+class Event(EventFields, frozen=True):
     """One event of a distributed execution.
 
     Parameters
@@ -87,14 +125,6 @@ class Event(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
     ketal.errors.EventError: clock: the own entry of node 'n1' is ...
     """
 
-    node: str
-    type: str
-    clock: dict[str, Counter]
-    time: float | int | str | None = None
-    data: dict[str, Any] = msgspec.field(default_factory=dict)
-    id: str | None = None
-    receives: Sequence[Dot | str] = ()
-
     def __post_init__(self) -> None:
         clock = self._counted()
         if not self.type.isascii():
@@ -111,25 +141,7 @@ class Event(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
         if self.id is not None:
             _force(self, "id", attributes.text(attributes.name_of(self.id, "id"), "id"))
         if self.receives != ():
-            _force(self, "receives", self._received())
-
-    def _received(self) -> tuple[Dot, ...]:
-        """Return the dots of `receives`, each once and in order, so that equal ones are equal."""
-        given: Any = self.receives
-        if isinstance(given, str) or not isinstance(given, Sequence):
-            raise EventError(f"receives must be a list of node@counter, not {repr(given)[:60]}")
-        dots = set()
-        for one in given:
-            if not isinstance(one, Dot | str):
-                raise EventError(f"receives: {repr(one)[:60]} is not written node@counter, as n3@7")
-            dot = Dot.parse(str(one))
-            if self.clock.get(dot.node, 0) < dot.counter or dot == self.dot:
-                raise EventError(
-                    f"receives: {dot}, which the clock does not know; a message is received after "
-                    "it was sent"
-                )
-            dots.add(dot)
-        return tuple(sorted(dots))
+            _force(self, "receives", received_dots(self))
 
     def _counted(self) -> dict[str, int]:
         """Normalise node, type, clock and time; return the clock."""
@@ -242,7 +254,7 @@ def clean_event(
     event._counted()
     if receives:
         _force(event, "receives", receives)
-        _force(event, "receives", event._received())
+        _force(event, "receives", received_dots(event))
     return event
 
 

@@ -1,53 +1,60 @@
-"""Events from JSON objects, decoded and checked by msgspec in one pass.
+"""Events from JSON objects, decoded by msgspec, several at a time.
+
+The decoder checks the class of every field and the bounds of every counter in C, so only the own
+entry, zeros, names that are empty, the time and what is received are left to look at.
 
 The one rule: what is decoded is the `Event` that its constructor makes of the same values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 
 import msgspec
 
 from ketal.errors import EventError
-from ketal.model.events.event import Event
+from ketal.model.events.event import Event, EventFields, received_dots
 from ketal.model.events.event_time import seconds
 
 _force = msgspec.structs.force_setattr
+_FAULTS = (ValueError, TypeError, RecursionError, EventError)
 
 
-class _Decoded(Event, frozen=True):
-    """An event as msgspec's decoder makes it, in the moment before it is an Event.
+class _Decoded(EventFields, frozen=True):
+    """The fields of an event as JSON has them."""
 
-    The decoder has checked the class of every field and the bounds of every
-    counter in C, so only the own entry, zeros, names that are empty, the time and
-    what is received are left to look at.
+    receives: tuple[str, ...] = ()
+
+
+_decode = msgspec.json.Decoder(_Decoded).decode
+
+
+def decode_events(texts: Sequence[bytes]) -> list[Event | None]:
+    """Return the events that JSON objects are.
+
+    In the place of one that is no event as `Event` spells its fields there is None.
     """
-
-    receives: tuple[str, ...] = ()  # as JSON has it
-
-    def __post_init__(self) -> None:
-        clock = self.clock
-        if self.node not in clock or not all(clock.values()) or "" in clock or not self.type:
-            self._normalise()
-        elif self.time is not None:
-            _force(self, "time", seconds(self.time))
-        if self.receives:
-            _force(self, "receives", self._received())
-        _force(self, "__class__", Event)
-
-
-decode_event: Callable[[bytes | str], Event] = msgspec.json.Decoder(_Decoded).decode
-"""Decodes a JSON object that is an event as `Event` spells it.
-
-It raises msgspec.DecodeError, UnicodeDecodeError, RecursionError or EventError for any other
-object; what it returns is an `Event`.
-"""
-
-
-def decode_events(texts: Iterable[bytes]) -> list[Event] | None:
-    """Return the events that JSON objects are; None if one is none as `decode_event` reads it."""
-    try:
-        return list(map(decode_event, texts))
-    except (ValueError, RecursionError, EventError):
-        return None
+    decoded: list[_Decoded | None] = []
+    rest = map(_decode, texts)
+    while len(decoded) < len(texts):
+        try:
+            decoded.extend(rest)
+        except _FAULTS:
+            # What was decoded before the fault is in the list.
+            decoded.append(None)
+    out: list[Event | None] = decoded  # type: ignore[assignment]
+    for number, fields in enumerate(decoded):
+        if fields is not None:
+            clock = fields.clock
+            try:
+                if fields.node in clock and fields.type and "" not in clock and all(clock.values()):
+                    if fields.time is not None:
+                        _force(fields, "time", seconds(fields.time))
+                    if fields.receives:
+                        _force(fields, "receives", received_dots(fields))
+                    _force(fields, "__class__", Event)
+                else:
+                    out[number] = Event(*msgspec.structs.astuple(fields))
+            except EventError:
+                out[number] = None
+    return out
