@@ -10,7 +10,6 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.execution import Execution, Item
-from ketal.runtime.stream_release import StreamRelease
 
 
 class Driven(Execution):
@@ -26,8 +25,7 @@ class Driven(Execution):
         return list(self.conclude())
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
-        assert isinstance(self.release, StreamRelease)
-        return self.release.queues.held_back()
+        return self.release.held_back()
 
     def snapshot(self) -> bytes:
         return self.state.snapshot()

@@ -1,9 +1,9 @@
 """One execution: every record is identified, released to the pattern runs, and counted.
 
 `Admission` identifies a record: new, a duplicate, a contradiction, of which incarnation.
-What is new goes to a release policy, which decides when the runs of the patterns are offered
-it: `StreamRelease` on arrival or when a hold-back queue releases it, `LogRelease` once the
-whole log is read. Drivers feed an execution and act on what it returns: `Monitor` with
+What is new goes to a release (`ketal.runtime.release`), which decides when the runs of the patterns
+are offered it: that of a stream on arrival or when a hold-back queue releases it, that of a finite
+log once it is read whole. Drivers feed an execution and act on what it returns: `Monitor` with
 handlers, `run` on a finite log, a streaming job with commits. Time is that of watermarks.
 
 The one rule: every record ends as a verdict or in a count.
@@ -29,8 +29,8 @@ from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.execution_counts import ExecutionCounts
-from ketal.runtime.log_release import LogRelease
 from ketal.runtime.queues.reports import came_late, overflowed
+from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.state.execution_state import ExecutionState, Progress, SavedState
 from ketal.runtime.stream_release import StreamRelease
@@ -60,7 +60,7 @@ class Execution:
     beside : sequence of CompiledPattern
         The program's other patterns, that another `Execution` runs over the same events:
         whether an event is late or refused is decided for all of them.
-    release : {StreamRelease, LogRelease}
+    release : type of Release
         When the runs are offered what is new.
     make_run : callable
         Makes the run of a pattern, as `PatternRun`.
@@ -72,7 +72,7 @@ class Execution:
     ----------
     admission : Admission
     runs : list of PatternRun
-    release : StreamRelease or LogRelease
+    release : Release
     retiring : RetiringRelease or None
     progress : Progress
         The parts that it is made of.
@@ -94,7 +94,7 @@ class Execution:
         traced: Collection[str] = (),
         name: str = "",
         beside: Sequence[CompiledPattern] = (),
-        release: type[StreamRelease] | type[LogRelease] = StreamRelease,
+        release: type[Release] = StreamRelease,
         make_run: Callable[..., PatternRun] = PatternRun,
         retiring: Program | None = None,
     ) -> None:

@@ -12,11 +12,10 @@ from typing import Any
 
 from ketal.engine.pattern_run import PatternRun
 from ketal.runtime.admission.deduplication import Tally
-from ketal.runtime.log_release import LogRelease
+from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.silence.vacuity import MetEvents, PatternMet, add_findings, findings
 from ketal.runtime.state.execution_state import Progress
-from ketal.runtime.stream_release import StreamRelease
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +25,14 @@ class ExecutionCounts:
     Attributes
     ----------
     runs : sequence of PatternRun
-    release : StreamRelease or LogRelease
+    release : Release
     retiring : RetiringRelease or None
     progress : Progress
         The parts of the execution.
     """
 
     runs: Sequence[PatternRun]
-    release: StreamRelease | LogRelease
+    release: Release
     retiring: RetiringRelease | None
     progress: Progress
 

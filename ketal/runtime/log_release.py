@@ -24,7 +24,6 @@ from ketal.engine.find.windows import ends_windows_early
 from ketal.engine.pattern_run import PatternRun, one
 from ketal.engine.type_dispatch import TypeDispatch
 from ketal.model import syntax
-from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -38,16 +37,16 @@ from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
 from ketal.operators.order.step import Key, ReleaseStep
 from ketal.operators.topology.domains import closed_nodes
-from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.known_counters import KnownCounters
 from ketal.runtime.modes.possibly_definitely import in_mode
+from ketal.runtime.release import Release
 
 BATCH_EVENTS = 64
 """So many events are judged at once; the verdicts of so many are in memory."""
 
 
-class LogRelease:
+class LogRelease(Release):
     """Holds the events of a finite log, and offers them once all are read.
 
     Parameters
@@ -61,16 +60,10 @@ class LogRelease:
     name : str
         The execution's name.
 
-    Attributes
-    ----------
-    has_offered : bool
-        Whether the runs have been offered the events.
     """
 
     holds_all = True
-    """Whether all events are in memory until the end."""
     takes_batches = True
-    """Whether several events may be identified before one is offered."""
     due_us, window_us = -math.inf, 0
     """Every watermark is of use: it is held between the events."""
 
@@ -115,29 +108,10 @@ class LogRelease:
         self._steps.append(event)
         return []
 
-    def retake(self, event: Event) -> list[Verdict] | None:
-        """Return None for a duplicate: no queue refuses an event."""
-        return None
-
-    def restore_clocks(self, event: Event | None = None, *, saved: bool = False) -> None:
-        """Do nothing: clocks are restored when all events are known."""
-
-    def control(self, control: Control) -> list[Verdict]:
-        """Ignore a control event: nothing waits for a node."""
-        return []
-
     def advance(self, watermark_us: int) -> list[Verdict]:
         """Hold a watermark for the patterns under `order arrival`."""
         self._steps.append(watermark_us)
         return []
-
-    def end(self) -> list[Verdict]:
-        """Return no verdict at the end of the log; `remaining` judges it."""
-        return []
-
-    def tally(self, counted: Tally) -> Tally:
-        """Return the outcomes of the records: what is accepted stays so."""
-        return counted
 
     def counts(self) -> dict[str, int]:
         """Return how many dots are lost or missing, and the counts that are rare."""

@@ -21,7 +21,6 @@ from ketal.programs.program import Program, checked_program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
 from ketal.runtime.handlers import Handler, Handlers
 from ketal.runtime.state.execution_state import SavedState
-from ketal.runtime.stream_release import StreamRelease
 
 
 class Monitor:
@@ -248,9 +247,7 @@ class Monitor:
         >>> [(str(event), str(dot)) for event, dot in monitor.held_back()]
         [('b@1 a', 'a@1')]
         """
-        release = self._execution.release
-        assert isinstance(release, StreamRelease)
-        return release.queues.held_back()
+        return self._execution.release.held_back()
 
     @property
     def summary(self) -> Summary:

@@ -11,7 +11,7 @@ The one rule: an event of a run's topology is offered to it once, or recorded as
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from ketal.engine.pattern_run import PatternRun, one
 from ketal.engine.type_dispatch import TypeDispatch
 from ketal.errors import NotAvailableError
 from ketal.model.events.control import Control
+from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Late
@@ -27,6 +28,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.queues.execution_queues import Queues, flat, seen_without
+from ketal.runtime.release import Release
 
 
 def refuse_unavailable(compiled: CompiledPattern) -> None:
@@ -45,7 +47,7 @@ def refuse_unavailable(compiled: CompiledPattern) -> None:
         )
 
 
-class StreamRelease:
+class StreamRelease(Release):
     """Offers new events to the runs of a stream.
 
     Parameters
@@ -78,11 +80,6 @@ class StreamRelease:
     PatternError
         If the domains of a topology pass a limit.
     """
-
-    holds_all = False
-    """Whether all events are in memory until the end."""
-    has_offered = True
-    """Whether the runs have been offered what is counted as accepted."""
 
     def __init__(
         self, runs: Sequence[PatternRun], admission: Admission, limits: Limits, name: str
@@ -128,14 +125,8 @@ class StreamRelease:
 
     # --- events ---
 
-    def offer(self, events: Sequence[Event]) -> list[tuple[int, Any]]:
-        """Pass new events to the runs and the queues, none of which shows a node to have left.
-
-        Returns
-        -------
-        list of (int, list of Verdict)
-            The number of each event that has verdicts, and these.
-        """
+    def offer(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
+        """Pass new events to the runs and the queues."""
         processed: list[tuple[int, Any]] = []
         if self._direct.runs:
             processed = self._direct.process(events)
@@ -152,17 +143,7 @@ class StreamRelease:
     def take(
         self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
     ) -> list[Verdict]:
-        """Pass a new event to the runs and the queues.
-
-        Parameters
-        ----------
-        event : Event
-            As it arrived.
-        late : Late or None
-            Its verdict if it is late: no run is offered it then.
-        refusing : sequence of PatternRun
-            The runs whose closed topology lacks its node.
-        """
+        """Pass a new event to the runs and the queues."""
         out: list[Verdict] = []
         admission = self._admission
         if admission.membership is None and admission.reads_clocks and admission.shows_leave(event):
@@ -186,7 +167,7 @@ class StreamRelease:
         Parameters
         ----------
         event, late, refusing
-            As for `take`.
+            As for `Release.take`.
         known : Event
             The event with its clock restored as far as is known now.
         """
@@ -222,15 +203,7 @@ class StreamRelease:
         return out
 
     def restore_clocks(self, event: Event | None = None, *, saved: bool = False) -> None:
-        """Restore clocks from now on, if a membership has begun.
-
-        Parameters
-        ----------
-        event : Event, optional
-            One that was admitted and is not offered yet.
-        saved : bool
-            Whether a saved state says what the queues have seen.
-        """
+        """Restore clocks from now on, if a membership has begun."""
         membership = self._admission.membership
         if membership is None or self._restores_clocks:
             return
@@ -280,11 +253,11 @@ class StreamRelease:
             out += run.steps.close()
         return out
 
-    def remaining(self) -> Iterator[Verdict]:
-        """Yield the verdicts that are left after the end: none."""
-        return iter(())
-
     # --- its counts ---
+
+    def held_back(self) -> list[tuple[Event, Dot | None]]:
+        """Return each event that waits, with one dot it waits for; None: it waits its turn."""
+        return self.queues.held_back()
 
     def tally(self, counted: Tally) -> Tally:
         """Return the outcomes of records, of which the queues changed those of accepted ones."""

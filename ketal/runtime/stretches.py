@@ -48,13 +48,12 @@ class Stretch(NamedTuple):
 class Due(Protocol):
     """What may be due at a watermark."""
 
+    window_us: int
+    """So long after an event something may be due because of it."""
+
     @property
     def due_us(self) -> float:
         """The least watermark at which something is due."""
-
-    @property
-    def window_us(self) -> int:
-        """So long after an event something may be due because of it."""
 
 
 def stretch_of(

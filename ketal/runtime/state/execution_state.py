@@ -22,7 +22,7 @@ from ketal.model.events.event import Event
 from ketal.programs.program import Program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.log_release import LogRelease
+from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.state.migration import about, begin_anew, changes, mark, saved_program
 from ketal.runtime.state.recorder import Recorder
@@ -148,7 +148,7 @@ class ExecutionState:
     name : str
         The execution's name.
     admission : Admission
-    release : StreamRelease or LogRelease
+    release : Release
     retiring : RetiringRelease or None
     progress : Progress
         The parts of the execution; fresh ones, where a state is to be restored.
@@ -159,7 +159,7 @@ class ExecutionState:
         program: Program,
         name: str,
         admission: Admission,
-        release: StreamRelease | LogRelease,
+        release: Release,
         retiring: RetiringRelease | None,
         progress: Progress,
     ) -> None:
