@@ -57,6 +57,6 @@ class RecordPlaces:
                     for part, item, file, line in batch
                     if isinstance(item, Event)
                 }
-            if (execution, dot) in places:
-                return places[execution, dot]
+            if place := places.get((execution, dot)):
+                return place
         return ""

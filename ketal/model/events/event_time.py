@@ -62,6 +62,7 @@ def seconds(value: Any) -> float:
     return round(value * 1e6) / 1e6
 
 
+@functools.lru_cache(maxsize=4_096)
 def rfc3339(time: float) -> str:
     """Write seconds since the epoch as RFC 3339 in UTC."""
     whole_s, us = divmod(round(time * 1e6), 1_000_000)
