@@ -12,6 +12,7 @@ The one rule: an error names the place, the fault, and what to do about it.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -279,6 +280,21 @@ class NotAvailableError(KetalError):
     ...     print(error)
     pattern P: `mode possibly` speaks of every linear extension of an ...
     """
+
+
+def near(name: object, known: Iterable[str], otherwise: str = "") -> str:
+    """Return the end of a message about a name that is not there: `; did you mean …?`.
+
+    Where no known name is near, `otherwise`, or else which names there are.
+    """
+    import difflib
+
+    names = list(known)
+    close = difflib.get_close_matches(str(name), names, 1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    otherwise = otherwise or (f"there are {', '.join(names)}" if names else "")
+    return f"; {otherwise}" if otherwise else ""
 
 
 def wrong_type(what: str, wanted: str, given: object) -> TypeError:

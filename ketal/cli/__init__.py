@@ -179,11 +179,9 @@ def _top_parser() -> argparse.ArgumentParser:
 
 
 def _no_such_command(parser: argparse.ArgumentParser, name: str) -> NoReturn:
-    import difflib
+    from ketal.errors import near
 
-    near = difflib.get_close_matches(name, COMMANDS, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
-    parser.error(f"there is no command {name!r}; {hint}")
+    parser.error(f"there is no command {name!r}{near(name, COMMANDS)}")
 
 
 def complain(message: str) -> None:

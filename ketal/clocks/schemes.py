@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,7 @@ from ketal.clocks.mobile_hosts.interleaving import InterleavingClocks
 from ketal.clocks.mobile_hosts.station_vectors import StationClocks
 from ketal.clocks.scheme import Scheme
 from ketal.clocks.vector import VectorClocks
-from ketal.errors import SettingError
+from ketal.errors import SettingError, near
 
 SCHEMES: dict[str, Callable[[], Scheme[Any]]] = {
     of.name: of
@@ -57,6 +56,4 @@ def scheme_named(name: str) -> Scheme[Any]:
     base, colon, size = name.partition(":")
     if base == PlausibleClocks.name and colon and size.isascii() and size.isdigit():
         return PlausibleClocks(int(size))
-    near = difflib.get_close_matches(name, SCHEMES, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SCHEMES)}"
-    raise SettingError(f"there is no clock scheme {name!r}; {hint}")
+    raise SettingError(f"there is no clock scheme {name!r}{near(name, SCHEMES)}")

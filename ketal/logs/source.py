@@ -9,7 +9,6 @@ is read.
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 from ketal.clocks.scheme import Scheme
 from ketal.clocks.schemes import scheme_named
 from ketal.clocks.vector import VectorClocks
-from ketal.errors import SettingError
+from ketal.errors import SettingError, near
 from ketal.logs.times import TIME_UNITS, check_time_format
 from ketal.model.limits import DEFAULT, Limits
 
@@ -51,13 +50,6 @@ TABLES = (
 
 Path = tuple[str, ...]
 """The keys that lead to a value in a record."""
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean …?` for the nearest known name, else what there is."""
-    names = list(known)
-    close = difflib.get_close_matches(str(name), names, 1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}"
 
 
 def path_of(text: str) -> Path:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ketal.errors import SettingError, wrong_type
+from ketal.errors import SettingError, near, wrong_type
 
 
 def _limit(default: int, unit: str, meaning: str) -> Any:
@@ -202,13 +202,10 @@ class Limits:
         ...
         ketal.errors.SettingError: there is no limit 'run_max'; did you mean runs_max?
         """
-        import difflib
-
         known = [item.name for item in fields(cls)]
         for name in values:
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]}?" if near else "; `ketal limits` lists them"
+                hint = near(name, known, "`ketal limits` lists them")
                 raise SettingError(f"there is no limit {name!r}{hint}")
         return cls(**values)
 

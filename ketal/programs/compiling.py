@@ -9,7 +9,6 @@ The one rule: every error of a file is reported at once, with its place.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from datetime import timedelta
 
@@ -23,6 +22,7 @@ from ketal.errors import (
     PatternText,
     SettingError,
     diagnostic_place,
+    near,
     wrong_type,
 )
 from ketal.model import syntax
@@ -160,7 +160,4 @@ def _check_params(file: syntax.File, params: Mapping[str, ParamValue]) -> None:
     known = {d.name for d in file.params} | {d.name for p in file.patterns for d in p.params}
     for name in params:
         if name not in known:
-            near = difflib.get_close_matches(name, sorted(known), 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            listed = f"; there are {', '.join(sorted(known))}" if known and not near else ""
-            raise SettingError(f"the file declares no `param {name}`{hint}{listed}")
+            raise SettingError(f"the file declares no `param {name}`{near(name, sorted(known))}")

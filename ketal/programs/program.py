@@ -7,7 +7,6 @@ The one rule: a program is never changed; what selects or recompiles patterns re
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from ketal.analysis.parameters import ParamValue
 from ketal.analysis.registered_guards import registered_guards
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
-from ketal.errors import Diagnostic, PatternText, SettingError, diagnostic_place, wrong_type
+from ketal.errors import Diagnostic, PatternText, SettingError, diagnostic_place, near, wrong_type
 from ketal.model import syntax
 
 if TYPE_CHECKING:
@@ -110,9 +109,7 @@ class Program(Mapping[str, "Program"]):
             raise wrong_type("the name of a pattern", "a str", name)
         if name in self.names:
             return self.only((name,))
-        near = difflib.get_close_matches(name, self.names, 1)
-        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(self.names)}"
-        raise KeyError(f"there is no pattern {name!r}{hint}")
+        raise KeyError(f"there is no pattern {name!r}{near(name, self.names)}")
 
     def only(self, names: Collection[str]) -> Program:
         """Return the program of some of the patterns, at least one, in the order of the file.

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ketal.errors import SettingError
-from ketal.logs.source import Source, load_config, near
+from ketal.errors import SettingError, near
+from ketal.logs.source import Source, load_config
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.user_folders import state_folder
 
@@ -218,7 +218,7 @@ def _job(
     _refuse_variables(document, ())
     engine = flags.get("engine") or document.get("engine", "process")
     if engine not in ENGINES:
-        raise SettingError(f"there is no engine {engine!r}{near(str(engine), ENGINES)}")
+        raise SettingError(f"there is no engine {engine!r}{near(engine, ENGINES)}")
     pattern = flags.get("pattern") or _from(base, _text("pattern", document.get("pattern")))
     if not pattern:
         raise SettingError('no pattern: `pattern = "FILE"` in the file, or `ketal stream PATTERN`')

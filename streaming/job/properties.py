@@ -17,8 +17,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer
 
-from ketal.errors import SettingError
-from ketal.logs.source import near
+from ketal.errors import SettingError, near
 
 OURS = frozenset(
     {
@@ -70,8 +69,9 @@ def check_properties(properties: Mapping[str, Any]) -> None:
         if name in OURS:
             raise SettingError(f"{place} is set by ketal itself, or not in a file")
         if name not in known:
-            hint = near(name.replace(".", "_"), known)
-            raise SettingError(f"[kafka.properties] kafka-python has no {name!r}{_short(hint)}")
+            otherwise = "its names are those of KafkaConsumer, as ssl_cafile"
+            hint = near(name.replace(".", "_"), known, otherwise)
+            raise SettingError(f"[kafka.properties] kafka-python has no {name!r}{hint}")
         _check_kind(place, value, _kind(name, defaults[name]), LEAST.get(name, 0))
         if name in WORDS and value not in WORDS[name]:
             raise SettingError(
@@ -106,12 +106,6 @@ def _check_login(properties: Mapping[str, Any]) -> None:
             f"[kafka.properties] {TOKEN_ENDPOINT} is no http: or https: URL\n  hint: it is where "
             "the authorization server gives tokens"
         )
-
-
-def _short(hint: str) -> str:
-    return (
-        hint if "did you mean" in hint else "; its names are those of KafkaConsumer, as ssl_cafile"
-    )
 
 
 def _kind(name: str, default: object) -> type:

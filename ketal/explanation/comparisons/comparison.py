@@ -10,14 +10,13 @@ The one rule: events are compared within one execution; what the log lacks is sa
 
 from __future__ import annotations
 
-import difflib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ketal.clocks.vector import Vector
-from ketal.errors import SettingError
+from ketal.errors import SettingError, near
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.comparisons.event_pairs import pair_reason
 from ketal.explanation.execution_events import ExecutionEvents
@@ -190,17 +189,14 @@ def _near(graphs: Mapping[str, CausalGraph], dot: Dot) -> str:
     )
     if not counters:
         nodes = sorted({node for graph in graphs.values() for node in graph.nodes})
-        close = difflib.get_close_matches(dot.node, nodes, 1)
-        if close:
-            return f": it has no node {dot.node}; did you mean {close[0]}?"
         more = f" and {len(nodes) - NODES_SHOWN:,} more" if len(nodes) > NODES_SHOWN else ""
         shown = ", ".join(nodes[:NODES_SHOWN]) or "none"
-        return f": it has no node {dot.node}; its nodes are {shown}{more}"
+        return f": it has no node {dot.node}{near(dot.node, nodes, f'its nodes are {shown}{more}')}"
     place = bisect_left(counters, dot.counter)
-    near = " and ".join(str(Dot(dot.node, c)) for c in counters[max(place - 1, 0) : place + 1])
+    beside = " and ".join(str(Dot(dot.node, c)) for c in counters[max(place - 1, 0) : place + 1])
     for graph in graphs.values():
         knowing = (e for own in graph.nodes.values() for e in own)
         by = next((e for e in knowing if e.clock.get(dot.node, 0) >= dot.counter), None)
         if by is not None:
-            return f", though {by.dot} is after it; near it the log has {near}"
-    return f"; near it the log has {near}"
+            return f", though {by.dot} is after it; near it the log has {beside}"
+    return f"; near it the log has {beside}"

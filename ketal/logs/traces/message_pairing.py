@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ketal.errors import SettingError
+from ketal.errors import SettingError, near
 from ketal.logs.shape import value_at as value_in
-from ketal.logs.source import MESSAGES_EXAMPLE, near, path_of
+from ketal.logs.source import MESSAGES_EXAMPLE, path_of
 from ketal.model.events.event import Event
 
 _OWN = ("node", "type", "id", "time")
