@@ -16,6 +16,7 @@ from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.model import syntax as ast
 from ketal.model.guard_functions import FUNCTIONS, Kind
 from ketal.model.syntax_walks import walk
+from ketal.model.wording import counted
 
 Params = Mapping[str, ast.Literal | ast.Duration]
 
@@ -110,7 +111,7 @@ def _operand(op: str, operand: ast.Value, node: ast.Node, params: Params) -> Ite
 
 def _miscounted(node: ast.Function, parameters: tuple[Kind, ...]) -> Finding:
     wanted, given = len(parameters), len(node.arguments)
-    wants = f"{wanted} argument{'' if wanted == 1 else 's'}"
+    wants = counted(wanted, "argument")
     return (
         "K104", "error", f"the guard `{node.name}` takes {wants}, not {given}", node.span,
         f"it is called with ({', '.join(parameters)})",

@@ -10,6 +10,7 @@ from typing import Any
 
 from ketal.auditing.log_statistics import Statistics
 from ketal.model.places import place_at
+from ketal.model.wording import counted
 
 CODES = {
     "A001": (
@@ -191,6 +192,6 @@ class Audit:
 
     def __str__(self) -> str:
         lines = [str(fault) for fault in self.faults]
-        number = f"{len(lines):,} fault{'' if len(lines) == 1 else 's'}"
+        number = counted(len(lines), "fault")
         events = f"{self.statistics.events:,} events of {self.statistics.nodes:,} nodes"
         return "\n".join([*lines, f"{number} in {events}"])

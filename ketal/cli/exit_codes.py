@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ketal.cli.output.output_lines import counted
+from ketal.model.wording import counted
 from ketal.runtime.silence.vacuity import judged_nothing
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.syntax_walks import walk
+from ketal.model.wording import counted
 from ketal.semantics import History
 
 
@@ -177,7 +178,7 @@ class StepReasons:
         length = max(places) - min(places)
         first = events[places.index(min(places))]
         last = events[places.index(max(places))]
-        far = f"{length:,} {'event' if length == 1 else 'events'}"
+        far = counted(length, "event")
         if self._window.us is not None:
             far = f"{length / 1_000_000:g} s"
         because = f"{last.dot} is {far} after {first.dot}"

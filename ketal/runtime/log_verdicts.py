@@ -26,6 +26,7 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import COUNTED, Verdict
+from ketal.model.wording import counted
 from ketal.programs.program import Program
 
 if TYPE_CHECKING:
@@ -347,7 +348,7 @@ class Verdicts:
 
 
 def _counted(number: int, kind: str) -> str:
-    return f"{number:,} {COUNTED[kind][number != 1]}"
+    return counted(number, *COUNTED[kind])
 
 
 def _cell(value: Any) -> str:

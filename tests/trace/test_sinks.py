@@ -143,6 +143,25 @@ def test_a_file_that_ends_amid_a_line_is_continued_on_the_next(tmp_path: Path) -
     assert json.loads(second)["node"] == "n#2"
 
 
+def test_a_line_that_another_process_was_killed_in_is_ended_by_the_next_event(
+    tmp_path: Path,
+) -> None:
+    """Wherever it was cut: several processes share a file, and one of them goes on."""
+    path = tmp_path / "n.jsonl"
+    tracer = Tracer("n", path)
+    line = '{"node":"m","type":"t","clock":{"m":1}}'
+    for cut in range(1, len(line)):
+        tracer.record("t")
+        with open(path, "a") as file:
+            file.write(line[:cut])
+    tracer.record("t")
+    items = list(ketal.read_log(path, strict=False).records())
+    assert [str(item.dot) for _, item, _, _ in items if isinstance(item, ketal.Event)] == [
+        f"n@{number}" for number in range(1, len(line) + 1)
+    ]
+    assert len(items) == 2 * len(line) - 1
+
+
 FORKS = """
 import multiprocessing, sys
 from ketal.trace import TracedQueue, Tracer

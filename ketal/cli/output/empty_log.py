@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ketal.cli.options import STDIN, STDIN_NAME
-from ketal.cli.output.output_lines import counted
 from ketal.errors import printable
+from ketal.model.wording import counted
 
 MAPPING_HINT = (
     "hint: --field says where an event's fields are (--field type=event --field clock=pkt.vc), "

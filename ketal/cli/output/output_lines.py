@@ -206,11 +206,6 @@ def add_output(parser: argparse.ArgumentParser, *formats: str) -> None:
     )
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Write a number of things: `1 match`, `2,000 matches`."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
 def drop_zeros(counts: Mapping[str, int]) -> dict[str, int]:
     """Return the counts that are not zero."""
     return {name: number for name, number in counts.items() if number}

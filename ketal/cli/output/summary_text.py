@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ketal.cli.output.output_lines import counted, drop_zeros
+from ketal.cli.output.output_lines import drop_zeros
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import COUNTED
+from ketal.model.wording import counted
 from ketal.runtime.silence import unknown_comparisons, vacuity
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ketal.cli.output.output_lines import counted
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.wording import counted
 
 SINGLY = 3
 """Verdicts of one cause that have a line of their own."""

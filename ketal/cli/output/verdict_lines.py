@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ketal.cli import complain
 from ketal.cli.output import summary_text
 from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sarif
-from ketal.cli.output.output_lines import as_json, counted
+from ketal.cli.output.output_lines import as_json
 from ketal.cli.output.record_places import RecordPlaces
 from ketal.cli.output.verdict_groups import VerdictGroups
 from ketal.cli.output.verdict_places import VerdictPlaces
@@ -20,6 +20,7 @@ from ketal.errors import printable
 from ketal.model.places import file_and_line
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.find_verdicts import Match
+from ketal.model.wording import counted
 
 if TYPE_CHECKING:
     from ketal.explanation.judged_log import JudgedLog

@@ -24,6 +24,7 @@ from ketal.explanation.guard_evidence import order_in_words
 from ketal.explanation.reasons import PairReason, PlacedEvent
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
+from ketal.model.wording import counted
 from ketal.pictures.clocks.clock_pairs import pair_svg
 
 NODES_SHOWN = 5
@@ -86,8 +87,7 @@ class EventComparison:
                 yield f"the last event of {of.event.node} that {by.dot} knows"
                 yield "  none" if last is None else f"  {last}"
         else:
-            links = len(pair.path)
-            yield f"shortest path ({links:,} link{'s' if links > 1 else ''})"
+            yield f"shortest path ({counted(len(pair.path), 'link')})"
             yield f"  {pair.path[0].source}"
             for link in pair.path:
                 yield f"  {link}"

@@ -20,6 +20,7 @@ from ketal.explanation.cuts.cut_lattice import lattice_of
 from ketal.explanation.execution_events import ExecutionEvents, executions_of, missing_dots
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from ketal.model.wording import counted
 from ketal.pictures.graphs.hasse import HasseDiagram
 
 if TYPE_CHECKING:
@@ -337,5 +338,5 @@ def _drawn(
 ) -> HasseDiagram | None:
     if not count.exact or count.cuts > limits.drawn_cuts_max:
         return None
-    title = f"{count.cuts} consistent cut{'s' if count.cuts != 1 else ''}"
+    title = counted(count.cuts, "consistent cut")
     return lattice_of(graph, f"{execution}: {title}" if execution else title)

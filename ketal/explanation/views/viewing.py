@@ -18,6 +18,7 @@ from ketal.logs import Log
 from ketal.logs.formats.shiviz_writing import shiviz_text
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.wording import counted
 from ketal.pictures.page_html import page_html
 from ketal.pictures.perfetto import TracedEvent, trace_events
 from ketal.pictures.space_time_svg import DrawnEvent, space_time_svg
@@ -128,7 +129,7 @@ class View:
 
     def __repr__(self) -> str:
         count = sum(len(one.events) for one in self._drawn)
-        return f"<ketal.View of {count:,} {'event' if count == 1 else 'events'}>"
+        return f"<ketal.View of {counted(count, 'event')}>"
 
     @property
     def events(self) -> int:

@@ -26,6 +26,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.places import place_at
+from ketal.model.wording import counted
 
 
 @dataclass
@@ -68,7 +69,7 @@ class Rebuilding:
         )
         for number, what, why in counts:
             if number:
-                yield f"{number:,} {what}{'' if number == 1 else 's'} {why}"
+                yield f"{counted(number, what)} {why}"
 
 
 def rebuilt(

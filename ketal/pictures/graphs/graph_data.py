@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ketal.errors import columns
+from ketal.model.wording import counted
 
 ROUND_COLUMNS_MAX = 4
 """The longest name that stands in a circle; a longer one stands in a rounded box."""
@@ -124,8 +125,7 @@ class Graph:
     @property
     def title(self) -> str:
         """One line on what the picture shows."""
-        count = len(self.states)
-        return f"{self.pattern}: automaton of {count} state{'s' if count != 1 else ''}"
+        return f"{self.pattern}: automaton of {counted(len(self.states), 'state')}"
 
     @property
     def horizontal(self) -> bool:

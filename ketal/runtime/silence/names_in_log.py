@@ -19,7 +19,8 @@ from ketal.errors import Diagnostic
 from ketal.grammar.printer import render_value
 from ketal.model import syntax
 from ketal.model.values import base_node
-from ketal.runtime.silence.near_names import counted, matcher, nearest, not_named
+from ketal.model.wording import counted
+from ketal.runtime.silence.near_names import matcher, nearest, not_named
 
 SHOWN = 3
 """Names of the log that are listed where none is near."""
@@ -135,4 +136,4 @@ def _quoted(name: NamedValue, known: str, stats: LogStats) -> str:
     if name.path:
         path = next(one.path for one in stats.attributes if one.name == known)
         known = render_value(syntax.Attribute(path))
-    return f"`{known}` ({counted(number)})"
+    return f"`{known}` ({counted(number, 'event')})"

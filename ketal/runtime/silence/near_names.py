@@ -22,11 +22,6 @@ _ONE_FAULT_CHARS = 4
 _FAR = 99
 
 
-def counted(events: int) -> str:
-    """Return a number of events in words: `1 event`, `1,200 events`."""
-    return f"{events:,} event{'' if events == 1 else 's'}"
-
-
 def matcher(name: NamedValue) -> Callable[[str], bool]:
     """Return what tells whether a name of a log is one of a pattern, which may be a glob."""
     if not name.glob:

@@ -15,7 +15,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.counted.comparisons import ComparisonSite, SiteReading
 from ketal.engine.statistics.comparison_kinds import ABSENT, Counts
 from ketal.errors import Span
-from ketal.runtime.silence.near_names import counted
+from ketal.model.wording import counted
 
 Entry = dict[str, Any]
 """An object of the list `unknown` of a pattern in the summary."""
@@ -121,7 +121,7 @@ def _entry(
 ) -> Entry:
     span = comparison.span
     text = "a comparison" if span is None else _text(compiled, span)
-    times = counted(events)
+    times = counted(events, "event")
     of = f" of {total:,}" if kinds == ABSENT else ""
     message = f"`{text}` is unknown: {kinds}, {times}{of}"
     if comparison.is_key:

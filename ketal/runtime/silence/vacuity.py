@@ -25,7 +25,8 @@ from ketal.engine.statistics.log_names import NamesMet
 from ketal.errors import Span
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
-from ketal.runtime.silence.near_names import counted, nearest, not_named
+from ketal.model.wording import counted
+from ketal.runtime.silence.near_names import nearest, not_named
 from ketal.runtime.silence.unknown_comparisons import entry_text, place_of, summed, unknown
 
 Entry = dict[str, Any]
@@ -248,13 +249,13 @@ class _Vacuity:
 
     def _why_nothing(self) -> str:
         compiled = self._compiled
-        members, of = self._met(compiled.counted.alphabet_guard), counted(self._events)
+        members, of = self._met(compiled.counted.alphabet_guard), counted(self._events, "event")
         if not members:
             return f"0 of {of} are in the alphabet"
         if compiled.pattern.deployment is not None and not self._pattern_met.on_copies:
             return f"0 of {of} are of a node with a copy of the pattern"
         lacks = "the key of `partition by`" if compiled.partition else "a time, for `within`"
-        return f"0 of {counted(members)} in the alphabet have {lacks}"
+        return f"0 of {counted(members, 'event')} in the alphabet have {lacks}"
 
     def _missing(self) -> Iterator[Entry]:
         """Yield the names that no event has and without which nothing can be judged."""
@@ -270,7 +271,7 @@ class _Vacuity:
     def _there_are(self, what: str) -> str:
         """Return what the log has in place of a name."""
         counts = list(self._names.counted(what).items())[:SHOWN_MAX]
-        shown = ", ".join(f"`{name}` ({counted(n)})" for name, n in counts)
+        shown = ", ".join(f"`{name}` ({counted(n, 'event')})" for name, n in counts)
         return f"; most have {shown}" if shown else ""
 
     # --- names ---
@@ -294,7 +295,7 @@ class _Vacuity:
         near = nearest(name.name, others, glob=name.glob == "dotted", loose=loose)
         if near is not None:
             count = others[near]
-            rest = f", which is near `{near}` ({counted(count)})"
+            rest = f", which is near `{near}` ({counted(count, 'event')})"
             yield self._name_entry(name, rest, near=near, near_events=count)
 
     # --- steps ---
@@ -319,7 +320,7 @@ class _Vacuity:
             what, unmet = self._unmet_event(guards[step]) or ("step", step)
             if (what, unmet) not in stated:
                 stated.add((what, unmet))
-                message = f"0 of {counted(self._events)} are a `{unmet}`"
+                message = f"0 of {counted(self._events, 'event')} are a `{unmet}`"
                 yield self._entry(what, unmet, spans.get(unmet), message)
 
     def _unmet_event(self, guard: syntax.Guard) -> Key | None:

@@ -3,7 +3,7 @@
 The sender announces its log, and how many bytes that has; the collector answers how many of them it
 has taken, at the beginning and when no more come:
 
-    sender:    {"ketal_log":"9f86d081…","bytes":5021}   (the digest of the log's first line)
+    sender:    {"ketal_log":"9f86d081…","bytes":5021}   (the digest of the log's first event)
     collector: 4096
     sender:    the log from there on, and what is appended to it
     collector: 9812
@@ -12,11 +12,15 @@ So nothing is lost where a connection breaks, the program is killed or the colle
 and of what a collector has taken little is sent twice. Of a log that has fewer bytes than it has
 taken, as it was cut short, the collector takes all anew.
 
-The one rule: what is sent is what the file holds; nothing waits in memory.
+What a file has after its last line end is sent by nobody until it is a whole line: its program may
+still be writing it, or was killed amid it, and then the program's next run ends it.
+
+The one rule: what is sent is the whole lines that the file holds; nothing waits in memory.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -27,6 +31,8 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from ketal.trace.delivery.own_sockets import address_of, connected, received_within
 from ketal.trace.delivery.program_end import Sending, end_all
 
@@ -35,6 +41,8 @@ POLL_S = 0.01
 """How often the file is looked at."""
 RETRY_S = 0.2
 _PART_BYTES = 1 << 18
+_CUT_LINES_MAX = 100
+"""Lines at the beginning of a log that distinguish it, if none of them is JSON."""
 _TAIL_BYTES = 64
 """Of what was sent, the last bytes, which are compared with those of the file."""
 _ANNOUNCEMENT = re.compile(rb'\{"ketal_log":"([0-9a-f]{64})","bytes":([0-9]{1,18})\}\n?')
@@ -47,7 +55,7 @@ class Announcement(NamedTuple):
     Attributes
     ----------
     log : str
-        The digest of its first line, by which logs are distinguished.
+        The digest of its beginning, by which logs are distinguished.
     size_bytes : int
         How long it is.
     """
@@ -146,20 +154,26 @@ class LogSender:
         OSError, ValueError
             If the connection broke, or who is at its other end is no collector.
         """
-        line = self._first_line(log)
-        if not line:
+        beginning = self._beginning(log)
+        if not beginning:
             return
         with connected(self._address) as connection:
             size_bytes = os.fstat(log.fileno()).st_size
-            connection.sendall(announcement(line, size_bytes).text())
+            connection.sendall(announcement(beginning, size_bytes).text())
             position = _number(connection)
             if position > size_bytes:
                 raise ValueError(f"it has {position:,} of {size_bytes:,} bytes")
             finishing = replaced = False
+            searched = position
             tail = _before(log, position)
             while not (finishing or replaced):
                 finishing, replaced = self._finishing.is_set(), self._is_replaced(log)
-                while part := _appended(log, position, tail):
+                size_bytes = log.seek(0, os.SEEK_END)
+                # In what was searched no line ends, unless it is another's since.
+                begin = max(position, searched) if searched <= size_bytes else position
+                end = _end_of_lines(log, begin, size_bytes) or position
+                searched = size_bytes
+                while part := _appended(log, position, tail, end):
                     connection.sendall(part)
                     position += len(part)
                     tail = (tail + part)[-_TAIL_BYTES:]
@@ -172,17 +186,21 @@ class LogSender:
             _number(connection)
             self._is_taken = not replaced
 
-    def _first_line(self, log: FileIO) -> bytes:
-        """Return a log's first line, once it is whole; nothing if another log is to be sent."""
-        while not (line := log.readline()).endswith(b"\n"):
-            log.seek(0)
+    def _beginning(self, log: FileIO) -> bytes:
+        """Return a log's beginning, once it is distinct, or no more is to come.
+
+        It is empty if there is none, or another log is to be sent.
+        """
+        while True:
+            beginning, is_distinct = _distinct_lines(log)
+            if is_distinct:
+                return beginning
             if self._is_replaced(log):
                 return b""
             if self._finishing.is_set():
-                self._is_taken = True
-                return b""
+                self._is_taken = not beginning
+                return beginning
             self._finishing.wait(POLL_S)
-        return line
 
     def _is_replaced(self, log: FileIO) -> bool:
         """Return whether another log has this one's name, and is not empty."""
@@ -193,6 +211,24 @@ class LogSender:
         return named.st_size > 0 and not os.path.samestat(os.fstat(log.fileno()), named)
 
 
+def _distinct_lines(log: FileIO) -> tuple[bytes, bool]:
+    """Return a log's lines as far as the first that is JSON, and whether they distinguish it.
+
+    A line that was cut is no JSON, and may be the same in two logs.
+    """
+    log.seek(0)
+    lines = b""
+    for _ in range(_CUT_LINES_MAX):
+        line = log.readline()
+        if not line.endswith(b"\n"):
+            return lines, False
+        lines += line
+        with contextlib.suppress(ValueError, RecursionError):
+            msgspec.json.decode(line)
+            break
+    return lines, True
+
+
 def _before(log: FileIO, position: int) -> bytes:
     """Return the last bytes before a position."""
     begin = max(0, position - _TAIL_BYTES)
@@ -200,10 +236,29 @@ def _before(log: FileIO, position: int) -> bytes:
     return log.read(position - begin)
 
 
-def _appended(log: FileIO, position: int, tail: bytes) -> bytes | None:
-    """Return what is at a position; None if the log was cut short, as other bytes are before."""
+def _end_of_lines(log: FileIO, begin: int, end: int) -> int:
+    """Return where the last line ends of those that end in a part of a log; 0 if none does.
+
+    The part is read from its end on, so mostly one byte is.
+    """
+    block_bytes = 1
+    while end > begin:
+        block_begin = max(begin, end - block_bytes)
+        log.seek(block_begin)
+        line_end = log.read(end - block_begin).rfind(b"\n")
+        if line_end >= 0:
+            return block_begin + line_end + 1
+        end, block_bytes = block_begin, _PART_BYTES
+    return 0
+
+
+def _appended(log: FileIO, position: int, tail: bytes, end: int) -> bytes | None:
+    """Return what is from a position to an end; None if the log was cut short.
+
+    Then other bytes are before the position.
+    """
     log.seek(position - len(tail))
-    part = log.read(_PART_BYTES)
+    part = log.read(len(tail) + min(end - position, _PART_BYTES))
     return part[len(tail) :] if part.startswith(tail) else None
 
 
@@ -229,9 +284,9 @@ def _number(connection: socket.socket) -> int:
     return int(text)
 
 
-def announcement(line: bytes, size_bytes: int) -> Announcement:
-    """Return the announcement of the log that begins with a line."""
-    return Announcement(hashlib.sha256(line).hexdigest(), size_bytes)
+def announcement(beginning: bytes, size_bytes: int) -> Announcement:
+    """Return the announcement of the log that begins with some lines."""
+    return Announcement(hashlib.sha256(beginning).hexdigest(), size_bytes)
 
 
 def announced(line: bytes) -> Announcement | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -68,7 +67,8 @@ class JsonLines:
 
     Each event is one `write` at the end of the file: it is in the hands of the operating system
     before the program goes on, so `kill -9` loses none, and several processes may share a file.
-    After a line that was cut, by a full disk or a crash, a line of its own begins.
+    A line that was cut, by a full disk or by `kill -9` of any of them, is ended by the next event,
+    which is whole; who reads the file rejects the cut one, and no other.
 
     Parameters
     ----------
@@ -100,19 +100,22 @@ class JsonLines:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-        self._file = os.open(self._path, flags, 0o644)
         # A device or a pipe holds nothing that could be read again.
-        self._is_file = stat.S_ISREG(os.fstat(self._file).st_mode)
-        self._torn = self._is_file and self._is_torn()
+        self._is_file = not self._path.exists() or self._path.is_file()
+        access = os.O_RDWR if self._is_file else os.O_WRONLY
+        flags = access | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        self._file = os.open(self._path, flags, 0o644)
+        self._is_short = False
 
     def _is_torn(self) -> bool:
-        """Return whether the file does not end with the end of a line."""
-        with open(self._path, "rb") as file:
-            if not file.seek(0, os.SEEK_END):
-                return False
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) != b"\n"
+        """Return whether the file does not end with the end of a line.
+
+        The file itself is read: any process that writes to it may have been killed meanwhile.
+        """
+        if not self._is_file:
+            return self._is_short
+        size_bytes = os.lseek(self._file, 0, os.SEEK_END)
+        return size_bytes > 0 and os.pread(self._file, 1, size_bytes - 1) != b"\n"
 
     def incarnation(self, node: str) -> int:
         """Return which run of a node this is, by the events that the file holds: 1 for the first.
@@ -149,12 +152,11 @@ class JsonLines:
             If it was not written whole.
         """
         line = msgspec.json.encode(event) + b"\n"
-        if self._torn:
+        if self._is_torn():
             line = b"\n" + line
         written = os.write(self._file, line)
-        # An error leaves it as it was; a part of a line is to be ended first.
-        self._torn = written != len(line)
-        if written != len(line):
+        self._is_short = written != len(line)
+        if self._is_short:
             raise OSError(f"only {written} of {len(line)} bytes were written to {self._path}")
 
     def close(self) -> None:

@@ -17,12 +17,12 @@ from ketal.cli.output.empty_log import nothing_read
 from ketal.cli.output.output_lines import (
     add_output,
     as_json,
-    counted,
     opened,
     unwritten,
 )
 from ketal.cli.whole_logs import read_whole
 from ketal.errors import SettingError, printable
+from ketal.model.wording import counted
 
 if TYPE_CHECKING:
     from ketal.auditing.log_statistics import Statistics

@@ -21,13 +21,13 @@ from ketal.cli.output.output_lines import (
     OutputLines,
     add_output,
     as_json,
-    counted,
     opened,
     picture_form,
 )
 from ketal.cli.whole_logs import read_whole
 from ketal.errors import EventError, SettingError, printable
 from ketal.model.events.dot import Dot
+from ketal.model.wording import counted
 
 if TYPE_CHECKING:
     from ketal.explanation.comparisons.comparison import EventComparison

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from ketal.cli import COULD_NOT_RUN, FINE, complain, options
 from ketal.cli.output.empty_log import nothing_read
-from ketal.cli.output.output_lines import counted, opened
+from ketal.cli.output.output_lines import opened
 from ketal.cli.output.progress import ProgressLine
 from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

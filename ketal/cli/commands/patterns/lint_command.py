@@ -14,7 +14,7 @@ from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
 from ketal.cli.commands.logs.stats_command import stats_of
 from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sarif
 from ketal.cli.output.empty_log import nothing_read
-from ketal.cli.output.output_lines import add_output, as_json, counted, opened
+from ketal.cli.output.output_lines import add_output, as_json, opened
 from ketal.errors import (
     Diagnostic,
     PatternError,
@@ -25,6 +25,7 @@ from ketal.errors import (
     printable,
     show,
 )
+from ketal.model.wording import counted
 
 if TYPE_CHECKING:
     from ketal import LogStats, Program

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from ketal.cli import COULD_NOT_RUN, FINE, complain, options
 from ketal.cli.output.empty_log import nothing_read
-from ketal.cli.output.output_lines import OutputLines, add_output, as_json, counted, opened
+from ketal.cli.output.output_lines import OutputLines, add_output, as_json, opened
 from ketal.errors import printable
 from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.wording import counted
 
 if TYPE_CHECKING:
     from ketal.explanation.judged_log import JudgedLog

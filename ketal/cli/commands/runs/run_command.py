@@ -32,11 +32,12 @@ from ketal.cli.live_verdicts import LiveVerdicts
 from ketal.cli.output import summary_text
 from ketal.cli.output.empty_log import nothing_read
 from ketal.cli.output.line_signals import LineSignals
-from ketal.cli.output.output_lines import OutputLines, add_output, counted, opened
+from ketal.cli.output.output_lines import OutputLines, add_output, opened
 from ketal.cli.output.progress import ProgressLine
 from ketal.cli.output.record_places import RecordPlaces
 from ketal.cli.output.verdict_lines import VerdictLines
 from ketal.errors import KetalError, SettingError
+from ketal.model.wording import counted
 
 if TYPE_CHECKING:
     from ketal.model.events.dot import Dot

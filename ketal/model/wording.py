@@ -1,0 +1,21 @@
+"""Words that messages of several packages have in common.
+
+The one rule: a number is written with its noun, as many as there are.
+"""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number of things in words: `1 match`, `2,000 matches`.
+
+    Parameters
+    ----------
+    number : int
+        How many.
+    noun : str
+        What one of them is called.
+    plural : str
+        What several are called, if not the noun with an `s`.
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
