@@ -524,7 +524,7 @@ def test_the_pattern_may_be_standard_input(ketal: Ketal) -> None:
     said = ketal("run", "-", "-", stdin=CONFLICT)
     assert (said.code, said.err) == (
         2,
-        "ketal: the pattern and the log cannot both be standard input\n",
+        "ketal: standard input (-) is given twice, and can be read only once\n",
     )
 
 
@@ -582,8 +582,8 @@ def test_real_logs_as_their_users_would_read_them(
         (("none.ketal", "run.jsonl"), "none.ketal"),
         (("conflict.ketal", "."), "is a folder"),
         ((".", "run.jsonl"), "Is a directory"),
-        (("conflict.ketal", "-", "-"), "standard input is given twice as a log"),
-        (("-", "-"), "the pattern and the log cannot both be standard input"),
+        (("conflict.ketal", "-", "-"), "standard input (-) is given twice"),
+        (("-", "-"), "standard input (-) is given twice"),
         (("conflict.ketal", "run.jsonl", "--regex", "("), "regex is no regular expression"),
         (("conflict.ketal", "run.jsonl", "--field", "type"), "--field 'type' is not NAME=PATH"),
         (("conflict.ketal", "run.jsonl", "--nodes", ","), "nodes must be names"),

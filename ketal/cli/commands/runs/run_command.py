@@ -95,8 +95,7 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.logs import Log, open_source
     from ketal.runtime.batch_run import LogPass
 
-    if args.pattern == options.STDIN and options.STDIN in args.logs:
-        raise SettingError("the pattern and the log cannot both be standard input")
+    options.check_stdin([args.pattern, *args.logs])
     for option in ("explain", "show"):
         other = "--live" if args.live else "--trace" if args.trace else ""
         if getattr(args, option) and other:
