@@ -19,6 +19,7 @@ import re2
 
 from ketal.errors import SettingError
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.wording import shortened
 
 _LINES = "(?m)"
 """Makes `^` and `$` match at every line."""
@@ -172,11 +173,6 @@ def _fault(text: str, options: Any) -> str:
 def _message_of(fault: Exception) -> str:
     why = fault.args[0] if fault.args else fault
     return why.decode(errors="replace") if isinstance(why, bytes) else str(why)
-
-
-def shortened(text: str, length: int = 60) -> str:
-    """Return text, cut off if it is longer."""
-    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def _escape(text: str, at: int, in_class: bool, what: str) -> tuple[str, int]:

@@ -29,6 +29,7 @@ from ketal.model.events.control import CONTROL_PREFIX, Control
 from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event, clean_event
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.wording import shortened
 
 Item = Event | Control
 """The item of a well-formed record."""
@@ -479,4 +480,4 @@ def why_not_json(text: str, fault: Exception) -> str:
 
 def brief(text: str, length: int = 60) -> str:
     """Return text as a quoted, bounded piece of a message."""
-    return repr(text if len(text) <= length else text[: length - 1] + "…")
+    return repr(shortened(text, length))

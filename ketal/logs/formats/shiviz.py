@@ -21,11 +21,12 @@ from typing import Any
 from ketal.errors import EventError, SettingError
 from ketal.logs.decompression import TornError
 from ketal.logs.formats.jsonl import Record, rejected
-from ketal.logs.regexes import NAME, compile_regex, shortened
+from ketal.logs.regexes import NAME, compile_regex
 from ketal.logs.shape import Shape, brief
 from ketal.logs.source import Source
 from ketal.logs.streams import LineNumbers, whole
 from ketal.model.limits import Limits
+from ketal.model.wording import shortened
 
 DEFAULT_REGEX = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
 """ShiViz's own: a line of text, then a line with host and clock."""
