@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ketal.logs.traces.message_pairing import Pairing
+from ketal.model.events.content import content
 from ketal.model.events.dot import Dot
 from ketal.model.events.draft import Draft, known_receives
 from ketal.model.events.event import Event
@@ -76,6 +77,11 @@ class AuditedEvent:
     def place(self) -> str:
         """Return where it stands, as `place_at` writes it."""
         return place_at(self.file, self.line)
+
+    @property
+    def content(self) -> bytes:
+        """Return what was read of it; that of its copies is the same."""
+        return content(self.read) if isinstance(self.read, Event) else repr(self.read).encode()
 
     def others(self) -> int:
         """Return the sum of its entries without the own one; along a line it never falls."""

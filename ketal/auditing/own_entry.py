@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 
 from ketal.auditing.log_model import AuditedEvent, AuditedExecution, Everything, NodeEvents
 from ketal.clocks.vector import COUNTER_MAX
-from ketal.model.events.content import content
 from ketal.model.events.draft import Draft
-from ketal.model.events.event import Event
 
 
 @dataclass(slots=True)
@@ -60,22 +58,18 @@ def admitted(execution: AuditedExecution) -> dict[str, Trouble]:
         if first is event:
             continue
         of = trouble.setdefault(event.node, Trouble())
-        contents = known.setdefault((event.node, event.counter), {_content(first)})
-        if _content(event) in contents:
+        contents = known.setdefault((event.node, event.counter), {first.content})
+        if event.content in contents:
             of.copies.append(event)
             copies.add(event.position)
         else:
-            contents.add(_content(event))
+            contents.add(event.content)
             of.twins.setdefault(event.counter, [first]).append(event)
     for line in execution.lines.values():
         line.sort()
     if copies:
         execution.events = [e for e in execution.events if e.position not in copies]
     return trouble
-
-
-def _content(event: AuditedEvent) -> bytes:
-    return content(event.read) if isinstance(event.read, Event) else repr(event.read).encode()
 
 
 def _admit_draft(execution: AuditedExecution, event: AuditedEvent, draft: Draft) -> None:

@@ -91,20 +91,15 @@ def _first_events(line: list[AuditedEvent]) -> list[AuditedEvent]:
     by_content: dict[bytes, AuditedEvent] = {}
     for event in line:
         if event.counter == 1:
-            by_content.setdefault(_content(event), event)
+            by_content.setdefault(event.content, event)
     return list(by_content.values())
-
-
-def _content(event: AuditedEvent) -> bytes:
-    assert isinstance(event.read, Event), event
-    return content(event.read)
 
 
 def _uses_dots_again(line: list[AuditedEvent]) -> bool:
     """Return whether the own entries of a node are those of several runs."""
     contents: dict[int, set[bytes]] = {}
     for event in line:
-        contents.setdefault(event.counter, set()).add(_content(event))
+        contents.setdefault(event.counter, set()).add(event.content)
     again = sum(len(same) - 1 for same in contents.values())
     holes = sum(counter > 1 and counter - 1 not in contents for counter in contents)
     return len(contents.get(2, ())) > 1 and again > 2 * holes
