@@ -62,7 +62,8 @@ class Taken:
 def written(path: Path) -> list[str]:
     """The events of a log, in its order; a line that was cut by `kill -9` is `?`."""
     return [
-        str(item.dot) if isinstance(item, ketal.Event) else "?" for item in ketal.read_log(path)
+        str(item.dot) if isinstance(item, ketal.Event) else "?"
+        for _, item, _, _ in ketal.read_log(path).records()
     ]
 
 
@@ -553,6 +554,21 @@ def test_of_a_log_that_never_was_nothing_is_sent(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
     with Collector(Taken()) as collector:
         assert LogSender(tmp_path / "empty.jsonl", *collector.address).close()
+
+
+def test_what_is_written_before_a_sender_is_closed_is_sent(tmp_path: Path) -> None:
+    """Though its thread may have seen just before that there is no log, or no line of it."""
+    taken = Taken()
+    with Collector(taken) as collector:
+        for number in range(200):
+            path = tmp_path / f"n{number}.jsonl"
+            if number % 2:
+                path.touch()
+            sender = LogSender(path, *collector.address)
+            path.write_text(f'{{"node":"n{number}","type":"t","clock":{{"n{number}":1}}}}\n')
+            assert sender.close()
+        assert collector.wait(timeout_s=20)
+    assert taken.dots() == [f"n{number}@1" for number in range(200)]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

@@ -155,7 +155,7 @@ def test_a_line_that_another_process_was_killed_in_is_ended_by_the_next_event(
         with open(path, "a") as file:
             file.write(line[:cut])
     tracer.record("t")
-    items = list(ketal.read_log(path, strict=False).records())
+    items = list(ketal.read_log(path).records())
     assert [str(item.dot) for _, item, _, _ in items if isinstance(item, ketal.Event)] == [
         f"n@{number}" for number in range(1, len(line) + 1)
     ]

@@ -124,11 +124,13 @@ class LogSender:
 
     def _send_all(self, over: threading.Event) -> None:
         while not (over.is_set() or self._is_taken):
+            # First this: what is written until a sender is closed is sent.
+            finishing = self._finishing.is_set()
             try:
                 with open(self._path, "rb", buffering=0) as log:
                     self._send(log, over)
             except FileNotFoundError:
-                self._is_taken = self._finishing.is_set()
+                self._is_taken = finishing
                 over.wait(POLL_S)
             except OSError as error:
                 # That nobody listens is how it is before a collector is there.
@@ -192,12 +194,13 @@ class LogSender:
         It is empty if there is none, or another log is to be sent.
         """
         while True:
+            finishing = self._finishing.is_set()
             beginning, is_distinct = _distinct_lines(log)
             if is_distinct:
                 return beginning
             if self._is_replaced(log):
                 return b""
-            if self._finishing.is_set():
+            if finishing:
                 self._is_taken = not beginning
                 return beginning
             self._finishing.wait(POLL_S)
