@@ -68,7 +68,9 @@ class RoleColumns:
     def add(self, seen: Seen, start: float, bounds: tuple[float, float], ways: int = 0) -> None:
         """Put in an event; the arguments are those of `Column.add`."""
         name, at = ("", seen.place) if self._by_place else (seen.node, seen.counter)
-        column = self.nodes.get(name) or self._begun(self.nodes, name)
+        column = self.nodes.get(name)
+        if column is None:
+            column = self._begun(self.nodes, name)
         column.add(at, seen, start, bounds, ways)
         if not self._indexes:
             return
@@ -77,7 +79,9 @@ class RoleColumns:
             columns = keyed.get(value)
             if columns is None:
                 columns = keyed[value] = {}
-            column = columns.get(name) or self._begun(columns, name)
+            column = columns.get(name)
+            if column is None:
+                column = self._begun(columns, name)
             column.add(at, seen, start, bounds, ways)
 
     def _values(self, seen: Seen) -> Iterator[tuple[Indexed, Key]]:

@@ -217,8 +217,10 @@ class AnyFind:
         self.kept += 1
         self.live.count += 1
         if search.forward or not self.roles.bounding:
-            # All of them first: the event does not come before itself.
-            ways = [search.beginnings(role, seen) if self.counting else 0 for role, _ in placed]
+            ways = [0] * len(placed)
+            if self.counting:
+                # All of them first: the event does not come before itself.
+                ways = [search.beginnings(role, seen) for role, _ in placed]
             for (role, start), count in zip(placed, ways, strict=True):
                 self._kept_events.columns(role).add(seen, start, NO_BOUNDS, count)
         else:
