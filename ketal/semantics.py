@@ -663,7 +663,7 @@ class _Judge(Guards):
         found = [(_read(event, of), of) for of in self.pattern.partition]
         return tuple(
             (
-                of.name if isinstance(of, ast.Field) else of.path[-1],
+                of.last_name,
                 _kind(value),
                 # 1 and 1.0 are one scope, and it is called 1 whichever came first.
                 int(value) if isinstance(value, float) and value.is_integer() else value,

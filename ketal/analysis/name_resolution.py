@@ -262,7 +262,7 @@ class _PatternNames(NameFindings):
             self.guard(item.value, self.names, self.shared.registered)
             for node in _outside_references(item.value):
                 if isinstance(node, ast.Attribute | ast.Field):
-                    name = node.name if isinstance(node, ast.Field) else node.path[-1]
+                    name = node.last_name
                     self.error(
                         "K126", f"`{name}` of which event?", node.span,
                         f"a match has several events: write `{always[0]}.{name}`"

@@ -195,8 +195,7 @@ def _bounds(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
             _place(pattern, "limit"),
             "remove one: without `return count` the first matches are listed, and all counted",
         )  # fmt: skip
-    keys = (key.name if isinstance(key, ast.Field) else key.path[-1] for key in pattern.partition)
-    again = first_repeated(tuple(keys))
+    again = first_repeated(tuple(key.last_name for key in pattern.partition))
     if again:
         yield (
             "K105", "error", f"two keys of the partition are called `{again}`",

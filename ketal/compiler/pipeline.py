@@ -258,7 +258,7 @@ class _Compilation:
 def _scope_findings(pattern: syntax.Pattern) -> Iterator[Finding]:
     """Yield each partition key with the name that a copy's node has in the scope."""
     for of in pattern.partition if pattern.deployment is not None else ():
-        if (of.name if isinstance(of, syntax.Field) else of.path[-1]) == "node":
+        if of.last_name == "node":
             message = "two parts of the scope are called `node`"
             hint = "each copy's scope names its node already: leave `node` out"
             yield "K206", "error", message, of.span, hint

@@ -95,6 +95,11 @@ class Field(Node):
 
     name: OneOf["node", "type", "time", "id"]
 
+    @property
+    def last_name(self) -> str:
+        """What a scope calls its value."""
+        return self.name
+
 
 @dataclass(frozen=True, slots=True)
 class Attribute(Node):
@@ -105,6 +110,11 @@ class Attribute(Node):
     """
 
     path: tuple[str, ...]
+
+    @property
+    def last_name(self) -> str:
+        """What a scope calls its value."""
+        return self.path[-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ def paths_of(of: syntax.Attribute | syntax.Field, paths: Mapping[str, Path]) -> 
 def by_key(partition: Partition, source: Source) -> syntax.Attribute | syntax.Field | None:
     """Return the part of a partition that keys messages, if one does: their key is hashed then."""
     for of in partition:
-        if source.keyed_by == (of.name if isinstance(of, syntax.Field) else of.path[-1]):
+        if source.keyed_by == of.last_name:
             return of
     return None
 
