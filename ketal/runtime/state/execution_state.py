@@ -9,8 +9,7 @@ The one rule: records, with every later change applied, restore the state of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -26,7 +25,15 @@ from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.state.migration import about, begin_anew, changes, mark, saved_program
 from ketal.runtime.state.recorder import Recorder
-from ketal.runtime.state.records import OTHERS, Changes, Records, decoded, encoded
+from ketal.runtime.state.records import (
+    OTHERS,
+    Changes,
+    Records,
+    damage_refused,
+    decoded,
+    encoded,
+    present,
+)
 from ketal.runtime.state.release_recorder import ReleaseRecorder, RetiringRecorder
 from ketal.runtime.stream_release import StreamRelease
 
@@ -112,7 +119,7 @@ class SavedState:
         self.records = decoded(state) if isinstance(state, bytes) else state
         self.read = Records(self.records)
         now = {c.name: mark(c) for c in program.compiled}
-        with _damage():
+        with damage_refused():
             saved = self.read.one("program")
             was = saved["marks"]
             difference = changes(was, now)
@@ -123,19 +130,10 @@ class SavedState:
             raise OtherProgramError(f"the state is of another program: {difference}")
         self.retiring: Program | None = None
         if self.read.retiring is not None and not changed:
-            with _damage():
+            with damage_refused():
                 self.retiring = saved_program(self.read.retiring)
         self.changed = changed
         self.tracked = not (isinstance(state, bytes) or changed)
-
-
-@contextmanager
-def _damage() -> Iterator[None]:
-    """Raise a StateError for what reading a damaged state raises."""
-    try:
-        yield
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise StateError(f"the state is damaged: {type(error).__name__} {error}") from None
 
 
 class ExecutionState:
@@ -174,7 +172,7 @@ class ExecutionState:
 
     def snapshot(self) -> bytes:
         """Return the state in one piece."""
-        return encoded(_present(self._changes(self._new_recorder(tracking=False))))
+        return encoded(present(self._changes(self._new_recorder(tracking=False))))
 
     def records(self) -> dict[bytes, bytes]:
         """Return the state as records, and track changes from now on.
@@ -186,7 +184,7 @@ class ExecutionState:
             of events in chunks (`ketal.runtime.state.records`).
         """
         self._recorder = self._new_recorder(tracking=True)
-        return _present(self._changes(self._recorder))
+        return present(self._changes(self._recorder))
 
     def changes(self) -> Changes:
         """Return what changed since the last call of this or of `records`, or the restore.
@@ -216,7 +214,7 @@ class ExecutionState:
         if saved.retiring is not None and retiring is None:
             raise StateError("patterns of the state are drained: only a job goes on from it")
         queues = [release.queues] if retiring is None else [release.queues, retiring.queues]
-        with _damage():
+        with damage_refused():
             core = saved.read.one("core")
             progress.counted = Tally(*core["tally"])
             progress.watermark_us, progress.closed = core["watermark_us"], core["closed"]
@@ -271,7 +269,3 @@ class ExecutionState:
     def _about(self) -> dict[str, Any]:
         """The program and the execution's name, as plain data."""
         return {**about(self._program), "execution": self._name}
-
-
-def _present(records: Changes) -> dict[bytes, bytes]:
-    return {key: value for key, value in records.items() if value is not None}

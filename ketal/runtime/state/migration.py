@@ -33,7 +33,7 @@ from ketal.programs.program import Program
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.queues.pattern_queues import PatternQueue
 from ketal.runtime.state.recorder import Recorder
-from ketal.runtime.state.records import Records
+from ketal.runtime.state.records import Records, damage_refused
 from ketal.runtime.state.release_recorder import ReleaseRecorder
 
 # --- what changed ---
@@ -166,14 +166,15 @@ def saved_program(read: Records) -> Program:
         raise StateError(
             "the saved state does not hold the text of its patterns: they were compiled from none"
         )
-    try:
+    with damage_refused():
         row = json.loads(source)
-        limits = Limits.named(row["limits"])
-        whole = compile(row["text"], name=row["name"], limits=limits, **row["params"])
-    except KetalError as fault:
-        raise StateError(f"the saved state's patterns do not compile any more: {fault}") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise StateError(f"the state is damaged: {type(error).__name__} {error}") from None
+        try:
+            limits = Limits.named(row["limits"])
+            whole = compile(row["text"], name=row["name"], limits=limits, **row["params"])
+        except KetalError as fault:
+            raise StateError(
+                f"the saved state's patterns do not compile any more: {fault}"
+            ) from None
     for name, mark in saved["marks"].items():
         if whole[name].fingerprint != mark["fingerprint"]:
             guards = ", ".join(g.name for g in whole[name].one.registered)

@@ -38,6 +38,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -62,6 +63,20 @@ def encode_record(body: Any) -> bytes:
         return _encode((FORMAT, body))
     except OverflowError:
         return _encode((FORMAT, json.dumps(body)))
+
+
+def present(records: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
+    """Return the records that changes leave, without those that are removed."""
+    return {key: value for key, value in records.items() if value is not None}
+
+
+@contextmanager
+def damage_refused() -> Iterator[None]:
+    """Raise a StateError for what reading a damaged state raises."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise StateError(f"the state is damaged: {type(error).__name__} {error}") from None
 
 
 class Records:

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from ketal.errors import SettingError, StateError
-from ketal.runtime.state.records import Changes
+from ketal.runtime.state.records import Changes, present
 from ketal.streaming.kafka.state.segments import chunks, decode, encode
 from ketal.streaming.whole_files import refused_as_setting, replaced
 
@@ -198,7 +198,7 @@ class Saved:
             # All records are written before there is a WAL, through which they would go twice.
             database.execute("BEGIN")
             database.execute("CREATE TABLE commits (number INTEGER, records BLOB)")
-            whole = {key: value for key, value in records.items() if value is not None}
+            whole = present(records)
             self._base_bytes, self._added_bytes = self._add(database, whole), 0
             (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
@@ -309,7 +309,7 @@ def _records(
         records.update(decode(piece))
     if actual.hexdigest() != digest:
         raise StateError(f"the saved state {path} is damaged: its rows have another digest")
-    return {key: value for key, value in records.items() if value is not None}
+    return present(records)
 
 
 def _new_digest() -> Any:
