@@ -62,7 +62,10 @@ def test_a_program_whose_collector_never_comes_ends(tmp_path: Path) -> None:
 
 
 def test_a_program_that_waits_at_its_end_is_interrupted(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", NOBODY, str(tmp_path / "n.jsonl"), str(free_port()), "600"]
+    # A shell starts what runs in the background with SIGINT ignored, and its children inherit that.
+    heeding = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    words = [sys.executable, "-c", heeding + NOBODY, str(tmp_path / "n.jsonl")]
+    words += [str(free_port()), "600"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == b"ends\n"
