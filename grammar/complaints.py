@@ -18,13 +18,8 @@ from functools import cached_property
 
 from ketal.errors import Diagnostic, Span
 from ketal.grammar.bare_names import nearest
+from ketal.model.syntax import STATEMENTS
 
-STATEMENTS = frozenset(
-    {
-        "event", "param", "order", "at", "partition", "topology", "check", "find", "within",
-        "return", "limit", "mode", "on",
-    }
-)  # fmt: skip
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 LABELS = {
     "event": "the event", "param": "the parameter", "order": "the order", "at": "`at`",

@@ -30,14 +30,6 @@ from ketal.errors import Diagnostic, diagnostic_place
 from ketal.model import syntax as ast
 from ketal.model.syntax_walks import children, steps_of, walk
 
-_STATEMENTS = frozenset(
-    {
-        "event", "param", "order", "at", "partition", "topology", "check", "find", "within",
-        "return", "limit", "mode", "on",
-    }
-)  # fmt: skip
-"""The words that statements begin with; none of them names a step."""
-
 
 def resolve(
     file: ast.File, *, registered: Mapping[str, RegisteredGuard] | None = None
@@ -137,7 +129,7 @@ class _PatternNames(NameFindings):
                 name = node.name if isinstance(node, ast.Step) else node.step
                 if name in steps:
                     continue
-                if isinstance(node, ast.Step) and name in _STATEMENTS:
+                if isinstance(node, ast.Step) and name in ast.STATEMENTS:
                     self.error(
                         "K102", f"there is no step `{name}`", node.span,
                         f"is a `;` missing before `{name}`? A body ends with `;`",

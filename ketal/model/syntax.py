@@ -31,6 +31,13 @@ RESERVED = frozenset(
     }
 )  # fmt: skip
 """Words that name no event, step, parameter or pattern."""
+STATEMENTS = frozenset(
+    {
+        "event", "param", "order", "at", "partition", "topology", "check", "find", "within",
+        "return", "limit", "mode", "on",
+    }
+)  # fmt: skip
+"""The words that statements begin with."""
 
 
 @dataclass(frozen=True, slots=True)
