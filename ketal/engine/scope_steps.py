@@ -67,6 +67,8 @@ class ScopeSteps:
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope."""
         scopes, losses = self.scopes, self.losses
+        if name not in scopes and scopes.passes_over(mask):
+            return []
         scope = self._scope(name)
         if scope is None:
             key, given_up = scopes.key_of(name), "the events of a new scope"

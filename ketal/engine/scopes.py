@@ -192,6 +192,7 @@ class Scopes(dict[ScopeName, Scope]):
         # A fresh check that is not complete at the end is a verdict.
         fresh_is_over = not self._is_check or 0 in compiled.automaton.finals
         self.removes = bool(compiled.partition) and fresh_is_over
+        self._fresh = self._find() if self.removes and not self._is_check else None
         self._readers = tuple(read for _, read in compiled.partition)
         self.created = 0
         self.dirty: dict[int, Scope | None] | None = None
@@ -224,22 +225,26 @@ class Scopes(dict[ScopeName, Scope]):
         counts.untimed += self._window_us is not None and event.time is None
         counts.unscoped += any(keyed(read(event)) is None for read in self._readers)
 
+    def passes_over(self, mask: int) -> bool:
+        """Return whether a scope that an event with a mask created would be over at once."""
+        return self._fresh is not None and self._fresh.take_plain((mask,), 0, 0) == 1
+
     def create(self, name: ScopeName) -> Scope:
         """Return a new scope of a name."""
         self.created += 1
         return self._put(name, self.key_of(name), self.created - 1)
 
     def _put(self, name: ScopeName, key: ScopeKey, number: int) -> Scope:
-        run: CheckRun | FindRun
-        if self._is_check:
-            run = CheckRun(self._machine)
-        elif self._roles is not None:
-            run = AnyFind(self._roles, self._limits, self.live, traced=self._traced)
-        else:
-            run = RunsFind(self._machine, self._limits, self.live, traced=self._traced)
+        run = CheckRun(self._machine) if self._is_check else self._find()
         scope = self[name] = Scope(name, key, run, number)
         self.mark_dirty(scope)
         return scope
+
+    def _find(self) -> FindRun:
+        """Return the run of a new scope of a find."""
+        if self._roles is not None:
+            return AnyFind(self._roles, self._limits, self.live, traced=self._traced)
+        return RunsFind(self._machine, self._limits, self.live, traced=self._traced)
 
     def remove_if_over(self, scope: Scope) -> bool:
         """Remove a scope that is over, if `removes`; return whether it was removed.

@@ -310,7 +310,11 @@ class WaitingByState(dict[int, WaitingGroups]):
 
     def states(self) -> int:
         """Return the states in which groups wait, as bits."""
-        return sum([1 << state for state, waiting in self.items() if waiting.count])
+        bits = 0
+        for state, waiting in self.items():
+            if waiting.count:
+                bits |= 1 << state
+        return bits
 
     def groups(self) -> Iterator[RunGroup]:
         """Yield all of them."""
