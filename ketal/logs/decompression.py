@@ -1,8 +1,8 @@
 """Compressed logs: gzip and Zstandard are decompressed, other compressions refused.
 
 The first bytes of a file give its compression (RFC 1952, RFC 8878), whatever its name;
-a name that ends in `.gz` or `.zst` must be right. Decompression holds one block at a
-time.
+a name that ends in `.gz` or `.zst` must be right. What is decompressed must not be
+compressed again. Decompression holds one block at a time.
 
 The one rule: damage is reported with its place, in bytes of the file, and all data
 before it has been yielded by then.
@@ -24,6 +24,7 @@ HEAD_BYTES = 4
 """So many bytes identify a file's format."""
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_READ = {_GZIP: ("gzip", "gzip -dc"), _ZSTD: ("Zstandard", "zstd -dc")}
 _PACKED_NAMES = {".gz": "gzip", ".zst": "Zstandard"}
 _UNREAD = {
     b"BZh": ("bzip2", "bzip2 -dc"),
@@ -52,9 +53,9 @@ def unpacked(head: bytes, chunks: Iterator[bytes], name: str = "") -> Iterator[b
         On iteration, if the data is damaged or of a kind that is not read.
     """
     if head.startswith(_GZIP):
-        yield from _gunzip(chunks)
+        yield from _plain(_gunzip(chunks), _GZIP)
     elif head.startswith(_ZSTD):
-        yield from _unzstd(chunks)
+        yield from _plain(_unzstd(chunks), _ZSTD)
     elif reason := _refused(head, name):
         raise EventError(reason)
     else:
@@ -78,6 +79,27 @@ def _refused(head: bytes, name: str) -> str:
                 f"if it is not packed, take {suffix} off the name"
             )
     return ""
+
+
+def _plain(unpacking: Iterator[bytes], magic: bytes) -> Iterator[bytes]:
+    """Yield what was decompressed, unless it is of a kind that is not read."""
+    kind, command = _READ[magic]
+    head = b""
+    for piece in unpacking:
+        head += piece
+        if len(head) >= HEAD_BYTES:
+            break
+    for inner, (name, _) in _READ.items():
+        if head.startswith(inner):
+            raise EventError(
+                f"the file is packed twice, {name} within {kind}, and unpacked once here: "
+                f"`{command} FILE | ketal ... -`"
+            )
+    if reason := _refused(head, ""):
+        raise EventError(f"within the {kind} data {reason}")
+    if head:
+        yield head
+    yield from unpacking
 
 
 def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -148,8 +148,24 @@ def test_an_event_that_the_data_stops_in_is_none(tmp_path: Path) -> None:
         (RAW.decode().encode("utf-16-le"), "the text is UTF-16"),
         (RAW.decode().encode("utf-16-be"), "the text is UTF-16"),
         (b"\xfe\xff" + RAW.decode().encode("utf-16-be"), "the text is UTF-16"),
+        (
+            gzip.compress(gzip.compress(RAW)),
+            "the file is packed twice, gzip within gzip, and unpacked once here: `gzip -dc FILE |",
+        ),
+        (
+            zstandard.compress(gzip.compress(gzip.compress(RAW))),
+            "the file is packed twice, gzip within Zstandard, and unpacked once here: `zstd -dc",
+        ),
+        (
+            gzip.compress(bz2.compress(RAW)),
+            "within the gzip data the file is packed with bzip2, which is not read here",
+        ),
+        (
+            zstandard.compress(RAW.decode().encode("utf-16")),
+            "within the Zstandard data the text is UTF-16",
+        ),
     ],
-    ids=range(7),
+    ids=range(11),
 )
 @pytest.mark.parametrize("name", ["run.log", "run.jsonl", "run.csv"])
 def test_what_is_not_read_has_one_reason(tmp_path: Path, name: str, raw: bytes, said: str) -> None:
