@@ -116,6 +116,14 @@ def test_a_log_without_events_cannot_be_explained(ketal: Ketal, write: Write) ->
     assert "run.jsonl:1" in said.err
 
 
+def test_what_was_not_read_is_counted_beside_what_is_explained(ketal: Ketal, write: Write) -> None:
+    """Why a verdict is absent may be in a line that was cut."""
+    log = write("run.jsonl", TWO + "nonsense\n" + TWO[:20])
+    said = ketal("explain", write("p.ketal", CONFLICT), log)
+    assert (said.code, said.out) == (0, EXPLAINED)
+    assert said.err.startswith("ketal: 2 records were rejected; the first is run.jsonl:3: ")
+
+
 def test_run_says_beside_each_verdict_why(ketal: Ketal, write: Write) -> None:
     pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
     said = ketal("run", "--explain", "--fail-on", "match", pattern, log)

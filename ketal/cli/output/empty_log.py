@@ -1,4 +1,4 @@
-"""What is to be said of a log without a single event, by every command that reads one.
+"""What is to be said of records that are no events, by every command that reads a log.
 
 The one rule: the reason names the logs, or the first record that is no event.
 """
@@ -26,3 +26,9 @@ def nothing_read(logs: Sequence[str], rejected: int, first: str) -> str:
     records = counted(rejected, "record was", "records were all")
     why = f"; the first is {printable(first)}" if first else ""
     return f"no event was read: {records} rejected{why}\n{MAPPING_HINT}"
+
+
+def some_rejected(rejected: int, first: str) -> str:
+    """Return how many records of a log were rejected, and the first, with its reason."""
+    records = counted(rejected, "record was", "records were")
+    return f"{records} rejected; the first is {printable(first)}"

@@ -11,12 +11,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli import COULD_NOT_RUN, FINE, complain, options
-from ketal.cli.output.empty_log import nothing_read
+from ketal.cli.output.empty_log import nothing_read, some_rejected
 from ketal.cli.output.output_lines import opened
 from ketal.cli.output.progress import ProgressLine
 from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.model.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -135,6 +134,5 @@ class _WatchedLog:
             complain(nothing_read(self._paths, self._rejected, self._first))
             return False
         if self._rejected:
-            records = counted(self._rejected, "record was", "records were")
-            complain(f"{records} rejected; the first is {self._first}")
+            complain(some_rejected(self._rejected, self._first))
         return True

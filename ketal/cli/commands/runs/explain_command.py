@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ketal.cli import COULD_NOT_RUN, FINE, complain, options
-from ketal.cli.output.empty_log import nothing_read
+from ketal.cli.output.empty_log import nothing_read, some_rejected
 from ketal.cli.output.output_lines import OutputLines, add_output, as_json, opened
 from ketal.errors import printable
 from ketal.model.verdicts.execution_verdicts import Rejected
@@ -90,11 +90,13 @@ def _print(sink: OutputLines, explained: Sequence[Explanation], *, as_data: bool
 def _code(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Explanation]) -> int:
     """Say what was not explained; return the exit code."""
     events = judged.summary["events"]
+    rejected = next((one for one in judged.verdicts if isinstance(one, Rejected)), None)
+    why = f"{rejected.place}: {rejected.reason}" if rejected is not None else ""
     if not events["accepted"]:
-        rejected = next((one for one in judged.verdicts if isinstance(one, Rejected)), None)
-        why = f"{rejected.place}: {rejected.reason}" if rejected is not None else ""
         complain(nothing_read(args.logs, events["rejected"], why))
         return COULD_NOT_RUN
+    if rejected is not None:
+        complain(some_rejected(events["rejected"], why))
     matched = {one.pattern for one in judged.explainable if one.kind == "match"}
     unlisted = [
         name
