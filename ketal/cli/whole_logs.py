@@ -5,7 +5,8 @@ The one rule: a log is read once, and while it is read a terminal shows how far.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from ketal.cli import complain, options
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
     from ketal.model.limits import Limits
 
 T = TypeVar("T")
+
+
+@contextmanager
+def interruption_named(unfinished: str) -> Iterator[None]:
+    """Complain of what is `unfinished` where Ctrl-C interrupts what a `with` does."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        complain(f"interrupted: {unfinished}")
+        raise
 
 
 def read_whole(
@@ -29,13 +40,10 @@ def read_whole(
 
     log = open_source(source, logs, limits)
     progress = ProgressLine(log.share_read)
-    try:
-        taken = take(Log.of_batches(lambda: progress.counted(log.batches())))
-    except KeyboardInterrupt:
-        progress.stop()
-        complain(f"interrupted: {unfinished}")
-        raise
-    finally:
-        progress.stop()
+    with interruption_named(unfinished):
+        try:
+            taken = take(Log.of_batches(lambda: progress.counted(log.batches())))
+        finally:
+            progress.stop()
     options.report_rebuilding(log)
     return taken

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import RUN, Ketal, Write, event
+from tests.cli.conftest import CONFLICT, RUN, Ketal, Write, event
 
 HOLE = event("a", "x", {"a": 1}) + event("a", "x", {"a": 3})
 FORGOT = (
@@ -164,10 +164,12 @@ def test_packed_data_that_ends_early(ketal: Ketal, write: Write) -> None:
     assert said.lines[-1].startswith("no faults")
 
 
+@pytest.mark.parametrize("words", [("audit",), ("view",), ("explain", "p.ketal")])
 def test_ctrl_c_says_that_nothing_was_judged(
-    start: Callable[..., subprocess.Popen[str]],
+    words: tuple[str, ...], start: Callable[..., subprocess.Popen[str]], write: Write
 ) -> None:
-    process = start("audit", "-")
+    write("p.ketal", CONFLICT)
+    process = start(*words, "-")
     assert process.stdin is not None
     # More than a pipe holds: when it has been written, the log is being read.
     process.stdin.write(event("a", "x", {"a": 1}) * 5_000)

@@ -14,6 +14,7 @@ from ketal.cli import COULD_NOT_RUN, FINE, complain, options
 from ketal.cli.output.empty_log import nothing_read, some_rejected
 from ketal.cli.output.output_lines import opened
 from ketal.cli.output.progress import ProgressLine
+from ketal.cli.whole_logs import interruption_named
 from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Rejected
 
@@ -73,11 +74,12 @@ def execute(args: argparse.Namespace) -> int:
         other = _WatchedLog(open_source(source, beside, limits), beside)
         read.append(other)
         compared = {"compare": other.watched(), "compare_title": other.name}
-    try:
-        shown = view(log.watched(), program, title=log.name, limits=limits, **compared)
-    finally:
-        for one in read:
-            one.progress.stop()
+    with interruption_named("nothing was written"):
+        try:
+            shown = view(log.watched(), program, title=log.name, limits=limits, **compared)
+        finally:
+            for one in read:
+                one.progress.stop()
     if not all(one.finished() for one in read):
         return COULD_NOT_RUN
     path = args.write or f"{log.name.replace(' ', '-')}{_FORMS[form]}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ketal.cli import COULD_NOT_RUN, FINE, complain, options
 from ketal.cli.output.empty_log import nothing_read, some_rejected
 from ketal.cli.output.output_lines import OutputLines, add_output, as_json, opened
+from ketal.cli.whole_logs import interruption_named
 from ketal.errors import printable
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import counted
@@ -68,9 +69,10 @@ def execute(args: argparse.Namespace) -> int:
     program = options.program_of(args.pattern, words=args.set, chosen=args.chosen, limits=limits)
     event = None if args.event is None else dot_of(args.event)
     log = open_source(source, args.logs, limits)
-    judged = JudgedLog(program, log, limits, event=event)
-    options.report_rebuilding(log)
-    explained = explanations(judged, verdict=args.verdict, first=args.first or FIRST)
+    with interruption_named("nothing was explained"):
+        judged = JudgedLog(program, log, limits, event=event)
+        options.report_rebuilding(log)
+        explained = explanations(judged, verdict=args.verdict, first=args.first or FIRST)
     with opened(args.write, inputs=(args.pattern, *args.logs)) as sink:
         _print(sink, explained, as_data=args.output == "json")
     return _code(args, judged, explained)
