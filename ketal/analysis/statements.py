@@ -189,7 +189,7 @@ def _bounds(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
             "K127", "error", "`limit 0` lists nothing", _place(pattern, "limit"),
             "write `return count;` instead: it counts the matches and lists none",
         )  # fmt: skip
-    elif pattern.limit is not None and pattern.returns is not None and pattern.returns.count:
+    elif pattern.limit is not None and pattern.only_counts:
         yield (
             "K133", "error", "`return count` lists no match, so `limit` has no meaning",
             _place(pattern, "limit"),

@@ -203,7 +203,7 @@ class _Swaps:
     ) -> None:
         self.pattern = pattern
         self.automaton = automaton
-        self.strategy = "check" if pattern.kind == "check" else pattern.strategy or "next"
+        self.strategy = pattern.selection
         self.find_kind = pattern.kind == "find"
         self._ways: dict[int, Ways] = {}
         self._known: dict[tuple[_Column, ...], list[_Symbol]] = {}

@@ -91,7 +91,7 @@ class CompiledPattern:
     @property
     def strategy(self) -> str:
         """`strict`, `next` or `any`; `check` for a check."""
-        return "check" if self.kind == "check" else self.pattern.strategy or "next"
+        return self.pattern.selection
 
     @functools.cached_property
     def order_free(self) -> bool:

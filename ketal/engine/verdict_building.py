@@ -69,8 +69,7 @@ class VerdictBuilder:
         self.listing = listing
         self.trace = trace
         self.learned_at: Key | None = None
-        returns = self.compiled.pattern.returns
-        self._returns_count = returns is not None and returns.count
+        self._only_counts = self.compiled.pattern.only_counts
         self._any_may_come_last = self.compiled.causal and self.compiled.strategy == "any"
         self._name, self._fingerprint = self.compiled.name, self.compiled.fingerprint
 
@@ -176,7 +175,7 @@ class VerdictBuilder:
         counts.uncertain += len(findings.timed_out) if lost else 0
         if self.losses.some:
             counts.uncertain += sum(bool(self._lost_of(scope, taken)) for taken in findings.matches)
-        if self.listing and findings.matches and not self._returns_count:
+        if self.listing and findings.matches and not self._only_counts:
             assert event is not None, "time alone completes no match"
             listed, limit = findings.matches, self.compiled.pattern.limit
             if limit is not None:

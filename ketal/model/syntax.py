@@ -500,6 +500,16 @@ class Pattern(Node):
         return tuple(d for d in self.declarations if isinstance(d, StepDecl))
 
     @property
+    def selection(self) -> str:
+        """How events are selected: `strict`, `next` (a find's default), `any`; `check`."""
+        return "check" if self.kind == "check" else self.strategy or "next"
+
+    @property
+    def only_counts(self) -> bool:
+        """Whether matches are counted and none is listed: `return count`."""
+        return self.returns is not None and self.returns.count
+
+    @property
     def violation_policy(self) -> str:
         """What a check does after a violation: `halt` (the default), `resume` or `skip`."""
         return self.on_violation or "halt"

@@ -32,7 +32,6 @@ from ketal.engine.machine import Machine
 from ketal.engine.pattern_run import PatternRun, one
 from ketal.engine.scope_steps import ScopeSteps
 from ketal.errors import SettingError
-from ketal.model import syntax
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
@@ -139,11 +138,6 @@ class _OfferedEvents(ScopeSteps):
         return []
 
 
-def _listed_returns(compiled: CompiledPattern) -> syntax.Returns | None:
-    returns = compiled.pattern.returns
-    return None if returns is not None and returns.count else returns
-
-
 def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | None, RunVerdict]]:
     """Yield the verdicts of a pattern with a `mode` on a finite execution, and count them.
 
@@ -181,9 +175,8 @@ def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | 
         run.counts.matches += isinstance(verdict, Match)
         run.counts.violations += isinstance(verdict, Violation)
         limit = run.compiled.pattern.limit
-        returns = run.compiled.pattern.returns
         listed = limit is None or run.counts.matches <= limit
-        if run.listing and listed and not (returns is not None and returns.count):
+        if run.listing and listed and not run.compiled.pattern.only_counts:
             named = verdict.events if isinstance(verdict, Match) else (verdict.event,)
             yield execution[max(place[dot] for dot in named)], verdict
 
@@ -286,7 +279,9 @@ class _Lattice:
         self.execution = execution
         self.compiled = compiled
         # `return count` and `limit` change what is listed of the answer, not the answer.
-        plain = replace(compiled.pattern, returns=_listed_returns(compiled), limit=None)
+        pattern = compiled.pattern
+        listed = None if pattern.only_counts else pattern.returns
+        plain = replace(pattern, returns=listed, limit=None)
         self._listed = compiled if plain == compiled.pattern else replace(compiled, pattern=plain)
         self.limits = Limits.given(limits, compiled.limits)
         if (undecided := getattr(log, "undecided", None)) is not None:
