@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
@@ -409,15 +409,18 @@ def test_metrics_are_prometheus_text() -> None:
 
 
 def test_metrics_are_served_where_they_are_to_be() -> None:
-    """At one address of the machine, which has others."""
-    server = MetricsServer(Figures(), 0, "127.0.0.2")
-    try:
-        with urlopen(f"http://127.0.0.2:{server.port}/metrics") as answer:
-            assert answer.status == 200
-        with pytest.raises(URLError):
-            urlopen(f"http://127.0.0.1:{server.port}/metrics")
-    finally:
-        server.close()
+    """At one address of the machine: the port of another one is another server's."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        server = MetricsServer(Figures(), port, "127.0.0.2")
+        try:
+            assert server.port == port
+            with urlopen(f"http://127.0.0.2:{port}/metrics") as answer:
+                assert answer.status == 200
+        finally:
+            server.close()
+        with pytest.raises(SettingError, match=f"cannot be served on port {port}: "):
+            MetricsServer(Figures(), port)
     with pytest.raises(KetalError, match=r"port 0 of 203\.0\.113\.1: "):
         MetricsServer(Figures(), 0, "203.0.113.1")
     flags = {"pattern": "p", "topics": ["t"], "metrics_host": "127.0.0.1", "metrics_port": 0}
