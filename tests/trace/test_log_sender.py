@@ -257,7 +257,7 @@ def test_connections_that_break_anywhere_lose_nothing_and_repeat_little(tmp_path
     taken = Taken()
     rng = random.Random(7)
     with Collector(taken) as collector:
-        relay = _Relay(free_port())
+        relay = _Relay(0)
         relay.to(collector.address)
         tracer = Tracer("n", path)
         sender = LogSender(path, "127.0.0.1", relay.port)
