@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -84,11 +85,10 @@ def _refused(head: bytes, name: str) -> str:
 def _plain(unpacking: Iterator[bytes], magic: bytes) -> Iterator[bytes]:
     """Yield what was decompressed, unless it is of a kind that is not read."""
     kind, command = _READ[magic]
-    head = b""
-    for piece in unpacking:
-        head += piece
-        if len(head) >= HEAD_BYTES:
-            break
+    head, pieces = b"", deque[bytes]()
+    while len(head) < HEAD_BYTES and (piece := next(unpacking, b"")):
+        head += piece[:HEAD_BYTES]
+        pieces.append(piece)
     for inner, (name, _) in _READ.items():
         if head.startswith(inner):
             raise EventError(
@@ -97,8 +97,9 @@ def _plain(unpacking: Iterator[bytes], magic: bytes) -> Iterator[bytes]:
             )
     if reason := _refused(head, ""):
         raise EventError(f"within the {kind} data {reason}")
-    if head:
-        yield head
+    del piece  # a block is large: none is held while the next is made
+    while pieces:
+        yield pieces.popleft()
     yield from unpacking
 
 

@@ -35,7 +35,7 @@ Record = tuple[str, Event | Control | Rejected, str, int]
 _REASON_CHARS_MAX = 400
 _TRUNCATED = "Input data was truncated"
 _ARRAY_HINT = "`jq -c '.[]' FILE` makes JSON lines of an array"
-_OBJECTS_HINT = "`jq -c . FILE` makes JSON lines of objects that take several"
+_OBJECTS_HINT = "`jq -c . FILE` makes JSON lines of objects that take several; else it was cut"
 _object_decoder = msgspec.json.Decoder()
 _PREFIX = CONTROL_PREFIX.encode()
 
