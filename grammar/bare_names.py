@@ -21,7 +21,8 @@ import re
 from collections.abc import Set
 from dataclasses import dataclass
 
-from ketal.model.syntax import EVENT_FIELDS, RESERVED, Field, Value
+from ketal.model.language_words import RESERVED
+from ketal.model.syntax import EVENT_FIELDS, Field, Value
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 NEARLY = 0.8

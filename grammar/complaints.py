@@ -18,7 +18,7 @@ from functools import cached_property
 
 from ketal.errors import Diagnostic, Span
 from ketal.grammar.bare_names import nearest
-from ketal.model.syntax import STATEMENTS
+from ketal.model.language_words import STATEMENTS
 
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 LABELS = {

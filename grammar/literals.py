@@ -17,6 +17,7 @@ from ketal.errors import Span
 from ketal.grammar.parse_tree import Fault, ParseTree, span_of
 from ketal.model import syntax as ast
 from ketal.model import values
+from ketal.model.language_words import UNIT_NS
 from ketal.model.limits import Limits
 
 UNITS = {
@@ -87,7 +88,7 @@ class Literals:
     def duration(self, tree: ParseTree) -> ast.Duration:
         """Return a duration; an unknown unit is a fault."""
         amount, unit = cast("tuple[Token, Token]", tree.children)
-        if unit not in ast.UNIT_NS:
+        if unit not in UNIT_NS:
             meant = UNITS.get(str(unit))
             hint = f"did you mean `{amount} {meant}`?" if meant else ""
             self.fault(

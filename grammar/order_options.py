@@ -19,6 +19,9 @@ from ketal.grammar.parse_tree import (
 )
 from ketal.model import syntax as ast
 
+OVERFLOW = {"reject": "refuses the arriving event", "lost": "gives up the oldest hole"}
+"""What a full hold-back queue does, by the word of the option `overflow`."""
+
 
 class OrderOptions:
     """Builds the order of one pattern, whose values `expressions` builds."""
@@ -61,11 +64,11 @@ class OrderOptions:
             return self._nodes(self.expressions.value(value, lists=True), value)
         if name == "overflow":
             word = bare_word(value)
-            if word not in ast.OVERFLOW:
-                words = " or ".join(f"`{word}`" for word in ast.OVERFLOW)
+            if word not in OVERFLOW:
+                words = " or ".join(f"`{word}`" for word in OVERFLOW)
                 self.fault(
                     "K011", f"a full hold-back queue does {words}", span_of(value),
-                    ", ".join(f"`{word}` {does}" for word, does in ast.OVERFLOW.items()),
+                    ", ".join(f"`{word}` {does}" for word, does in OVERFLOW.items()),
                 )  # fmt: skip
                 return None
             return word

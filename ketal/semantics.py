@@ -50,6 +50,7 @@ from ketal.model import syntax as ast
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key, concurrent, happened_before
+from ketal.model.language_words import UNIT_NS
 from ketal.model.syntax_walks import walk
 
 Scope = tuple[tuple[str, typing.Any], ...]
@@ -463,7 +464,7 @@ def _annotated(function: Callable[..., Truth], values: list[typing.Any]) -> bool
 
 
 def _ns(length: ast.Duration) -> Fraction:
-    return Fraction(str(length.amount)) * ast.UNIT_NS[length.unit]
+    return Fraction(str(length.amount)) * UNIT_NS[length.unit]
 
 
 def _mentions_step(node: ast.Node) -> bool:

@@ -16,6 +16,7 @@ from ketal.analysis.value_kinds import guard_findings
 from ketal.errors import Diagnostic, Span
 from ketal.model import syntax as ast
 from ketal.model.guard_functions import FUNCTIONS
+from ketal.model.language_words import RESERVED
 from ketal.model.syntax_walks import walk
 
 Declaration: TypeAlias = ast.EventDecl | ast.StepDecl | ast.ParamDecl
@@ -45,7 +46,7 @@ class NameFindings:
 
     def unreserved(self, what: str, name: str, span: Span | None) -> None:
         """Check that a name is no word of the language."""
-        if name in ast.RESERVED:
+        if name in RESERVED:
             self.error(
                 "K106", f"`{name}` is a word of the language and names no {what}", span,
                 "choose another name",

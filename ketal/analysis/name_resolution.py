@@ -28,6 +28,7 @@ from ketal.analysis.statements import (
 )
 from ketal.errors import Diagnostic, diagnostic_place
 from ketal.model import syntax as ast
+from ketal.model.language_words import STATEMENTS
 from ketal.model.syntax_walks import children, steps_of, walk
 
 
@@ -129,7 +130,7 @@ class _PatternNames(NameFindings):
                 name = node.name if isinstance(node, ast.Step) else node.step
                 if name in steps:
                     continue
-                if isinstance(node, ast.Step) and name in ast.STATEMENTS:
+                if isinstance(node, ast.Step) and name in STATEMENTS:
                     self.error(
                         "K102", f"there is no step `{name}`", node.span,
                         f"is a `;` missing before `{name}`? A body ends with `;`",

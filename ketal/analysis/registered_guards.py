@@ -28,7 +28,7 @@ from ketal.errors import SettingError
 from ketal.model.attributes import unboxed
 from ketal.model.events.event import Event
 from ketal.model.guard_functions import FUNCTIONS, Kind
-from ketal.model.syntax import RESERVED
+from ketal.model.language_words import RESERVED
 
 Function: TypeAlias = Callable[..., bool | None]
 

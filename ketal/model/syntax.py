@@ -16,28 +16,11 @@ from fractions import Fraction
 from typing import Literal as OneOf
 
 from ketal.errors import Span
+from ketal.model.language_words import UNIT_NS
 
 PRIOR = "prior"
 ALL = "all"
 EVENT_FIELDS = ("node", "type", "time", "id")
-RESERVED = frozenset(
-    {
-        "pattern", "order", "arrival", "CausalOrder", "at", "every", "node", "all", "event",
-        "check", "find", "any", "next", "strict", "within", "partition", "by", "return",
-        "count", "limit", "param", "mode", "possibly", "definitely", "on", "violation",
-        "topology", "automaton", "initial", "final", "not", "in", "matches", "exists",
-        "call", "host", "origin", "localhost", "true", "false", "Causal", "Conc", "events",
-        "type", "time", "id", "data", "prior",
-    }
-)  # fmt: skip
-"""Words that name no event, step, parameter or pattern."""
-STATEMENTS = frozenset(
-    {
-        "event", "param", "order", "at", "partition", "topology", "check", "find", "within",
-        "return", "limit", "mode", "on",
-    }
-)  # fmt: skip
-"""The words that statements begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +71,6 @@ class Duration(Node):
         is less than 2 us, and at least 1.4 us if it is at least 2 us.
         """
         return math.ceil(self.seconds * 10**6)
-
-
-UNIT_NS = {
-    "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9,
-    "d": 86400 * 10**9,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,8 +366,6 @@ class StepDecl(Node):
 ORDER_LENGTHS = ("frontier", "gap", "idle")
 """The options of CausalOrder that are lengths of time."""
 ORDER_OPTIONS = ("total", "nodes", *ORDER_LENGTHS, "overflow")
-OVERFLOW = {"reject": "refuses the arriving event", "lost": "gives up the oldest hole"}
-"""What a full hold-back queue does, by the word of the option `overflow`."""
 
 
 @dataclass(frozen=True, slots=True)

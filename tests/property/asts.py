@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from ketal.analysis.bodies import nullable
 from ketal.model import syntax as ast
+from ketal.model.language_words import UNIT_NS
 from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node
 
@@ -62,7 +63,7 @@ def numbers() -> st.SearchStrategy[int | float]:
 @st.composite
 def durations(draw: st.DrawFn) -> ast.Duration:
     amount = draw(st.integers(1, 1000) | st.floats(0.001, 1e6))
-    return ast.Duration(amount, draw(st.sampled_from(sorted(ast.UNIT_NS))))
+    return ast.Duration(amount, draw(st.sampled_from(sorted(UNIT_NS))))
 
 
 @_cached
