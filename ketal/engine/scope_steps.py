@@ -68,6 +68,7 @@ class ScopeSteps:
         """Offer an event of the alphabet to its scope."""
         scopes, losses = self.scopes, self.losses
         if name not in scopes and scopes.passes_over(mask):
+            scopes.created += 1  # one that was over at once
             return []
         scope = self._scope(name)
         if scope is None:

@@ -162,7 +162,7 @@ class Scopes(dict[ScopeName, Scope]):
     Attributes
     ----------
     created : int
-        How many scopes there have been, those that were removed since included.
+        How many scopes there have been, those that were removed since or over at once included.
     dirty : dict of int to (Scope or None), or None
         The scopes that changed since they were last saved, by number, None for one that was
         removed; None where nobody asks.

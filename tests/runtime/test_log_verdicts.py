@@ -393,3 +393,16 @@ def test_a_summary_has_the_keys_of_its_type() -> None:
             assert set(counts) <= PatternCounts.__required_keys__ | PatternCounts.__optional_keys__
             assert set(counts) >= PatternCounts.__required_keys__
         assert set(summary["events"]) == {"read", *(item.name for item in fields(Tally))}
+
+
+@pytest.mark.parametrize("strategy", ["next", "strict", "any"])
+def test_events_of_which_none_can_be_first_have_been_judged(strategy: str) -> None:
+    """No scope is created for them; it is not the key that they lack."""
+    text = """pattern Pairs {
+        partition by k;
+        event Open = type == "o"; event Close = type == "c";
+        find %s Open Close; }"""
+    events = [Event("n", "c", {"n": n}, data={"k": n}) for n in (1, 2)]
+    summary = ketal.run(ketal.compile(text % strategy), events).summary
+    (finding,) = summary["patterns"]["Pairs"]["vacuous"]
+    assert (finding["what"], finding["name"]) == ("type", "o")
