@@ -33,22 +33,15 @@ def packed(body: msgspec.Struct) -> bytes:
 
 
 def unpacked(held: bytes, kind: type[T]) -> T:
-    """Return the state that was packed.
-
-    Raises
-    ------
-    StateError
-        If it is damaged, or of another format.
-    """
+    """Return the state that was packed; a StateError if it is damaged or of another format."""
     import pyarrow
 
     try:
         known = msgspec.msgpack.decode(held)
-        form = known["format"] if isinstance(known, dict) else known[0]
-        if form != FORMAT:
+        if known[0] != FORMAT:
             raise StateError(
-                f"the state of a key group has format {form}; this version reads format {FORMAT}: "
-                "begin a new checkpoint, or go on with the ketal that wrote it"
+                f"the state of a key group has format {known[0]}; this version reads format "
+                f"{FORMAT}: begin a new checkpoint, or go on with the ketal that wrote it"
             )
         _, check, size, compressed = known
         if check != _check(size, compressed):

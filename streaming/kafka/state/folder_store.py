@@ -52,9 +52,8 @@ LOCKED_S = 10.0
 
 _SUFFIX = ".sqlite"
 _DIGEST_BYTES = 12
-_FILE = re.compile(r"(\d+)-[0-9a-f]+\.(?:sqlite|state|snapshot)")
+_FILE = re.compile(r"(\d+)-[0-9a-f]+\.sqlite")
 _NAME = re.compile(r"(\d{10}-[0-9a-f]{8}\.sqlite)@(\d{10})-([0-9a-f]{24})")
-_OLD_NAME = re.compile(r"(\d+-[0-9a-f]+\.(?:state|snapshot))(?:@.*)?")
 _CLAIM = "group.json"
 _NOT_DAMAGE = (
     sqlite3.SQLITE_BUSY,
@@ -168,7 +167,7 @@ class Saved:
             if self._database is None:
                 self._begin({**self._whole, **changes})
                 self._whole = {}
-            elif self._added_bytes > self._added_bytes_max():
+            elif self._added_bytes > min(max(self._base_bytes, ADDED_BYTES_LEAST), ADDED_BYTES_MAX):
                 path, digest = self.folder / self._name, self._digest.hexdigest()
                 self._begin({**_records(self._database, path, self._number, digest), **changes})
             else:
@@ -180,9 +179,6 @@ class Saved:
                 "holds, and the job goes on from there"
             ) from None
         return f"{self._name}@{self._number:010d}-{self._digest.hexdigest()}"
-
-    def _added_bytes_max(self) -> int:
-        return min(max(self._base_bytes, ADDED_BYTES_LEAST), ADDED_BYTES_MAX)
 
     def _begin(self, records: Mapping[bytes, bytes | None]) -> None:
         """Begin a database with all records."""
@@ -257,11 +253,6 @@ class Saved:
         SettingError
             If it cannot be read for another reason.
         """
-        if old := _OLD_NAME.fullmatch(name):
-            raise StateError(
-                f"the offsets name the state {old[1]}, which an earlier ketal wrote: start anew, "
-                "or go on with the one that wrote it"
-            )
         named = _NAME.fullmatch(name)
         if named is None:
             raise StateError(f"the offsets name {name!r}, which is no state of ketal's")
@@ -292,13 +283,7 @@ def _opened(path: Path, mode: str) -> sqlite3.Connection:
 def _records(
     database: sqlite3.Connection, path: Path, number: int, digest: str
 ) -> dict[bytes, bytes]:
-    """Return the records of a database as of a commit.
-
-    Raises
-    ------
-    StateError
-        If the rows up to it have another digest.
-    """
+    """Return the records of a database as of a commit, if its rows have this digest."""
     records: Changes = {}
     actual = _new_digest()
     rows = database.execute(

@@ -35,7 +35,8 @@ from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.state.segments import Segments, hole_in
 
 FORMAT = 2
-FORMATS_BEFORE = (1,)
+NO_FORMAT = 0
+"""The format of a message that is no state of ketal's."""
 PARTS = b"job/parts"
 """The record of how many parts the job has."""
 POLL_MS = 200
@@ -48,7 +49,6 @@ class SegmentPiece(NamedTuple):
 
     value: bytes
     format: int
-    """0: no state of ketal's."""
     pieces: int
     """How many messages the segment has."""
     first: int
@@ -256,9 +256,7 @@ def _take(held: Pieces, record: Any) -> None:
         commit = headers["commit"].decode()
         held[record.key] = SegmentPiece(record.value, format_, pieces, first, commit, place)
     except (AttributeError, KeyError, ValueError):
-        # Messages of the format before have these.
-        format_ = 1 if {"pieces", "offsets"} <= headers.keys() else 0
-        held[record.key] = SegmentPiece(record.value, format_, 0, 0, "", place)
+        held[record.key] = SegmentPiece(record.value, NO_FORMAT, 0, 0, "", place)
 
 
 def _whole(job: Job, number: int, pieces: Pieces) -> Loaded:
@@ -266,14 +264,13 @@ def _whole(job: Job, number: int, pieces: Pieces) -> Loaded:
     loaded = Loaded(keys=list(pieces))
     where = f"the changelog {job.changelog}/{number}"
     for piece in pieces.values():
-        if piece.format in FORMATS_BEFORE:
-            fault = f"{where} has format {piece.format}; this version has {FORMAT}"
-        elif piece.format != FORMAT:
-            fault = f"{piece.place} is no state of ketal's: a changelog is of one job alone"
-        else:
-            continue
-        loaded.fault = StateError(fault)
-        return loaded
+        if piece.format != FORMAT:
+            loaded.fault = StateError(
+                f"{piece.place} is no state of ketal's: a changelog is of one job alone"
+                if piece.format == NO_FORMAT
+                else f"{where} has format {piece.format}; this version has {FORMAT}"
+            )
+            return loaded
     count_of = {_numbers(key)[0]: piece.pieces for key, piece in pieces.items()}
     for segment, count in sorted(count_of.items()):
         parts = [pieces.get(_key(segment, at)) for at in range(count)]

@@ -385,7 +385,7 @@ def test_state_that_does_not_belong_is_refused_or_left(
         (b"somebody's", [], "state of ketal's: a changelog is of one job alone"),
         (b"99/0", headers("c", pieces=2), "damaged: segment 99 lacks piece 1"),
         (b"99/0", headers("c"), r"damaged: segment \d is missing"),
-        (b"0/job/topics", [("pieces", b"1"), ("offsets", b"[]")], "has format 1; this version has"),
+        (b"0/0", [*headers("c")[1:], ("format", b"1")], "has format 1; this version has"),
     ],
 )
 def test_a_changelog_that_cannot_be_read_is_refused_or_left(

@@ -262,23 +262,10 @@ def test_only_a_state_is_read(tmp_path: Path) -> None:
         one.read(name)
 
 
-@pytest.mark.parametrize(
-    ("file", "rest"),
-    [
-        ("0000000007-0123456789abcdef01234567.snapshot", ""),
-        ("0000000007-01234567.state", "@000000001234-0123456789abcdef01234567"),
-    ],
-)
-def test_a_state_of_an_earlier_version_is_said_to_be_one(
-    tmp_path: Path, file: str, rest: str
-) -> None:
-    (tmp_path / file).write_bytes(b"ketal state 2\n")
+def test_what_is_no_state_stays_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("")
     one = Saved(tmp_path)
-    with pytest.raises(StateError, match=rf"{file}, which an earlier ketal wrote: start anew"):
-        one.read(file + rest)
     name = one.write({b"n": b"0"})
-    assert name > file + rest, "a later state has the larger name"
     one.committed(name)
     one.close()
     assert {path.name for path in tmp_path.iterdir()} == {file_of(name), "mine.txt"}

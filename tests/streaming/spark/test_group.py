@@ -218,7 +218,7 @@ def test_a_state_that_does_not_fit_is_said() -> None:
             with pytest.raises(StateError, match=r"damaged|has format"):
                 Group(at, 0, damaged)
     with pytest.raises(StateError, match=f"has format 2; this version reads format {FORMAT}"):
-        Group(at, 0, pack({"format": 2}))
+        Group(at, 0, pack([2]))
 
 
 def test_a_group_that_is_no_longer_used_goes_at_once() -> None:
