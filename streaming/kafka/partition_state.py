@@ -79,7 +79,7 @@ class Part:
         self.store = store
         self.execution = Execution(program, limits=job.limits)
         self.watermarks = Watermarks(
-            [(p.topic, p.partition) for p in sorted(positions)],
+            sorted(positions),
             lateness_ms=job.lateness_ms,
             idle_ms=job.idle_ms,
             now_ms=now_ms(),
@@ -109,18 +109,17 @@ class Part:
         try:
             counts = MessageCounts(**json.loads(records[COUNTS]))
             marks = json.loads(records[WATERMARKS])
-            held = {TopicPartition(t, n): offset for t, n, offset in json.loads(records[OFFSETS])}
+            held = {(t, n): offset for t, n, offset in json.loads(records[OFFSETS])}
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(
                 f"the saved state is damaged: {type(error).__name__} {error}"
             ) from None
         # A partition that the job did not read for a while has an older offset.
-        known = [one for one in self.positions if one in held]
-        for one in known:
-            if held[one] != self.positions[one]:
+        for one, position in self.positions.items():
+            if held.get(one, position) != position:
                 raise StateError(
                     f"the saved state is of offset {held[one]} of {one.topic}/{one.partition}, and "
-                    f"committed is {self.positions[one]}: it does not belong to what is committed"
+                    f"committed is {position}: it does not belong to what is committed"
                 )
         inner = {k: v for k, v in records.items() if not k.startswith(JOB_PREFIX)}
         self.execution, notice = resume(
@@ -164,12 +163,12 @@ class Part:
     @property
     def idle(self) -> list[TopicPartition]:
         """The partitions that are idle and have not ended."""
-        return [TopicPartition(*one) for one in sorted(self.watermarks.idle)]
+        return sorted(self.watermarks.idle)
 
     def mark_active(self, partitions: Iterable[TopicPartition]) -> None:
         """Mark partitions active that have messages, read or not."""
         self.dirty = True
-        self.watermarks.mark_active(((p.topic, p.partition) for p in partitions), now_ms())
+        self.watermarks.mark_active(partitions, now_ms())
 
     def take(
         self,
@@ -177,13 +176,7 @@ class Part:
         records: Sequence[Any],
         add: Callable[[list[Verdict], Any], None],
     ) -> int:
-        """Process messages of one partition until all have ended; return how many.
-
-        Raises
-        ------
-        SettingError
-            If the scope of one is in a partition of another number too.
-        """
+        """Process messages of one partition until all have ended; return how many."""
         taken = 0
         for begin in range(0, len(records), BATCH_EVENTS):
             batch = records[begin : begin + BATCH_EVENTS]
@@ -270,15 +263,10 @@ class Part:
         if not self._timed:
             return []
         now = now_ms()
-        waiting = {(one.topic, one.partition) for one, lag in behind.items() if lag}
+        waiting = {one for one, lag in behind.items() if lag}
         if quiet := self.watermarks.newly_idle(waiting, now):
-            unread = ask([TopicPartition(*one) for one in sorted(quiet)])
-            waiting |= {(one.topic, one.partition) for one in unread}
+            waiting.update(ask(sorted(quiet)))
         self.watermarks.mark_idle(waiting, now)
-        return self.advance()
-
-    def advance(self) -> list[Verdict]:
-        """Advance the execution to the watermark, if that is higher."""
         return [verdict for item in self._raised() for verdict in self.execution.feed(item)]
 
     @property

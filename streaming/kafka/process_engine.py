@@ -17,11 +17,7 @@ from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.properties import check_properties
 from ketal.streaming.job.sharing import check_shared
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.connecting.clients import (
-    CLIENT_ERRORS,
-    OUT_OF_RANGE,
-    StoppedError,
-)
+from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, OUT_OF_RANGE, StoppedError
 from ketal.streaming.kafka.group_assignment import GroupAssignment
 from ketal.streaming.kafka.job_session import ChangedError, Session
 from ketal.streaming.kafka.running_job import RunningJob
@@ -64,7 +60,11 @@ class ProcessEngine(RunningJob):
                 self.figures.restarts += 1
                 self.hooks.notify(f"{reason}; going on from the last commit")
             except OUT_OF_RANGE as error:
-                raise _gone(self.job, error) from None
+                raise StateError(
+                    f"the messages that group {self.job.group_id} is to go on with are no longer "
+                    f"in the topic ({type(error).__name__}: {error}); take another group_id to "
+                    "start anew"
+                ) from None
             except StoppedError:
                 return
             except CLIENT_ERRORS as error:
@@ -89,10 +89,3 @@ class ProcessEngine(RunningJob):
 def session_of(engine: RunningJob) -> Session:
     """Return the next session of a job."""
     return Session(engine, GroupAssignment if engine.job.is_shared else WholeAssignment)
-
-
-def _gone(job: Job, error: BaseException) -> StateError:
-    return StateError(
-        f"the messages that group {job.group_id} is to go on with are no longer in the topic "
-        f"({type(error).__name__}: {error}); take another group_id to start anew"
-    )

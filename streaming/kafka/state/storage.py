@@ -44,7 +44,7 @@ class Storage(ABC):
 
     @abstractmethod
     def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
-        """Raise a SettingError if it cannot hold so many parts."""
+        """Raise a SettingError if it cannot hold so many parts; `numbers` are a topic's."""
 
     @abstractmethod
     def names_state(self, metadata: Metadata) -> bool:
@@ -86,7 +86,7 @@ class Storage(ABC):
         """Return the store of a part that begins anew, whatever there was."""
 
 
-class FolderStorage(Storage):
+class _FolderStorage(Storage):
     """State in a folder, of one part.
 
     While a process begins, it locks the folder, until the folder names its job: of two jobs that
@@ -103,7 +103,6 @@ class FolderStorage(Storage):
 
     @contextmanager
     def exclusive(self, stopping: Callable[[], bool]) -> Iterator[None]:
-        """Lock the folder, and read whose it is."""
         with locked(self._job.state, self._job.call_timeout_ms / 1e3, stopping) as is_locked:
             if not is_locked:
                 raise StoppedError("locking the state")
@@ -111,14 +110,12 @@ class FolderStorage(Storage):
             yield
 
     def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
-        """Raise nothing: the one part that there is has a folder."""
+        pass  # A folder holds the one part that there is.
 
     def names_state(self, metadata: Metadata) -> bool:
-        """Return whether a commit names a snapshot."""
         return bool(metadata.get("snapshot"))
 
     def is_own(self, metadata: Metadata) -> bool:
-        """Return whether the folder is that of the state which a commit names, damaged or not."""
         log = str(metadata.get("snapshot", "")).partition("@")[0]
         return bool(log) and (self._has_begun or (self._job.state / log).exists())
 
@@ -127,11 +124,9 @@ class FolderStorage(Storage):
         return self._claim is not None and self._claim.begun
 
     def metadata(self, name: str) -> dict[str, str]:
-        """Return the name of the snapshot."""
         return {"snapshot": name}
 
     def check_unused(self, number: int, loaded: Any) -> None:
-        """Raise a StateError if the folder has state, and nothing is committed."""
         if self._has_begun:
             raise StateError(
                 f"group {self._job.group_id} has no offsets at {self._job.bootstrap_servers}, and "
@@ -142,24 +137,21 @@ class FolderStorage(Storage):
     def restore(
         self, number: int, loaded: Any, commits: Sequence[Metadata]
     ) -> tuple[Store, dict[bytes, bytes]]:
-        """Return the store, and the records of the newest snapshot that is named."""
         store = self.empty(number)
         # A topic that was not read for a while names an older one.
         return store, store.read(max(str(one["snapshot"]) for one in commits))
 
     def empty(self, number: int, loaded: Any = None) -> Saved:
-        """Return a store that has read nothing."""
         return Saved(self._job.state, self._claim)
 
 
-class TopicStorage(Storage):
+class _TopicStorage(Storage):
     """State in a topic, of one part in each partition."""
 
     anew = "another group_id and state topic start at the beginning of the topics"
     _parts = 1
 
     def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
-        """Raise a SettingError if the topic has other partitions, or is not compacted."""
         self._parts = parts
         topic = self._topic
         present = len(numbers(topic))
@@ -183,25 +175,20 @@ class TopicStorage(Storage):
         return self._job.changelog
 
     def names_state(self, metadata: Metadata) -> bool:
-        """Return whether a commit names the topic."""
         return metadata.get("changelog") == self._topic
 
     def metadata(self, name: str) -> dict[str, str]:
-        """Return the topic, and the name of the commit, if there is one."""
         return {"changelog": self._topic} | ({"commit": name} if name else {})
 
     def load(
         self, numbers: Sequence[int], stopping: Callable[[], bool], *, open_too: bool = True
     ) -> dict[int, Loaded]:
-        """Return what the partitions of some parts hold."""
         return load(self._job, numbers, stopping, open_too=open_too)
 
     def is_of(self, loaded: Loaded, commits: Sequence[Metadata]) -> bool:
-        """Return whether what was loaded is of these commits, or damaged."""
         return loaded.fault is not None or loaded.commit in [one.get("commit") for one in commits]
 
     def check_unused(self, number: int, loaded: Loaded) -> None:
-        """Raise a StateError if the topic has state of a part of which nothing is committed."""
         if loaded.keys:
             raise StateError(
                 f"the changelog {self._topic}/{number} holds state, and group "
@@ -211,12 +198,10 @@ class TopicStorage(Storage):
     def restore(
         self, number: int, loaded: Loaded, commits: Sequence[Metadata]
     ) -> tuple[Store, dict[bytes, bytes]]:
-        """Return the store, and the records of what was loaded."""
         store = self.empty(number)
         return store, store.restore(loaded, [str(one.get("commit")) for one in commits])
 
     def empty(self, number: int, loaded: Loaded | None = None) -> Changelog:
-        """Return a store whose first commit deletes what was loaded."""
         store = Changelog(self._job, number, self._parts)
         if loaded is not None:
             store.discard(loaded)
@@ -225,4 +210,4 @@ class TopicStorage(Storage):
 
 def storage_of(job: Job) -> Storage:
     """Return the storage of a job."""
-    return FolderStorage(job) if job.changelog is None else TopicStorage(job)
+    return _FolderStorage(job) if job.changelog is None else _TopicStorage(job)
