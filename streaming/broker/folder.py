@@ -89,13 +89,7 @@ class BrokerFolder:
             os.close(descriptor)
 
     def state(self) -> Running | None:
-        """Return the state in broker.json; None without one.
-
-        Raises
-        ------
-        BrokerError
-            If it is damaged.
-        """
+        """Return the state in broker.json, None without one; a BrokerError if it is damaged."""
         path = self.path / "broker.json"
         try:
             return Running(**json.loads(path.read_bytes()))
@@ -127,13 +121,7 @@ class BrokerFolder:
         return state
 
     def refuse_running(self) -> None:
-        """Refuse to start beside a broker that runs.
-
-        Raises
-        ------
-        BrokerError
-            If one does.
-        """
+        """Raise a BrokerError if a broker runs here."""
         if state := self.running():
             raise BrokerError(
                 f"{self.path}: a broker runs here already: process {state.pid}, "
@@ -141,13 +129,7 @@ class BrokerFolder:
             )
 
     def make(self) -> None:
-        """Make the folder.
-
-        Raises
-        ------
-        BrokerError
-            If it is there and is no broker's.
-        """
+        """Make the folder; raise a BrokerError if it is there and is no broker's."""
         if self.path.is_dir() and not (self.path / "lock").exists():
             strangers = [path.name for path in self.path.iterdir()]
             if strangers:

@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ketal.errors import SettingError
@@ -96,12 +95,7 @@ class Broker:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.running() is not None:
             self.stop()
 
@@ -121,13 +115,7 @@ class Broker:
         return state.bootstrap_servers
 
     def running(self) -> Running | None:
-        """Return the broker that runs in this folder, if one does.
-
-        Raises
-        ------
-        BrokerError
-            If one is just being started by another process.
-        """
+        """Return the broker that runs in this folder, if one does, as `BrokerFolder` does."""
         return self._folder.running()
 
     def is_own(self) -> bool:
@@ -149,7 +137,8 @@ class Broker:
         SettingError
             If a property is not to be set, or kafka-python is not installed.
         """
-        _require_client()
+        if importlib.util.find_spec("kafka") is None:
+            raise SettingError("kafka-python is not installed: pip install 'ketal[stream]'")
         self._folder.refuse_running()
         java = find_java()
         for reason in java.passed_over:
@@ -265,13 +254,7 @@ class Broker:
     # --- ending ----------------------------------------------------------------------
 
     def stop(self) -> bool:
-        """End the broker in order; return whether it had to be killed for that.
-
-        Raises
-        ------
-        BrokerError
-            If none runs in this folder.
-        """
+        """End the broker that runs in order; return whether it had to be killed for that."""
         self._signalled(signal.SIGTERM)
         if self._gone():
             return False
@@ -323,14 +306,7 @@ class Broker:
         return True
 
 
-def _require_client() -> None:
-    if importlib.util.find_spec("kafka") is None:
-        raise SettingError("kafka-python is not installed: pip install 'ketal[stream]'")
-
-
 def _new_id() -> str:
-    """Return an id as Kafka makes them: a random UUID in base 64 that looks like no option."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        if not text.startswith("-"):
-            return text
+    """Return an id as Kafka makes them: a random UUID in base 64, whose first sign is a letter."""
+    number = uuid.uuid4().int >> 1
+    return base64.urlsafe_b64encode(number.to_bytes(16)).rstrip(b"=").decode()

@@ -107,13 +107,7 @@ logger.settings.level = warn
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on.
-
-    Raises
-    ------
-    SettingError
-        If none was found.
-    """
+    """Return a port that nobody listens on; raise a SettingError if none was found."""
     # Not seeded: two that look at the same moment are to find different ones.
     for port in random.SystemRandom().sample(_PORTS, _PORT_TRIES):
         if is_free(port):

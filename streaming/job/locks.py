@@ -22,13 +22,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 def lock(descriptor: int, path: str | Path) -> bool:
-    """Lock an open file for this process alone; return False if another one has it.
-
-    Raises
-    ------
-    SettingError
-        If the file system has no locks.
-    """
+    """Lock an open file for this process alone; return False if another one has it."""
     try:
         return try_lock(descriptor)
     except OSError as fault:

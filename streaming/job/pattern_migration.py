@@ -96,13 +96,7 @@ def resume(
 
 
 def _patterns_to_drain(old: Program, new: Program) -> list[str]:
-    """Return the patterns of a program that changed or are gone.
-
-    Raises
-    ------
-    StateError
-        If one cannot be drained.
-    """
+    """Return the patterns of a program that changed or are gone, if each can be drained."""
     fingerprints = {compiled.name: compiled.fingerprint for compiled in new.compiled}
     changed = [
         compiled

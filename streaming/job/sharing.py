@@ -26,13 +26,7 @@ from ketal.streaming.job.file import Job
 
 
 def check_shared(job: Job, program: Program) -> None:
-    """Refuse a job of which several consumers would give other verdicts than one.
-
-    Raises
-    ------
-    SettingError
-        It names the pattern, the reason, and what to choose.
-    """
+    """Raise a SettingError if several consumers of a job would give other verdicts than one."""
     why = not_shared(job, program) if job.is_shared else None
     if why is not None:
         raise SettingError(
@@ -92,13 +86,7 @@ class Watch:
         self._record(map(keyed, values), number, place)
 
     def restored(self, execution: Execution, number: int) -> None:
-        """Check the live scopes of a part that was restored, as `check` does.
-
-        Raises
-        ------
-        SettingError
-            If the value of one was seen in a partition of another number.
-        """
+        """Check the live scopes of a part that was restored, as `check` does."""
         scopes = (scope for run in execution.runs for scope in run.scopes.values())
         keys = (keyed(dict(scope.key).get(self._name)) for scope in scopes)
         self._record(keys, number, lambda _: f"the saved state of part {number}")

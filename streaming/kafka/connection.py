@@ -59,25 +59,13 @@ class Connection:
                 clients.close_consumer(consumer)
 
     def _call(self, what: str, call: Callable[..., T], *args: Any, calls: int = 1) -> T:
-        """Call Kafka, with a deadline of so many call timeouts.
-
-        Raises
-        ------
-        StoppedError
-            If the job is to end before there is an answer.
-        """
+        """Call Kafka, with a deadline of so many call timeouts, as `within` does."""
         return within(calls * self._call_s, what, call, *args, enough=lambda: self._engine.stopping)
 
     # --- topics ---
 
     def inputs(self) -> list[TopicPartition]:
-        """Return all partitions of the input.
-
-        Raises
-        ------
-        SettingError
-            If a topic, one of the outputs too, is not there.
-        """
+        """Return all partitions of the input, if all topics of the job are there."""
         partitions = []
         for topic in self._job.topics:
             partitions += [TopicPartition(topic, n) for n in sorted(self.numbers(topic))]

@@ -23,13 +23,7 @@ Offsets = Mapping[TopicPartition, Any]
 
 
 def refuse_other_job(engine: RunningJob, storage: Storage, offsets: Offsets) -> None:
-    """Refuse to begin where the group is another job's; `--on-change fresh` takes it over.
-
-    Raises
-    ------
-    SettingError
-        If the group is another job's.
-    """
+    """Raise a SettingError if the group is another job's, unless `fresh` takes it over."""
     job = engine.job
     named = {one: metadata_of(held.metadata) for one, held in offsets.items()}
     of_jobs = {one: m for one, m in named.items() if "snapshot" in m or "changelog" in m}

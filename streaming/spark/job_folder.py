@@ -114,13 +114,7 @@ class HadoopFolder:
                 stream.close()
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file whole.
-
-        Raises
-        ------
-        SettingError
-            If another process has taken the folder over.
-        """
+        """Write a file whole; raise a SettingError if another process has taken the folder over."""
         if self.read(OWNER) != self._owner:
             raise SettingError(f"another process runs the job of {self}, and began later")
         self._put(name, content)

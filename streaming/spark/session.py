@@ -111,13 +111,7 @@ def spark_session(
 
 
 def connector_jars(java: Java, notify: Callable[[str], None] = lambda _: None) -> str:
-    """Return the Kafka connector of the installed pyspark as `spark.jars` takes it.
-
-    Raises
-    ------
-    ArtifactsError
-        If it could not be downloaded.
-    """
+    """Return the Kafka connector of the installed pyspark as `spark.jars` takes it."""
     folder = jars_of(spark_connector(version("pyspark")), java, notify=notify)
     return ",".join(map(str, sorted(folder.glob("*.jar"))))
 

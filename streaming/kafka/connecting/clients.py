@@ -189,13 +189,7 @@ def transaction_timeout_ms(job: Job) -> int:
 
 
 def end_when_fenced(producer: Any) -> None:
-    """Make errors fatal after which kafka-python would ask for an epoch above its successor's.
-
-    Raises
-    ------
-    SettingError
-        If this kafka-python is none that this is known of.
-    """
+    """Make errors fatal after which kafka-python would ask for an epoch above its successor's."""
     manager = getattr(producer, "_transaction_manager", None)
     risky = getattr(manager, "_NEEDS_EPOCH_BUMP_ERRORS", None)
     fatal = getattr(manager, "_FATAL_ERRORS", None)

@@ -68,13 +68,7 @@ class Segments:
         self._next = max(self._next, number + 1)
 
     def restore(self, number: int, content: bytes) -> None:
-        """Apply a segment that was read, after those before it.
-
-        Raises
-        ------
-        msgspec.DecodeError
-            If it is none.
-        """
+        """Apply a segment that was read, after those before it."""
         self._put(number, decode(content), len(content))
 
     def records(self) -> dict[bytes, bytes]:

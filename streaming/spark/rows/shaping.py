@@ -122,13 +122,7 @@ def shaped(
 
 
 def _check_named_once(events: DataFrame) -> None:
-    """Refuse columns of one name, which Spark cannot tell apart.
-
-    Raises
-    ------
-    SettingError
-        Naming them.
-    """
+    """Raise a SettingError that names columns of one name, which Spark cannot tell apart."""
     exact = events.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     named: dict[str, list[str]] = {}
     for name in events.columns:

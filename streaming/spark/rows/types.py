@@ -69,13 +69,7 @@ KAFKA_TYPES: _Types = {
 
 
 def check_types(types: Mapping[str, T.DataType], wanted: _Types) -> None:
-    """Refuse a column of a type that no row could be read with.
-
-    Raises
-    ------
-    SettingError
-        Naming the column.
-    """
+    """Raise a SettingError that names a column of a type that no row could be read with."""
     for name, (fits, words) in wanted.items():
         if name in types and not fits(types[name]):
             raise SettingError(
