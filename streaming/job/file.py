@@ -69,62 +69,31 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """The settings of a job.
+    """The settings of a job, which `docs/streaming.md` describes.
 
     Parameters
     ----------
-    pattern : str
-        The pattern file.
     params : mapping of str to str
         The values of the patterns' parameters, each as `--set` takes it.
-    topics : sequence of str
-        The topics of the input.
-    bootstrap_servers, group_id, start
-        Kafka's addresses, the consumer group, and where it begins if nothing is committed.
     group_id_given : bool
         Whether the group was named; else it has the name of the pattern file.
     properties : mapping
         Those of kafka-python's clients; they may hold passwords.
-    source : Source
-        How a message becomes an event.
-    verdicts, rejected : Target
-        Where they go.
-    state : Path
-        The folder of the state.
-    state_address : str
-        The URI of that folder where it is on a file system of Spark's.
+    state, state_address
+        The folder of the state, or its URI where it is on a file system of Spark's.
     changelog : str or None
         The topic that holds the state; None where a folder does.
     keyed_by : str or None
         The attribute by whose value producers key messages. With a changelog, several consumers
         may share the job.
-    commit_interval_ms : int
-        The least time between two commits.
-    lateness_ms, idle_ms : int
-        How far events may be behind the latest one of their partition; after how long a partition
-        without messages is idle.
-    vacuous_after_ms : int
-        After how long it is warned that no message came, or that a pattern is vacuous.
-    call_timeout_ms, lost_after_ms : int
-        How long a call to Kafka may take; how long a Kafka that is away is retried.
-    limits : Limits
-        The limits of the execution.
     until_end : bool
         Whether to stop at the ends that the partitions had at the start.
-    on_change : str
-        What to do if the saved state is of another program: `stop`, `fresh` or `drain`.
-    metrics_port : int or None
-        Where to serve metrics.
-    metrics_host : str
-        At which address of this machine; empty: at every one.
-    engine : str
-        `process` or `spark`.
-    key_groups, trigger_ms : int
-        Of Spark: the number of key groups; the least time between two batches.
-    batch_messages_max : int
-        Of Spark: how many messages a batch reads at most.
+    on_change : {"stop", "fresh", "drain"}
+        What to do if the saved state is of another program.
+    metrics_port, metrics_host
+        Where to serve metrics, if anywhere; an empty host is every address of this machine.
     jars : tuple of Path
-        Of Spark: its Kafka connector, where that is not to be downloaded.
+        Spark's Kafka connector, where that is not to be downloaded.
     """
 
     pattern: str
@@ -216,9 +185,7 @@ def _job(
     tables = {name: _Table(document, name) for name in KEYS}
     kafka, output, state = (tables[name] for name in ("kafka", "output", "state"))
     _refuse_variables(document, ())
-    engine = flags.get("engine") or document.get("engine", "process")
-    if engine not in ENGINES:
-        raise SettingError(f"there is no engine {engine!r}{near(engine, ENGINES)}")
+    engine = _known("engine", flags.get("engine") or document.get("engine", "process"), ENGINES)
     pattern = flags.get("pattern") or _from(base, _text("pattern", document.get("pattern")))
     if not pattern:
         raise SettingError('no pattern: `pattern = "FILE"` in the file, or `ketal stream PATTERN`')
@@ -234,23 +201,14 @@ def _job(
             f"the engine {engine} keeps its state on this machine, not in {address}: choose "
             "dir:PATH, or the engine spark"
         )
-    verdicts = _target(flags.get("to"), output.text("verdicts"), base, "verdicts") or Target(
-        "stdout"
-    )
+    verdicts = _target(flags.get("to"), output.text("verdicts"), base, "verdicts")
+    verdicts = verdicts or Target("stdout")
     rejected = _target(None, output.text("rejected"), base, "rejected") or verdicts
-    for target in (verdicts, rejected):
-        if target.kind == "kafka" and target.name in topics:
-            raise SettingError(f"the topic {target.name} is read and written: it would never end")
-        if target.kind == "kafka" and target.name == changelog:
-            raise SettingError(f"the topic {changelog} holds the state: it takes no verdicts")
-    if changelog in topics:
-        raise SettingError(f"the topic {changelog} holds the state: it is no input")
+    _check_topics(topics, (verdicts, rejected), changelog)
     start = kafka.text("start") or "earliest"
     if start not in STARTS:
         raise SettingError(f"[kafka] start must be earliest or latest, not {start!r}")
-    on_change = flags.get("on_change") or "stop"
-    if on_change not in ON_CHANGE:
-        raise SettingError(f"there is no --on-change {on_change!r}{near(on_change, ON_CHANGE)}")
+    on_change = _known("--on-change", flags.get("on_change") or "stop", ON_CHANGE)
     if engine == "spark":
         _check_spark(changelog, on_change)
     if flags.get("metrics_host") and flags.get("metrics_port") is None:
@@ -282,6 +240,12 @@ def _job(
         jars=_jars(tables["spark"].values.get("jars", []), base),
         **{name: number for table in tables.values() for name, number in table.numbers()},
     )
+
+
+def _known(what: str, word: str, words: Sequence[str]) -> str:
+    if word not in words:
+        raise SettingError(f"there is no {what} {word!r}{near(word, words)}")
+    return word
 
 
 class _Table:
@@ -328,6 +292,17 @@ def _refuse_variables(value: object, keys: tuple[str, ...]) -> None:
         raise SettingError(
             f"{'.'.join(keys)}: ${{NAME}} is read from the environment in [kafka.properties] only"
         )
+
+
+def _check_topics(topics: Sequence[str], outputs: Sequence[Target], changelog: str | None) -> None:
+    """Refuse a topic that is used in two ways."""
+    for target in outputs:
+        if target.kind == "kafka" and target.name in topics:
+            raise SettingError(f"the topic {target.name} is read and written: it would never end")
+        if target.kind == "kafka" and target.name == changelog:
+            raise SettingError(f"the topic {changelog} holds the state: it takes no verdicts")
+    if changelog in topics:
+        raise SettingError(f"the topic {changelog} holds the state: it is no input")
 
 
 def _check_spark(changelog: str | None, on_change: str) -> None:
@@ -400,10 +375,11 @@ def _params(table: object) -> dict[str, str]:
 def _jars(given: object, base: Path) -> tuple[Path, ...]:
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         raise SettingError(f"[spark] jars must be a list of files, not {given!r}")
-    for one in given:
-        if not (base / one).is_file():
-            raise SettingError(f"[spark] jars: there is no file {base / one}")
-    return tuple(base / one for one in given)
+    jars = tuple(base / one for one in given)
+    for jar in jars:
+        if not jar.is_file():
+            raise SettingError(f"[spark] jars: there is no file {jar}")
+    return jars
 
 
 def _from(base: Path, path: str | None) -> str:

@@ -19,9 +19,21 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.silence.vacuity import Findings
 
-_FINDINGS = {
+_HELP = {
+    "messages_total": "Messages consumed.",
+    "messages_per_second": "Messages consumed each second.",
+    "records": "What became of the messages of this execution.",
+    "verdicts_total": "Verdicts, those included that a return to the last commit undid.",
+    "lag_messages": "Messages of a partition that are not consumed yet.",
+    "held_back_events": "Events that wait for others.",
+    "live_runs": "Check runs and partial matches.",
+    "commits_total": "Commits.",
+    "commit_seconds_total": "Time in commits.",
+    "restarts_total": "Returns to the last commit.",
     "vacuous": "Names, events and steps of a pattern that no event has met.",
     "unknown": "Comparisons of a pattern that were unknown for some events.",
+    "parts": "Parts of the job that this process has.",
+    "watermark_seconds": "The watermark.",
 }
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -125,60 +137,39 @@ class Figures:
         return " · ".join(parts)
 
     def _rendered(self) -> str:
-        out: list[str] = []
-
-        def metric(name: str, kind: str, about: str, *values: tuple[str, float]) -> None:
-            out.append(f"# HELP ketal_{name} {about}")
-            out.append(f"# TYPE ketal_{name} {kind}")
-            for labels, value in values:
-                shown = repr(value) if isinstance(value, float) else value
-                out.append(f"ketal_{name}{labels} {shown}")
-
-        metric("messages_total", "counter", "Messages consumed.", ("", self.consumed))
-        metric("messages_per_second", "gauge", "Messages consumed each second.", ("", self.rate))
-        metric(
-            "records",
-            "gauge",
-            "What became of the messages of this execution.",
-            *((_label("outcome", k), n) for k, n in self.events.items() if k != "read"),
-        )
-        metric(
-            "verdicts_total",
-            "counter",
-            "Verdicts, those included that a return to the last commit undid.",
-            *(
-                (_label("verdict", kind, pattern=pattern), n)
+        values: dict[str, Mapping[str, float]] = {
+            "messages_total": {"": self.consumed},
+            "messages_per_second": {"": self.rate},
+            "records": {_label(outcome=k): n for k, n in self.events.items() if k != "read"},
+            "verdicts_total": {
+                _label(verdict=kind, pattern=pattern): n
                 for (kind, pattern), n in sorted(self.verdicts.items())
-            ),
-        )
-        metric(
-            "lag_messages",
-            "gauge",
-            "Messages of a partition that are not consumed yet.",
-            *((_label("partition", k), n) for k, n in sorted(self.lag.items())),
-        )
-        held = self.events.get("held_back", 0)
-        metric("held_back_events", "gauge", "Events that wait for others.", ("", held))
-        metric("live_runs", "gauge", "Check runs and partial matches.", ("", self.live_runs))
-        metric("commits_total", "counter", "Commits.", ("", self.commits))
-        metric("commit_seconds_total", "counter", "Time in commits.", ("", self.commit_s))
-        metric("restarts_total", "counter", "Returns to the last commit.", ("", self.restarts))
-        for what, text in _FINDINGS.items():
-            found = sorted(self.findings.get(what, {}).items())
-            metric(
-                what, "gauge", text, *((_label("pattern", name), len(some)) for name, some in found)
-            )
+            },
+            "lag_messages": {_label(partition=k): n for k, n in sorted(self.lag.items())},
+            "held_back_events": {"": self.events.get("held_back", 0)},
+            "live_runs": {"": self.live_runs},
+            "commits_total": {"": self.commits},
+            "commit_seconds_total": {"": self.commit_s},
+            "restarts_total": {"": self.restarts},
+        }
+        for what in ("vacuous", "unknown"):
+            lists = sorted(self.findings.get(what, {}).items())
+            values[what] = {_label(pattern=name): len(some) for name, some in lists}
         if self.parts is not None:
-            metric("parts", "gauge", "Parts of the job that this process has.", ("", self.parts[0]))
+            values["parts"] = {"": self.parts[0]}
         if self.watermark_s is not None:
-            metric("watermark_seconds", "gauge", "The watermark.", ("", self.watermark_s))
+            values["watermark_seconds"] = {"": self.watermark_s}
+        out: list[str] = []
+        for name, numbers in values.items():
+            kind = "counter" if name.endswith("_total") else "gauge"
+            out += [f"# HELP ketal_{name} {_HELP[name]}", f"# TYPE ketal_{name} {kind}"]
+            out += [f"ketal_{name}{labels} {number}" for labels, number in numbers.items()]
         return "\n".join([*out, ""])
 
 
-def _label(name: str, value: str, **more: str) -> str:
+def _label(**values: str) -> str:
     """Return labels as Prometheus text, without those that are empty."""
-    given = {name: value, **more}
-    labels = ",".join(f'{k}="{_escaped(v)}"' for k, v in given.items() if v)
+    labels = ",".join(f'{k}="{_escaped(v)}"' for k, v in values.items() if v)
     return f"{{{labels}}}"
 
 
