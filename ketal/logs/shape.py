@@ -25,6 +25,7 @@ from ketal.clocks.scheme import Scheme
 from ketal.errors import EventError, SettingError
 from ketal.logs.source import INCARNATION, MESSAGE, OWN_FIELDS, TIMESTAMP, Path, Source, path_of
 from ketal.logs.times import TimeReading
+from ketal.model.attributes import refuse_deep
 from ketal.model.events.control import CONTROL_PREFIX, Control
 from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event, clean_event
@@ -260,6 +261,7 @@ class Shape:
                     f"at {self._shown[INCARNATION]}"
                 )
             data[INCARNATION] = number
+        refuse_deep(data)
         return data
 
     def _attributes(self, record: dict[str, Any]) -> dict[str, Any]:

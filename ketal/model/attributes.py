@@ -30,6 +30,7 @@ ATTRIBUTE_BITS_MAX = 14_000
 """The longest integer: Python writes and reads no more than 4300 digits, as JSON's readers do."""
 
 _FIXED = frozenset((bool, float, NoneType))
+_NESTED = frozenset((dict, list))
 _INSTEAD = {
     "bytearray": "decode it to a string",
     "bytes": "decode it to a string",
@@ -80,6 +81,20 @@ def attributes(data: Any, what: str = "data") -> dict[str, Any]:
     if not isinstance(data, Mapping):
         raise EventError(f"{what} must be a mapping, not {type(data).__name__}")
     return _plain(data, what, 0)  # type: ignore[no-any-return]
+
+
+def refuse_deep(data: dict[str, Any]) -> None:
+    """Raise an EventError for data of a JSON decoder that nest deeper than `DEPTH_MAX`.
+
+    Else to write, compare or save them may fail, where an event is no longer rejected by itself.
+    """
+    level: list[Any] = [data]
+    for _ in range(DEPTH_MAX + 1):
+        inner = [one.values() if one.__class__ is dict else one for one in level]
+        level = [value for values in inner for value in values if value.__class__ in _NESTED]
+        if not level:
+            return
+    raise EventError(f"data is nested more than {DEPTH_MAX} deep")
 
 
 def _plain(value: Any, where: _Where, depth: int) -> Any:

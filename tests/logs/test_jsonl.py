@@ -93,6 +93,7 @@ BAD = [
     (b'{"node":"\xff"}', "the line is not valid UTF-8 (byte 10)"),
     (b"\xff\xfe{", "the line is not valid UTF-8 (byte 1)"),
     ("[" * 100_000, "the record is nested too deeply"),
+    (event(x=json.loads("[" * 201 + "]" * 201)), "data is nested more than 200 deep"),
     ('{"node":"a","type":"T"}', "the record has no clock (--field clock=PATH says"),
     ('{"node":"a","event":"T","clock":{"a":1}}', "the record has no type (--field type=PATH"),
     ('{"type":"T","clock":{"a":1}}', "the record has no node"),

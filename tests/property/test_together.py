@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal import Event, EventError, Limits, Monitor
+from ketal.model.attributes import DEPTH_MAX
 from ketal.model.events.control import Control
 from ketal.model.events.event_decoding import decode_events
 from ketal.operators.membership.incarnations import ATTRIBUTE
@@ -215,3 +216,14 @@ def test_plain_events_are_decoded_together() -> None:
     (zero,) = decode_events([plain.replace(b"3.0000001", b"-0.0")])
     assert zero is not None
     assert str(zero.time) == "0.0"
+
+
+@pytest.mark.parametrize("counter", [b"1", b'1,"B":0'], ids=["plain", "with a zero"])
+def test_data_that_nest_too_deeply_are_decoded_by_nobody(counter: bytes) -> None:
+    def text(depth: int) -> bytes:
+        x = b"[" * depth + b"]" * depth
+        return b'{"node":"A","type":"o","clock":{"A":%s},"data":{"x":%s}}' % (counter, x)
+
+    deepest, deeper = text(DEPTH_MAX), text(DEPTH_MAX + 1)
+    assert decode_events([deepest]) == [Event(**json.loads(deepest))]
+    assert decode_events([deeper]) == [None]

@@ -64,6 +64,7 @@ POISON: list[tuple[bytes | None, str]] = [
     (event()[:-2], "the message is not JSON: the object does not end"),
     (event() + event(), "the message is not JSON: trailing characters"),
     (nested(100_000), "the record is nested too deeply"),
+    (nested(201), "data is nested more than 200 deep"),
     (b'{"node": "a", "type": "accept"}', "the record has no clock"),
     (event(clock=b'"soon"'), "the clock 'soon' is neither"),
     (event(clock=b'{"b": 1}'), "clock: the own entry of node 'a' is missing"),
