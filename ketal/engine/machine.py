@@ -144,16 +144,19 @@ class Concerned(dict[int, bool]):
         Whose runs they are.
     waiting : int
         The states in which runs wait, as bits.
+    sets : mapping
+        Those of all sets of states, this one included, which share the room.
     """
 
-    def __init__(self, machine: Machine, waiting: int) -> None:
+    def __init__(self, machine: Machine, waiting: int, sets: Mapping[int, Concerned]) -> None:
         self._machine = machine
+        self._sets = sets
         every = range(1, len(machine.automaton.table))
         self._states = (0, *(state for state in every if waiting >> state & 1))
         self._nots = range(len(machine.automaton.nots) if waiting else 0)
 
     def __missing__(self, mask: int) -> bool:
-        if len(self) >= PLANS_MAX:
+        if len(self) * len(self._sets) >= PLANS_MAX:
             self.clear()
         plans, breaks = self._machine.plans_of(mask), self._machine.breaks
         concerned = any(plans[state] is not None for state in self._states) or any(
@@ -225,7 +228,7 @@ class Machine:
         if concerned is None:
             if len(self._concerned) >= WAITING_MAX:
                 self._concerned.clear()
-            concerned = self._concerned[waiting] = Concerned(self, waiting)
+            concerned = self._concerned[waiting] = Concerned(self, waiting, self._concerned)
         return concerned
 
     def local(self, mask: int) -> dict[int, bool]:

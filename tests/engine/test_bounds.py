@@ -13,6 +13,7 @@ from hypothesis import given
 
 import ketal
 from ketal import semantics
+from ketal.engine import machine
 from ketal.engine.copies import EarliestAfter
 from ketal.engine.find import breakers as kept
 from ketal.engine.pattern_run import PatternRun
@@ -213,6 +214,21 @@ def test_breakers_of_not_do_not_pile_up() -> None:
     counts = judged(body, stream(8_000, types="ABN"), candidates_max=2_000)
     assert "overflows" not in counts
     assert counts["matches"] > 1_000
+
+
+def test_masks_are_cached_of_many_sets_of_states_in_one_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine, "PLANS_MAX", 64)
+    events = [f"event {name} = x == {number};" for number, name in enumerate("ABCDE")]
+    one = machine.Machine(ketal.compile(f"pattern P {{ {' '.join(events)} find A B C D E; }}").one)
+    sets = range(0, 32, 2)
+    for mask in range(32):
+        for waiting in sets:
+            states = (0, *(state for state in range(1, 5) if waiting >> state & 1))
+            expected = any(one.plan(state, mask) is not None for state in states)
+            assert one.concerned(waiting)[mask] == expected
+    assert sum(len(one.concerned(waiting)) for waiting in sets) <= machine.PLANS_MAX
 
 
 @examples(130, 5_000)
