@@ -153,6 +153,7 @@ class Concerned(dict[int, bool]):
         self._sets = sets
         every = range(1, len(machine.automaton.table))
         self._states = (0, *(state for state in every if waiting >> state & 1))
+        # Only what waits has a `not` that can be broken.
         self._nots = range(len(machine.automaton.nots) if waiting else 0)
 
     def __missing__(self, mask: int) -> bool:

@@ -89,8 +89,7 @@ class PatternRun:
         self.listing = listing
         self.counts = Counts()
         self.machine = machine = machine or Machine(compiled.reporting(self._guard_failed))
-        returns = compiled.pattern.returns
-        counting = not trace and (not listing or (returns is not None and returns.count))
+        counting = not trace and (not listing or compiled.pattern.only_counts)
         self.scopes = Scopes(compiled, machine, limits, traced=trace, counting=counting)
         placed = compiled.pattern.order.total and not compiled.order_independent
         # A match of such a pattern stands on its own events, as long as their clocks are whole.

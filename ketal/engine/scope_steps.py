@@ -22,9 +22,6 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 
-NOT_CHECKED: tuple[Configuration, ...] = ()
-"""The configurations of the run of a find."""
-
 
 class ScopeSteps:
     """Offers events, time and the end to the runs of scopes.
@@ -74,7 +71,8 @@ class ScopeSteps:
         if scope is None:
             key, given_up = scopes.key_of(name), "the events of a new scope"
             return [self.verdicts.overflow("scopes_max", given_up, key, event)]
-        run, before = scope.run, NOT_CHECKED
+        run = scope.run
+        before: tuple[Configuration, ...] | None = None
         if isinstance(run, CheckRun):
             before = run.configurations
             if losses.some and (scope.past or losses.before(name, (event.clock,))):
@@ -84,7 +82,7 @@ class ScopeSteps:
         else:
             scope.offered += 1
             out = []
-            if before and self.verdicts.trace:
+            if before is not None and self.verdicts.trace:
                 seen = Seen(event, mask, scope.offered - 1)
                 out = self.verdicts.of_check(scope, before, None, seen)
         if scopes.removes:
@@ -135,8 +133,10 @@ class ScopeSteps:
     ) -> Iterator[tuple[int, list[RunVerdict]]]:
         """Offer events of the alphabet to one scope in turn; yield verdicts with their numbers.
 
-        Many are taken by their masks, without being offered one by one.
+        Many are taken by their masks, without being offered one by one. The scope stays: the
+        pattern has no partition.
         """
+        assert not self.scopes.removes
         at, end = 0, len(masks)
         by_mask = self.by_mask and not self.losses.some
         while at < end:

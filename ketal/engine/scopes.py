@@ -192,6 +192,7 @@ class Scopes(dict[ScopeName, Scope]):
         # A fresh check that is not complete at the end is a verdict.
         fresh_is_over = not self._is_check or 0 in compiled.automaton.finals
         self.removes = bool(compiled.partition) and fresh_is_over
+        # What a new scope would do is asked of a run that is never offered an event.
         self._fresh = self._find() if self.removes and not self._is_check else None
         self._readers = tuple(read for _, read in compiled.partition)
         self.created = 0

@@ -79,7 +79,8 @@ class RunGroup:
     run : Run or None
         The run, of a start.
     newest_us : int or None
-        When the last of the runs started, where there is a time window.
+        When the last of the runs started, where there is a time window; it is in `span` too, which
+        a start, with one time only, does without.
     span : TimeSpan or None
         When the events were, of a group that is no start, where there is a time window.
     waiting : bool

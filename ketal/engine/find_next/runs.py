@@ -81,7 +81,7 @@ class RunsFind:
         """
         waiting = self._waiting.states()
         if self._strict and waiting:
-            return begin
+            return begin  # what waits takes the next event, or ends at it
         number, end, concerned = begin, len(masks), self.machine.concerned(waiting)
         if self.window.events is not None and self._expiring.first != math.inf:
             end = max(
