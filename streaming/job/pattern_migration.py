@@ -16,25 +16,18 @@ The one rule: while a job drains, its state holds both programs, and a third one
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ketal.errors import OtherProgramError, StateError
+from ketal.model.limits import Limits
 from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
 from ketal.runtime.state.migration import saved_program
-from ketal.runtime.state.records import Records, decoded
+from ketal.runtime.state.records import Records
 
 
 class Resumed(NamedTuple):
-    """An execution that was restored.
-
-    Attributes
-    ----------
-    execution : Execution
-        The execution, with the saved state.
-    notice : str
-        How a change of the program was handled, in a sentence; empty where nothing changed.
-    """
+    """An execution that was restored, and how a change of its program was handled, in words."""
 
     execution: Execution
     notice: str = ""
@@ -42,23 +35,14 @@ class Resumed(NamedTuple):
 
 def resume(
     program: Program,
-    state: bytes | Mapping[bytes, bytes],
+    records: Mapping[bytes, bytes],
     *,
     on_change: str = "stop",
-    **options: Any,
+    limits: Limits | None = None,
 ) -> Resumed:
     """Return an execution that goes on from a saved state.
 
-    Parameters
-    ----------
-    program : Program
-        The program of the job now.
-    state : bytes, or mapping of bytes to bytes
-        A snapshot of an execution, or records, with all later changes applied.
-    on_change : {"stop", "fresh", "drain"}
-        What to do if the state is of another program.
-    **options
-        As for `Execution`.
+    `on_change` is "stop", "fresh" or "drain": what to do if the state is of another program.
 
     Raises
     ------
@@ -66,12 +50,11 @@ def resume(
         If the state is damaged; or it is of another program, and `on_change` is "stop", or "drain"
         where a pattern cannot be drained. It says what changed.
     """
-    records = decoded(state) if isinstance(state, bytes) else state
     try:
-        return Resumed(Execution.restored(program, records, **options))
+        return Resumed(Execution.restored(program, records, limits=limits))
     except StateError as fault:
         if on_change == "fresh":
-            execution = Execution.restored(program, records, changed=True, **options)
+            execution = Execution.restored(program, records, changed=True, limits=limits)
             return Resumed(execution, f"{fault}; starting anew at the stored offsets")
         read = Records(records)
         if read.retiring is not None and isinstance(fault, OtherProgramError):
@@ -85,7 +68,7 @@ def resume(
     old = saved_program(read)
     changed = _patterns_to_drain(old, program)
     retiring = old.only(changed) if changed else None
-    execution = Execution.restored(program, records, changed=True, retiring=retiring, **options)
+    execution = Execution.restored(program, records, changed=True, retiring=retiring, limits=limits)
     if over := execution.drop_retired():
         notice = f"nothing is under way of {', '.join(over)}; going on with what is new"
     elif changed:

@@ -24,11 +24,11 @@ from ketal.model.events.event import Event
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
-from ketal.runtime.state.records import RETIRING
+from ketal.runtime.state.records import RETIRING, decoded
 from ketal.streaming import plan
 from ketal.streaming.broker.server import Broker
+from ketal.streaming.job import pattern_migration
 from ketal.streaming.job.file import Job
-from ketal.streaming.job.pattern_migration import resume
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.driven import Driven
 from tests.property.executions import execution
@@ -57,6 +57,14 @@ pattern Kept { order CausalOrder; partition by key;
 FREE = "order CausalOrder; partition by key;"
 """No event waits: `find any` without `not`."""
 EAGER = "order CausalOrder;"
+
+
+def resume(
+    program: Program, state: bytes | dict[bytes, bytes], *, on_change: str = "stop"
+) -> pattern_migration.Resumed:
+    """Resume from records, or from a snapshot that has them in one piece."""
+    records = decoded(state) if isinstance(state, bytes) else state
+    return pattern_migration.resume(program, records, on_change=on_change)
 
 
 def program(head: str, find: str, first: str = "S.a", *, kept: bool = False) -> Program:
