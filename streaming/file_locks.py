@@ -12,15 +12,7 @@ import fcntl
 
 
 def try_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Lock an open file, unless another process has it; return whether it is locked.
-
-    Parameters
-    ----------
-    descriptor : int
-        The open file.
-    shared : bool
-        Whether others may have a shared lock of it at the same time.
-    """
+    """Lock an open file, perhaps shared, unless another process has it; return whether it is."""
     how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)

@@ -28,7 +28,16 @@ def lines(job: Job, program: Program) -> Iterator[str]:
         yield f"field {name}: {path}"
     yield f"verdicts: {job.verdicts}, {_once(job.verdicts.kind, spark)}"
     yield f"rejected: {job.rejected}, {_once(job.rejected.kind, spark)}"
-    yield from _spark_lines(job) if spark else _process_lines(job)
+    behind = f"the watermark is {job.lateness_ms} ms behind"
+    if spark:
+        yield f"state: Spark's checkpoint in {job.store.name}"
+        yield f"time: {behind} the latest event of all partitions"
+    else:
+        yield f"state: {job.store}, a commit each {job.commit_interval_ms} ms at most"
+        yield (
+            f"time: {behind} each partition's latest event; a partition is idle after "
+            f"{job.idle_ms} ms"
+        )
     for compiled in program.compiled:
         yield f"pattern {compiled.name}: {compiled.kind}, fingerprint {compiled.fingerprint}"
         yield f"  scopes: {_scopes(compiled)}; {_where(job, program, compiled)}"
@@ -60,19 +69,6 @@ def consumers(job: Job, program: Program) -> str:
             f'{job.keyed_by}, `store = "kafka:TOPIC"` would let several share them'
         )
     return "one consumer that reads all partitions"
-
-
-def _process_lines(job: Job) -> Iterator[str]:
-    yield f"state: {job.store}, a commit each {job.commit_interval_ms} ms at most"
-    yield (
-        f"time: the watermark is {job.lateness_ms} ms behind each partition's latest event; "
-        f"a partition is idle after {job.idle_ms} ms"
-    )
-
-
-def _spark_lines(job: Job) -> Iterator[str]:
-    yield f"state: Spark's checkpoint in {job.store.name}"
-    yield f"time: the watermark is {job.lateness_ms} ms behind the latest event of all partitions"
 
 
 def _once(kind: str, spark: bool) -> str:
@@ -111,17 +107,12 @@ def _order(compiled: CompiledPattern) -> str:
     return f"CausalOrder ({what}): events wait in the hold-back queue until they are ready"
 
 
-def waits_for_dots(compiled: CompiledPattern) -> bool:
-    """Return whether an event is held back until all of its past has arrived."""
-    order = compiled.pattern.order
-    return compiled.causal and not compiled.order_free and order.frontier is None
-
-
 def warnings(program: Program, job: Job) -> Iterator[str]:
     """Yield where a verdict depends on how partitions are interleaved, or is never made."""
     for compiled in program.compiled:
         order = compiled.pattern.order
-        if job.start == "latest" and waits_for_dots(compiled) and order.gap is None:
+        waits_for_dots = compiled.causal and not compiled.order_free and order.frontier is None
+        if job.start == "latest" and waits_for_dots and order.gap is None:
             yield (
                 f"{compiled.name} waits for the past of each event, and what came before the "
                 'start is never read (start = "latest"): where nothing is committed, events wait '

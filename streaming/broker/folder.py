@@ -43,21 +43,14 @@ class BrokerError(KetalError):
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What broker.json says.
-
-    Attributes
-    ----------
-    port : int
-        Where clients connect; 0 if it never served.
-    pid : int or None
-        Its process; None while it is not yet there.
-    started : str or None
-        When that was: RFC 3339, UTC.
-    """
+    """What broker.json says."""
 
     port: int
+    """Where clients connect; 0 if it never served."""
     pid: int | None = None
+    """Its process; None while it is not yet there."""
     started: str | None = None
+    """When that was: RFC 3339, UTC."""
 
     @property
     def bootstrap_servers(self) -> str:

@@ -50,18 +50,12 @@ _ADDRESS = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
 @dataclass(frozen=True)
 class Target:
-    """The output of verdicts, or the place of saved state.
-
-    Parameters
-    ----------
-    kind : str
-        `kafka`, `file` or `stdout`; of state `kafka` or `dir`.
-    name : str
-        The topic or the path; empty for standard output.
-    """
+    """The output of verdicts, or the place of saved state."""
 
     kind: str
+    """`kafka`, `file` or `stdout`; of state `kafka` or `dir`."""
     name: str = ""
+    """The topic or the path; empty for standard output."""
 
     def __str__(self) -> str:
         return "-" if self.kind == "stdout" else f"{self.kind}:{self.name}"
@@ -69,48 +63,29 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """The settings of a job, which `docs/streaming.md` describes.
-
-    Parameters
-    ----------
-    params : mapping of str to str
-        The values of the patterns' parameters, each as `--set` takes it.
-    group_id_given : bool
-        Whether the group was named; else it has the name of the pattern file.
-    properties : mapping
-        Those of kafka-python's clients; they may hold passwords.
-    state, state_address
-        The folder of the state, or its URI where it is on a file system of Spark's.
-    changelog : str or None
-        The topic that holds the state; None where a folder does.
-    keyed_by : str or None
-        The attribute by whose value producers key messages. With a changelog, several consumers
-        may share the job.
-    until_end : bool
-        Whether to stop at the ends that the partitions had at the start.
-    on_change : {"stop", "fresh", "drain"}
-        What to do if the saved state is of another program.
-    metrics_port, metrics_host
-        Where to serve metrics, if anywhere; an empty host is every address of this machine.
-    jars : tuple of Path
-        Spark's Kafka connector, where that is not to be downloaded.
-    """
+    """The settings of a job, which `docs/streaming.md` describes."""
 
     pattern: str
     topics: Sequence[str]
     bootstrap_servers: str
     group_id: str
     group_id_given: bool = True
+    """Whether the group was named; else it has the name of the pattern file."""
     params: Mapping[str, str] = field(default_factory=dict)
+    """The values of the patterns' parameters, each as `--set` takes it."""
     start: str = "earliest"
     properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Those of kafka-python's clients; they may hold passwords."""
     source: Source = field(default_factory=Source)
     verdicts: Target = Target("stdout")
     rejected: Target = Target("stdout")
     state: Path = Path()
     state_address: str = ""
+    """The folder of the state, or its URI where it is on a file system of Spark's."""
     changelog: str | None = None
+    """The topic that holds the state; None where a folder does."""
     keyed_by: str | None = None
+    """The attribute by which producers key messages; with a changelog, consumers may share them."""
     commit_interval_ms: int = 500
     lateness_ms: int = 5_000
     idle_ms: int = 30_000
@@ -119,14 +94,18 @@ class Job:
     lost_after_ms: int = 120_000
     limits: Limits = DEFAULT
     until_end: bool = False
+    """Whether to stop at the ends that the partitions had at the start."""
     on_change: str = "stop"
+    """What to do if the saved state is of another program."""
     metrics_port: int | None = None
     metrics_host: str = ""
+    """Where to serve metrics, if anywhere; an empty host is every address of this machine."""
     engine: str = "process"
     key_groups: int = 16
     trigger_ms: int = 1_000
     batch_messages_max: int = 500_000
     jars: tuple[Path, ...] = ()
+    """Spark's Kafka connector, where that is not to be downloaded."""
 
     @property
     def store(self) -> Target:

@@ -19,25 +19,18 @@ _WAIT_S = 0.05
 
 
 class JobEngine(ABC):
-    """A job in this process.
-
-    Attributes
-    ----------
-    stopping : bool
-        Whether `run` is to commit and return.
-    summary : dict or None
-        The summary of what was committed; None before the job has run.
-    failing_since_s : float or None
-        Since when Kafka is away.
-    """
+    """A job in this process."""
 
     def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:
         self.job = job
         self.program = program
         self.hooks = hooks
         self.stopping = False
+        """Whether `run` is to commit and return."""
         self.summary: dict[str, Any] | None = None
+        """The summary of what was committed; None before the job has run."""
         self.failing_since_s: float | None = None
+        """Since when Kafka is away."""
         self.figures = Figures()
         self.vacuity_watch = VacuityWatch(job, program, self.figures, hooks.notify)
 

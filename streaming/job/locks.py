@@ -36,26 +36,12 @@ def lock(descriptor: int, path: str | Path) -> bool:
 
 @contextmanager
 def locked(folder: Path, patience_s: float, stopping: Callable[[], bool]) -> Iterator[bool]:
-    """Lock a folder for this process as long as the context lasts; wait for the lock.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder; made if it is not there.
-    patience_s : float
-        How long to wait.
-    stopping : callable
-        Returns whether to stop waiting.
-
-    Yields
-    ------
-    bool
-        Whether it is locked; False where `stopping` came first.
+    """Make and lock a folder; yield whether it is locked before `stopping` returns True.
 
     Raises
     ------
     SettingError
-        If another process has it for longer, or it cannot be locked or made.
+        If another process has it for so long, or it cannot be locked or made.
     """
     path = folder / FILE
     with refused_as_setting(path):

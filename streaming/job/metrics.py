@@ -40,24 +40,16 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass
 class Hooks:
-    """The functions that an engine calls with its verdicts, notices and figures.
-
-    Parameters
-    ----------
-    show : callable
-        Shows a verdict on standard output.
-    flush : callable
-        Flushes standard output.
-    notify : callable
-        Reports an event of the job, in a sentence.
-    report : callable
-        Called about once a second, with the figures.
-    """
+    """The functions that an engine calls with its verdicts, notices and figures."""
 
     show: Callable[[Verdict], None]
+    """Shows a verdict on standard output."""
     flush: Callable[[], None]
+    """Flushes standard output."""
     notify: Callable[[str], None]
+    """Reports an event of the job, in a sentence."""
     report: Callable[[Figures], None] = field(default=lambda figures: None)
+    """Called about once a second."""
 
 
 class Figures:
@@ -192,14 +184,7 @@ def total(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 class MetricsServer:
     """Serves the figures at `/metrics`.
 
-    Parameters
-    ----------
-    figures : Figures
-        What is served.
-    port : int
-        Where; 0 takes a free one.
-    host : str
-        At which address of this machine; empty for all.
+    Port 0 takes a free one; an empty host is every address of this machine.
 
     Raises
     ------

@@ -66,21 +66,14 @@ class ArtifactsError(KetalError):
 
 @dataclass(frozen=True, slots=True)
 class Artifacts:
-    """A set of jars: these artifacts and all that they need to run.
-
-    Attributes
-    ----------
-    name : str
-        What to call it.
-    coordinates : tuple of str
-        Each `group:artifact:version`.
-    otherwise : str
-        What to do where the repository does not have them, in a clause.
-    """
+    """A set of jars: these artifacts and all that they need to run."""
 
     name: str
+    """What to call it."""
     coordinates: tuple[str, ...]
+    """Each `group:artifact:version`."""
     otherwise: str = ""
+    """What to do where the repository does not have them, in a clause."""
 
     @property
     def folder_name(self) -> str:

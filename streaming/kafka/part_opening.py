@@ -55,7 +55,8 @@ def open_part(
     # One consumer restores only what it has committed itself, once it has begun.
     on_change = "stop" if engine.claimed and not job.is_shared else job.on_change
     held = [metadata_of(one.metadata) for one in committed.values() if one is not None]
-    commits = [one for one in held if not _is_beginning(one)]
+    # A commit with a changelog and no name has the beginning of a partition, and no state.
+    commits = [one for one in held if "commit" in one or "changelog" not in one]
     try:
         if not all(map(storage.names_state, held)):
             raise StateError(
@@ -98,8 +99,3 @@ def _hint(storage: Storage, fault: StateError, held: list[dict[str, Any]]) -> st
     is_changed = isinstance(fault, OtherProgramError)
     drain = ", drain lets the old patterns finish" if is_changed else ""
     return f"--on-change fresh starts anew at the stored offsets{drain}; {storage.anew}"
-
-
-def _is_beginning(metadata: Mapping[str, Any]) -> bool:
-    """Return whether a commit has the beginning of a partition and no state."""
-    return "changelog" in metadata and "commit" not in metadata

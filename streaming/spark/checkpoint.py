@@ -48,21 +48,14 @@ SECOND_JOB = (
 
 
 class WrittenBatch(msgspec.Struct, frozen=True):
-    """The last batch whose output is written.
-
-    Parameters
-    ----------
-    batch : int
-        Its number; -1 for none.
-    offsets : str
-        The digest of its offsets.
-    groups : dict
-        The figures of each key group, by its number.
-    """
+    """The last batch whose output is written."""
 
     batch: int
+    """Its number; -1 for none."""
     offsets: str
+    """The digest of its offsets."""
     groups: dict[str, dict[str, Any]]
+    """The figures of each key group, by its number."""
 
 
 _NONE = WrittenBatch(-1, "", {})

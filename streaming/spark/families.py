@@ -53,24 +53,17 @@ Partition = tuple[syntax.Attribute | syntax.Field, ...]
 
 @dataclass(frozen=True)
 class Family:
-    """Patterns that share their groups.
-
-    Parameters
-    ----------
-    program : Program
-        The patterns.
-    partition : Partition
-        The key whose hash is an event's group, in canonical order; empty where there is one group.
-    first : int
-        The number of its first group.
-    groups : int
-        How many it has.
-    """
+    """Patterns that share their groups."""
 
     program: Program
+    """The patterns."""
     partition: Partition
+    """The key whose hash is an event's group, in canonical order; empty where there is one group.
+    """
     first: int
+    """The number of its first group."""
     groups: int
+    """How many it has."""
 
 
 def families(program: Program, key_groups: int) -> tuple[Family, ...]:
@@ -165,13 +158,13 @@ def placement(found: Sequence[Family], source: Source) -> dict[str, str]:
 def placed(found: Sequence[Family], source: Source | None) -> tuple[str, ...]:
     """Return for each family, in words, how a row's group is computed."""
     where = {} if source is None else placement(found, source)
-    out = []
-    for family in found:
-        names = ", ".join(map(_named, family.partition))
-        by = where.get(names, f"the columns {names}")
-        several = f"{family.groups} key groups by {by} (hashing {HASHING})"
-        out.append(several if names else "one key group")
-    return tuple(out)
+    named = ((family.groups, ", ".join(map(_named, family.partition))) for family in found)
+    return tuple(
+        f"{groups} key groups by {where.get(names, f'the columns {names}')} (hashing {HASHING})"
+        if names
+        else "one key group"
+        for groups, names in named
+    )
 
 
 def _written(path: Path) -> str:

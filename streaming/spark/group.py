@@ -54,40 +54,27 @@ LINE = "line"
 
 @dataclass(frozen=True)
 class Work:
-    """The work of the executors, pickled once.
-
-    Parameters
-    ----------
-    programs : tuple of (int, Program)
-        The number of each family's first group, and its patterns.
-    limits : Limits
-        Those of one group.
-    source : Source or None
-        How a message becomes an event; None for rows that have an event's columns.
-    columns : tuple of str
-        The columns of a row, after the group's number.
-    headers : tuple of str
-        The headers whose values are the columns `header0`, `header1`, ….
-    partitions : int or None
-        How many partitions must end before the execution has; None if that is not known.
-    timed : bool
-        Whether watermarks matter.
-    figures, counts : bool
-        Whether each group returns a row of figures, of counts, for each batch.
-    placed : tuple of str
-        For each family, how a row's group is computed, in words.
-    """
+    """The work of the executors, pickled once."""
 
     programs: tuple[tuple[int, Program], ...]
+    """The number of each family's first group, and its patterns."""
     limits: Limits
+    """Those of one group."""
     source: Source | None
+    """How a message becomes an event; None for rows that have an event's columns."""
     columns: tuple[str, ...]
+    """The columns of a row, after the group's number."""
     headers: tuple[str, ...]
+    """The headers whose values are the columns `header0`, `header1`, …."""
     partitions: int | None
+    """How many partitions must end before the execution has; None if that is not known."""
     timed: bool
+    """Whether watermarks matter."""
     figures: bool
     counts: bool = False
+    """Whether each group returns a row of figures, of counts, for each batch."""
     placed: tuple[str, ...] = ()
+    """For each family, how a row's group is computed, in words."""
 
     @property
     def output(self) -> list[str]:
@@ -117,15 +104,15 @@ class Work:
         return Execution.restored(program, held, limits=self.limits, beside=beside)
 
 
-class GroupState(msgspec.Struct):
-    """The state of a group, as it is packed."""
+class GroupState(msgspec.Struct, kw_only=True):
+    """The state of a group, as it is packed; by default that of a group without one."""
 
-    counts: tuple[int, int, bool]
-    ended: list[Partition]
-    marks: list[tuple[Partition, float]]
-    monitor: list[tuple[bytes, bytes]]
+    counts: tuple[int, int, bool] = (0, 0, False)
+    ended: list[Partition] = []
+    marks: list[tuple[Partition, float]] = []
+    monitor: list[tuple[bytes, bytes]] = []
     placed: str
-    places: list[tuple[str, str, int, str]]
+    places: list[tuple[str, str, int, str]] = []
 
 
 class Group:
@@ -143,21 +130,10 @@ class Group:
         self._family = work.family(number)
         self._reports = self._family == 0
         self._rows = RowReader(work.columns, work.headers, work.source, work.limits)
-        self.messages = self.control = 0
-        self._ended: set[Partition] = set()
-        self._marks_s: dict[Partition, float] = {}
-        self._closed = False
-        self._held: dict[bytes, bytes] = {}
         keyed_by = (work.source or Source()).keyed_by or ""
         self._value_of = dict(work.programs[self._family][1].compiled[0].partition).get(keyed_by)
-        self._places = Places(keyed_by, work.limits.placed_max)
         self._placed = work.placed[self._family] if work.placed else ""
-        self._counted: dict[str, int] = {}
-        """The sums that rows of counts have carried so far."""
-        if held is None:
-            self.execution = work.execution(self._family, None)
-            return
-        known = unpacked(held, GroupState)
+        known = GroupState(placed=self._placed) if held is None else unpacked(held, GroupState)
         if known.placed != self._placed:
             raise StateError(
                 f"the checkpoint is of rows that go to {known.placed}, and they go to "
@@ -169,9 +145,9 @@ class Group:
         self._ended = set(known.ended)
         self._marks_s = dict(known.marks)
         self._held = dict(known.monitor)
-        self.execution = work.execution(self._family, self._held)
-        if work.counts:
-            self._counted = self._counts()
+        self.execution = work.execution(self._family, None if held is None else self._held)
+        self._counted = self._counts() if work.counts and held is not None else {}
+        """The sums that rows of counts have carried so far."""
 
     def state(self) -> bytes:
         """Return the state: `Group(work, number, blob)` goes on from it."""
@@ -244,36 +220,28 @@ class Group:
 
     def _take(self, row: Row) -> Iterator[Verdict]:
         item = self._item(row)
-        if item is None:
-            return
-        if not isinstance(item, Event):
+        if isinstance(item, Event):
+            yield from self._process((item,), (row,))
+        elif item is not None:
             yield from self._own_verdicts(self._unusual(item), item)
-            return
-        yield from self._process((item,), (row,))
 
     def _item(self, row: Row) -> Any:
         """Return the item of a row; None where another group reports it."""
         self._rows.begin(row)
         copy = row[0]
-        self.messages += self._reports and copy != COPY
+        reports = self._reports and copy != COPY
+        self.messages += reports
         if self._ended and self._rows.partition in self._ended:
-            return self._rejection("its partition has ended (ketal.end)", copy)
-        item = self._rows.item(row)
-        if copy == ALONE and item.__class__ is Event:
-            return item
+            item: Any = self._rows.rejected("its partition has ended (ketal.end)")
+        else:
+            item = self._rows.item(row)
+            if not isinstance(item, Rejected) and isinstance(item, Control) is (copy == ALONE):
+                item = self._rows.rejected("its type cannot be told: the record has several")
         if isinstance(item, Rejected):
-            return item if self._reports and copy != COPY else None
-        if isinstance(item, Control) is (copy == ALONE):
-            return self._rejection("its type cannot be told: the record has several", copy)
+            return item if reports else None
         if isinstance(item, Control) and self._reports and copy == HOME:
             self.control += 1
         return item
-
-    def _rejection(self, reason: str, copy: int) -> Rejected | None:
-        """Return a rejection in one of the groups that have the row; None in the others."""
-        if not self._reports or copy == COPY:
-            return None
-        return self._rows.rejected(reason)
 
     def _own_verdicts(self, verdicts: list[Verdict], item: Any) -> Iterator[Verdict]:
         """Yield the verdicts that no other group reports, a rejection with its place."""
@@ -281,12 +249,13 @@ class Group:
             if isinstance(verdict, Rejected):
                 if self._reports:
                     yield msgspec.structs.replace(verdict, place=self._rows.place or verdict.place)
-            elif not (isinstance(verdict, Late) and self._reported_late(item)):
+            elif self._reports or not (
+                # The first family reports those that are late by the watermark.
+                isinstance(verdict, Late)
+                and isinstance(item, Event)
+                and self.execution.passed(item)
+            ):
                 yield verdict
-
-    def _reported_late(self, item: Any) -> bool:
-        """Return whether the first family reports that an event is late by the watermark."""
-        return not self._reports and isinstance(item, Event) and self.execution.passed(item)
 
     def _unusual(self, item: Any) -> list[Verdict]:
         """Process an item that is no event."""

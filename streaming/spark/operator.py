@@ -94,10 +94,7 @@ def _exempt_groups() -> None:
 class Operator:
     """The functions that Spark calls.
 
-    Parameters
-    ----------
-    shipped : bytes
-        A pickled `Work`: the compiled tables, so that executors need no compiler.
+    A pickled `Work` has the compiled tables, so that executors need no compiler.
     """
 
     def __init__(self, shipped: bytes) -> None:

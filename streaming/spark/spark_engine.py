@@ -231,9 +231,10 @@ class SparkEngine(JobEngine):
     def _fault_of(self, text: str) -> BaseException:
         """Return the fault that ended a query, of which Spark's message is the text."""
         failure = self._failure
-        if failure is not None and not _of_spark(failure):
+        if isinstance(failure, KetalError | OSError | ClosedPipeError):
             return failure
         if failure is not None:
+            # It came from Spark, and only its text has the cause.
             text = f"{text}\n{failure}"
         if (worker := _of_worker(text)) is not None:
             return worker
@@ -314,11 +315,6 @@ def _offsets(value: Any) -> dict[str, dict[str, int]]:
     # A source that was not polled yet has None, of which pyspark makes a text.
     read = json.loads(value) if isinstance(value, str) and value.startswith("{") else value
     return read if isinstance(read, dict) else {}
-
-
-def _of_spark(failure: BaseException) -> bool:
-    """Return whether what a batch raised came from Spark, so that only its text has the cause."""
-    return not isinstance(failure, KetalError | OSError | ClosedPipeError)
 
 
 def _of_worker(text: str) -> BaseException | None:

@@ -247,18 +247,7 @@ def within(
     *args: Any,
     enough: Callable[[], bool] = lambda: False,
 ) -> T:
-    """Call a function that may hang; wait for it only so long.
-
-    Parameters
-    ----------
-    timeout_s : float
-        How long.
-    what : str
-        What it does.
-    call, args
-        The function, and what it is called with.
-    enough : callable
-        Returns whether to wait no longer; it is asked again and again while the call lasts.
+    """Call a function that may hang; wait for it only so long, and until `enough` returns True.
 
     Raises
     ------

@@ -68,11 +68,6 @@ _NOT_DAMAGE = (
 class Claim:
     """The claim of a group to a folder, once it has committed with state of it.
 
-    Attributes
-    ----------
-    begun : bool
-        Whether something was committed with state of this folder.
-
     Raises
     ------
     SettingError
@@ -84,6 +79,7 @@ class Claim:
         self._group_id = group_id
         held = self._read()
         self.begun = bool(held)
+        """Whether something was committed with state of this folder."""
         self._before = before = held.get("topics", [])
         if held.get("group_id", group_id) != group_id:
             raise SettingError(
@@ -152,11 +148,8 @@ class Saved:
     def write(self, changes: Mapping[bytes, bytes | None]) -> str:
         """Write dirty records, with fsync; return the name of the state.
 
-        Parameters
-        ----------
-        changes : mapping of bytes to (bytes or None)
-            Since the last call, or since the state that was read; of a new job, all. None: the
-            record is gone.
+        `changes` are those since the last call, or since the state that was read; of a new job,
+        all. A record that is gone has None.
 
         Raises
         ------

@@ -42,10 +42,7 @@ decode = msgspec.msgpack.Decoder(dict[bytes, bytes | None]).decode
 class Segments:
     """The live records of a log, by segment.
 
-    Parameters
-    ----------
-    bytes_max : int
-        How large a segment of several records may be; one of a single record may be larger.
+    A segment of several records has `bytes_max` at most; one of a single record may be larger.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -78,15 +75,8 @@ class Segments:
     def append(self, changes: Changes) -> dict[int, bytes | None]:
         """Write what changed, and clean what is due.
 
-        Parameters
-        ----------
-        changes : mapping of bytes to (bytes or None)
-            Of each record its new value; None where it is removed.
-
-        Returns
-        -------
-        dict of int to (bytes or None)
-            Of each segment its content; None of one that is to be deleted.
+        A record that is removed has None for its value. Returned is of each segment its content;
+        None of one that is to be deleted.
         """
         out: dict[int, bytes | None] = {}
         # What the log does not have needs no removal.

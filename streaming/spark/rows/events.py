@@ -34,9 +34,7 @@ class EventColumns:
 
     def __init__(self, events: DataFrame) -> None:
         self._types = {one.name: one.dataType for one in events.schema.fields}
-        self._marked = any(
-            one.name == "time" and DELAY in one.metadata for one in events.schema.fields
-        )
+        self._marked = "time" in self._types and DELAY in events.schema["time"].metadata
         self._streaming = events.isStreaming
 
     def check(self, families: Sequence[Family]) -> None:

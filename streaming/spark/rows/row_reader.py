@@ -43,15 +43,7 @@ class Message:
 
 
 class RowReader:
-    """Reads rows, one after another; columns, headers and source are those of `Work`.
-
-    Attributes
-    ----------
-    has_offsets : bool
-        Whether rows have an order of their own: topic, partition and offset.
-    value : int
-        The place of the message's value in a row.
-    """
+    """Reads rows, one after another; columns, headers and source are those of `Work`."""
 
     def __init__(
         self,
@@ -71,7 +63,9 @@ class RowReader:
         self._message.headers = ()
         self._message.timestamp = NO_TIMESTAMP
         self.has_offsets = "offset" in self._at
+        """Whether rows have an order of their own: topic, partition and offset."""
         self.value = self._at["value"]
+        """The place of the message's value in a row."""
 
     def events(self, rows: Sequence[Row]) -> list[Event] | None:
         """Return the events of rows; None if one of them needs `item`."""

@@ -46,19 +46,11 @@ EVENT_COLUMNS = ("node", "type", "clock")
 class Shaped:
     """A DataFrame in the operator's shape, and what the operator has to know of it.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        The columns `group` and `columns`, and `mark` where there is a watermark.
-    columns : tuple of str
-        What the operator reads.
-    headers : tuple of str
-        The names of the headers among them.
-    source : Source or None
-        How a message becomes an event; None for rows that have an event's columns.
+    `columns`, `headers` and `source` are those of `Work`.
     """
 
     frame: DataFrame
+    """The columns `group` and `columns`, and `mark` where there is a watermark."""
     columns: tuple[str, ...]
     headers: tuple[str, ...]
     source: Source | None
@@ -142,20 +134,10 @@ def _divided(
     selected: Mapping[str, Column],
     placed: tuple[Column, Column] | None,
 ) -> DataFrame:
-    """Return rows, each as often as a group is to see it.
+    """Return rows, each as often as one of `count` groups is to see it.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Events, with `_control` and `_home`.
-    own : Column
-        The groups of an event.
-    count : int
-        How many groups there are.
-    selected : mapping of str to Column
-        What else a row has.
-    placed : tuple of (Column, Column), optional
-        A sample of a message with the group of its key, or null, and the group that checks it.
+    `frame` has `_control` and `_home`, `own` the groups of an event; `placed` is a sample of a
+    message with the group of its key, or null, and the group that checks it.
     """
     at, control = F.col("_to"), F.col("_control")
     if placed is not None:
