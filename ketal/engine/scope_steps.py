@@ -107,7 +107,7 @@ class ScopeSteps:
             return self._take_checked(scope, run, event, mask, place)
         findings = run.offer(event, mask, place)
         if self._window_us is not None:
-            self.scopes.set_timer(scope, event.time_us)
+            self.scopes.timers.set(scope, event.time_us)
         return [] if findings is None else self.verdicts.of_find(scope, findings, event)
 
     def _take_checked(
@@ -162,7 +162,7 @@ class ScopeSteps:
             return math.inf
         if self.copies is not None and not self.copies.everything:
             return -math.inf  # a copy may learn of an event long after its time
-        return self.scopes.first_timer_us() + self._window_us
+        return self.scopes.timers.first_us() + self._window_us
 
     def advance(self, watermark_us: int) -> list[RunVerdict]:
         """End the time windows that a watermark has passed."""
@@ -171,7 +171,7 @@ class ScopeSteps:
         if self._window_us is None:
             return out
         last_us = watermark_us - self._window_us
-        for scope in scopes.expired(last_us):
+        for scope in scopes.timers.expired(last_us):
             run = scope.run
             assert not isinstance(run, CheckRun), "a check has no window"
             scopes.mark_dirty(scope)
@@ -186,9 +186,9 @@ class ScopeSteps:
             if scopes.remove_if_over(scope):
                 continue
             if node is not None and earliest_us is not None and earliest_us <= last_us:
-                scopes.suspend(scope)
+                scopes.timers.suspend(scope)
             else:
-                scopes.set_timer(scope, earliest_us)
+                scopes.timers.set(scope, earliest_us)
         return out
 
     def close(self) -> list[RunVerdict]:

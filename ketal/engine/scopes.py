@@ -4,15 +4,15 @@ A scope is looked up by its name, the values of the partition keys of an event. 
 its own, and where the pattern has a window a timer (Akidau et al., "The dataflow model", 2015)
 for the earliest time at which a watermark can end something of it.
 
-The one rule: a scope is held under its name until it is over, its number is lower than those
-of all later ones, and while it has a timer there is an entry for that in the queue of timers.
+The one rule: a scope is held under its name until it is over, and its number is lower than those
+of all later ones.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,6 +143,70 @@ class Scope:
         return (self.key, self.number, self.offered, past, reported, timer, run, seens.save())
 
 
+class ScopeTimers:
+    """The timers of scopes, in a queue.
+
+    The one rule: while a scope has a timer there is an entry for that in the queue.
+    """
+
+    def __init__(self) -> None:
+        self._queue: list[tuple[int, int, int, Scope]] = []
+        self._ticks = 0
+        self._suspended: dict[str, dict[int, Scope]] = {}  # by node and number
+
+    def set(self, scope: Scope, time_us: int | None) -> None:
+        """Set the timer of a scope to a time, if it has none or a later one."""
+        if time_us is not None and (scope.timer_us is None or time_us < scope.timer_us):
+            scope.timer_us = time_us
+            self._ticks += 1
+            heapq.heappush(self._queue, (time_us, scope.number, self._ticks, scope))
+
+    def suspend(self, scope: Scope) -> None:
+        """Leave a scope of a copy without a timer until its node learns more."""
+        scope.suspended = True
+        self._suspended.setdefault(scope.key[-1][1], {})[scope.number] = scope
+
+    def resume(self, node: str) -> Iterator[Scope]:
+        """Yield the scopes that wait for what a node learns, which do not wait any more."""
+        for scope in self._suspended.pop(node, {}).values():
+            scope.suspended = False
+            yield scope
+
+    def remove(self, scope: Scope) -> None:
+        """Remove the timer of a scope."""
+        scope.timer_us = None
+        if scope.suspended:
+            del self._suspended[scope.key[-1][1]][scope.number]
+
+    def first_us(self) -> float:
+        """Return a time before which no timer is set; infinity for none."""
+        return self._queue[0][0] if self._queue else math.inf
+
+    def expired(self, last_us: int) -> Iterator[Scope]:
+        """Yield the scopes whose timers are at a time or before it, each without its timer."""
+        while self._queue and self._queue[0][0] <= last_us:
+            time_us, _, _, scope = heapq.heappop(self._queue)
+            if time_us == scope.timer_us:  # else it was set again, or the scope removed
+                scope.timer_us = None
+                yield scope
+
+    def load(self, scope: Scope, time_us: int | None, suspended: bool) -> None:
+        """Load the timer of a scope that was saved."""
+        self.set(scope, time_us)
+        if suspended:
+            self.suspend(scope)
+
+    def validate_state(self, scopes: Iterable[Scope]) -> None:
+        """Assert the rule of this class, for all scopes there are."""
+        suspended = {number for of_node in self._suspended.values() for number in of_node}
+        entries = {(time_us, number) for time_us, number, _, _ in self._queue}
+        for scope in scopes:
+            assert scope.timer_us is None or (scope.timer_us, scope.number) in entries
+            assert scope.suspended == (scope.number in suspended)
+            suspended.discard(scope.number)
+        assert not suspended
+
+
 class Scopes(dict[ScopeName, Scope]):
     """The live scopes of a pattern, by name.
 
@@ -170,6 +234,8 @@ class Scopes(dict[ScopeName, Scope]):
         Whether a scope that is over is removed.
     live : Live
         What they share: how many runs there are, or events kept.
+    timers : ScopeTimers
+        Their timers.
     """
 
     def __init__(
@@ -198,9 +264,7 @@ class Scopes(dict[ScopeName, Scope]):
         self.created = 0
         self.dirty: dict[int, Scope | None] | None = None
         self._saved = 0  # scopes with lower numbers were saved, if they were live then
-        self._timers: list[tuple[int, int, int, Scope]] = []
-        self._ticks = 0
-        self._suspended: dict[str, dict[int, Scope]] = {}  # by node and number
+        self.timers = ScopeTimers()
 
     # --- look-up ---
 
@@ -254,9 +318,7 @@ class Scopes(dict[ScopeName, Scope]):
         """
         if not (self.removes and scope.is_over()):
             return False
-        scope.timer_us = None
-        if scope.suspended:
-            del self._suspended[scope.key[-1][1]][scope.number]
+        self.timers.remove(scope)
         del self[scope.name]
         if self.dirty is not None and scope.number < self._saved:
             self.dirty[scope.number] = None
@@ -277,39 +339,12 @@ class Scopes(dict[ScopeName, Scope]):
         self.dirty, self._saved = {}, self.created
         return dirty
 
-    # --- timers ---
-
-    def set_timer(self, scope: Scope, time_us: int | None) -> None:
-        """Set the timer of a scope to a time, if it has none or a later one."""
-        if time_us is not None and (scope.timer_us is None or time_us < scope.timer_us):
-            scope.timer_us = time_us
-            self._ticks += 1
-            heapq.heappush(self._timers, (time_us, scope.number, self._ticks, scope))
-
-    def suspend(self, scope: Scope) -> None:
-        """Leave a scope of a copy without a timer until its node learns more."""
-        scope.suspended = True
-        self._suspended.setdefault(scope.key[-1][1], {})[scope.number] = scope
-
     def resume(self, node: str) -> None:
         """Set the timers of the scopes that wait for what a node learns."""
-        for scope in self._suspended.pop(node, {}).values():
+        for scope in self.timers.resume(node):
             self.mark_dirty(scope)
-            scope.suspended = False
             if not isinstance(scope.run, CheckRun):
-                self.set_timer(scope, scope.run.earliest_us())
-
-    def first_timer_us(self) -> float:
-        """Return a time before which no timer is set; infinity for none."""
-        return self._timers[0][0] if self._timers else math.inf
-
-    def expired(self, last_us: int) -> Iterator[Scope]:
-        """Yield the scopes whose timers are at a time or before it, each without its timer."""
-        while self._timers and self._timers[0][0] <= last_us:
-            time_us, _, _, scope = heapq.heappop(self._timers)
-            if time_us == scope.timer_us:  # else it was set again, or the scope removed
-                scope.timer_us = None
-                yield scope
+                self.timers.set(scope, scope.run.earliest_us())
 
     # --- state ---
 
@@ -321,7 +356,7 @@ class Scopes(dict[ScopeName, Scope]):
         scope.offered, scope.past = offered, past
         scope.reported = frozenset(reported)
         scope.run.load(run, SeenTable.load(rows))
-        self._load_timer(scope, *timer)
+        self.timers.load(scope, *timer)
 
     def copy_in(self, other: Scope) -> None:
         """Add a copy of a scope of another run of the pattern; neither changes the other."""
@@ -329,26 +364,17 @@ class Scopes(dict[ScopeName, Scope]):
         scope.offered, scope.past, scope.reported = other.offered, other.past, other.reported
         seens = SeenTable()
         scope.run.load(other.run.save(seens), seens)
-        self._load_timer(scope, other.timer_us, other.suspended)
-
-    def _load_timer(self, scope: Scope, time_us: int | None, suspended: bool) -> None:
-        self.set_timer(scope, time_us)
-        if suspended:
-            self.suspend(scope)
+        self.timers.load(scope, other.timer_us, other.suspended)
 
     def validate_state(self) -> None:
         """Assert the rule of this module, and those of the runs."""
         numbers = [scope.number for scope in self.values()]
         assert numbers == sorted(set(numbers))
         assert not numbers or numbers[-1] < self.created
-        suspended = {number for scopes in self._suspended.values() for number in scopes}
-        assert suspended <= set(numbers)
-        entries = {(time_us, number) for time_us, number, _, _ in self._timers}
+        self.timers.validate_state(self.values())
         for name, scope in self.items():
             assert not (self.removes and scope.is_over())
             assert scope.name == name == tuple(keyed(value) for _, value in scope.key)
-            assert scope.timer_us is None or (scope.timer_us, scope.number) in entries
-            assert scope.suspended == (scope.number in suspended)
             scope.run.validate_state()
         runs = [scope.run for scope in self.values() if not isinstance(scope.run, CheckRun)]
         held = (run.kept if isinstance(run, AnyFind) else len(run.runs) for run in runs)

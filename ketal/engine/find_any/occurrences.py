@@ -211,8 +211,7 @@ class AnyFind:
                     placed.append((role, start))
         if not placed:
             return None
-        limit = self._limit()
-        if limit is not None:
+        if (limit := self._limit()) is not None:
             return limit
         self.kept += 1
         self.live.count += 1
@@ -244,8 +243,7 @@ class AnyFind:
         """Keep an event that can break a `not` of what is kept; return a limit it reaches."""
         if not self.kept:
             return None
-        limit = self._limit()
-        if limit is None:
+        if (limit := self._limit()) is None:
             breakers.add_and_sweep(seen, self._seens)
         return limit
 
