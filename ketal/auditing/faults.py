@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ketal.auditing.log_statistics import Statistics
-from ketal.model.places import place_at
-from ketal.model.wording import counted
+from ketal.model.wording import counted, place_at
 
 CODES = {
     "A001": (

@@ -21,7 +21,7 @@ from ketal.model.events.content import content
 from ketal.model.events.dot import Dot
 from ketal.model.events.draft import Draft, known_receives
 from ketal.model.events.event import Event
-from ketal.model.places import place_at
+from ketal.model.wording import place_at
 
 NONE: frozenset[str] = frozenset()
 

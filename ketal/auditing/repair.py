@@ -28,8 +28,8 @@ from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.draft import Draft, known_receives
 from ketal.model.events.event import Event
-from ketal.model.places import file_and_line, place_at
 from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.wording import file_and_line, place_at
 
 
 @dataclass(frozen=True, kw_only=True)

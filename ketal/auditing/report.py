@@ -28,8 +28,8 @@ from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.log_arguments import records_of
-from ketal.model.places import file_and_line
 from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.wording import file_and_line
 
 __all__ = ["CODES", "Audit", "Examined", "Fault", "audit", "examined", "summarised"]
 

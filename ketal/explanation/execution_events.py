@@ -17,8 +17,8 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import records_of
-from ketal.model.places import place_at
 from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.wording import place_at
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
 from ketal.runtime.admission.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN

@@ -21,11 +21,11 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import checked_log
-from ketal.model.places import place_at
 from ketal.model.summaries import Summary
 from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.wording import place_at
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.batch_run import LogPass, Record, batches_of
 

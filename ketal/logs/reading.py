@@ -29,8 +29,8 @@ from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
-from ketal.model.places import place_at
 from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.wording import place_at
 
 
 def place(record: Record) -> str:

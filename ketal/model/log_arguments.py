@@ -14,8 +14,8 @@ import msgspec
 from ketal.errors import wrong_type
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
-from ketal.model.places import place_at
 from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.wording import place_at
 
 
 def checked_log(log: Any) -> Any:

@@ -27,8 +27,8 @@ from ketal.logs import place, read_log
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.places import file_and_line, place_at
 from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.wording import file_and_line, place_at
 
 # pandas warns while it looks for whole numbers in a column.
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in cast")

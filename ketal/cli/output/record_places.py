@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.places import place_at
+from ketal.model.wording import place_at
 
 if TYPE_CHECKING:
     from ketal.logs import Record

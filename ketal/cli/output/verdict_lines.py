@@ -17,10 +17,9 @@ from ketal.cli.output.record_places import RecordPlaces
 from ketal.cli.output.verdict_groups import VerdictGroups
 from ketal.cli.output.verdict_places import VerdictPlaces
 from ketal.errors import printable
-from ketal.model.places import file_and_line
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.find_verdicts import Match
-from ketal.model.wording import counted
+from ketal.model.wording import counted, file_and_line
 
 if TYPE_CHECKING:
     from ketal.explanation.judged_log import JudgedLog

@@ -29,9 +29,9 @@ from ketal.model.events.happened_before import canonical_key
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import checked_log
-from ketal.model.places import file_and_line
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
+from ketal.model.wording import file_and_line
 from ketal.pictures.graphs.graph import Picture
 from ketal.programs.program import Program
 from ketal.runtime.batch_run import batches_of

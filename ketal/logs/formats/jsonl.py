@@ -26,8 +26,8 @@ from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event
 from ketal.model.events.event_decoding import decode_events
 from ketal.model.limits import Limits
-from ketal.model.places import place_at
 from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.wording import place_at
 
 Record = tuple[str, Event | Control | Rejected, str, int]
 """(execution, item, file, line) of one record of a log."""

@@ -25,8 +25,7 @@ from ketal.logs.traces.message_pairing import Messages, paired
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.places import place_at
-from ketal.model.wording import counted
+from ketal.model.wording import counted, place_at
 
 
 @dataclass
