@@ -130,6 +130,9 @@ def test_no_module_bears_a_public_name() -> None:
 
 # It defines again, under the same names, what the engine implements.
 ORACLE = "ketal/semantics.py"
+# A table of errors in the text of patterns, with examples of each.
+COMPLAINTS = "grammar/complaints.py"
+FOLDER_MODULES, MODULE_LINES, CLASS_LINES, PUBLIC_MEMBERS = 12, 500, 300, 15
 
 
 def modules() -> list[Path]:
@@ -147,6 +150,26 @@ def test_a_class_and_a_module_are_named_once() -> None:
         names += [node.name.lstrip("_") for node in body if isinstance(node, ast.ClassDef)]
     assert len(names) > 200
     assert [name for name, count in Counter(names).items() if count > 1] == []
+
+
+def test_folders_modules_and_classes_stay_small() -> None:
+    """What outgrows these has taken on a second concept, which has a place of its own."""
+    folders: Counter[str] = Counter()
+    large: dict[str, int] = {}
+    for name in modules():
+        source = (ROOT / name).read_text()
+        folders[name.parent.as_posix()] += name.stem != "__init__"
+        if len(lines := source.splitlines()) > MODULE_LINES:
+            large[name.as_posix()] = len(lines)
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef):
+                functions = [n.name for n in node.body if isinstance(n, ast.FunctionDef)]
+                public = {name for name in functions if not name.startswith("_")}
+                length = 1 + (node.end_lineno or 0) - node.lineno
+                if length > CLASS_LINES or len(public) > PUBLIC_MEMBERS:
+                    large[node.name] = length
+    assert sorted(large) == [COMPLAINTS, ORACLE]
+    assert {folder: n for folder, n in folders.items() if n > FOLDER_MODULES} == {}
 
 
 def test_no_module_refers_to_a_design() -> None:
