@@ -59,14 +59,14 @@ class Figures:
         self.verdicts: Counter[tuple[str, str]] = Counter()
         """How many of a kind and a pattern; a rejection has no pattern."""
         self.commits = 0
-        self.commit_s = 0.0
+        self._commit_s = 0.0
         self.restarts = 0
         self.consumed = 0
-        self.rate = 0.0
+        self._rate = 0.0
         self.lag: dict[str, int] = {}
-        self.events: dict[str, int] = {}
-        self.live_runs = 0
-        self.watermark_s: float | None = None
+        self._events: dict[str, int] = {}
+        self._live_runs = 0
+        self._watermark_s: float | None = None
         self.parts: tuple[int, int] | None = None
         self.findings: Findings = {}
         """What no event has met so far, and the comparisons that were unknown."""
@@ -80,7 +80,7 @@ class Figures:
     def committed(self, took_s: float) -> None:
         """Count a commit, and how long it took."""
         self.commits += 1
-        self.commit_s += took_s
+        self._commit_s += took_s
 
     def update(
         self,
@@ -98,15 +98,15 @@ class Figures:
         if self._last is not None and now_s > self._last[0]:
             # After a return to the last commit there are fewer than before.
             new = max(0, messages - self._last[1])
-            self.rate = new / (now_s - self._last[0])
+            self._rate = new / (now_s - self._last[0])
             self.consumed += new
         else:
             self.consumed = messages
         self._last = (now_s, messages)
         self.lag = dict(lag)
-        self.events = {**Tally().to_dict(), **events, "control": control}
-        self.live_runs = live_runs
-        self.watermark_s = watermark_s
+        self._events = {**Tally().to_dict(), **events, "control": control}
+        self._live_runs = live_runs
+        self._watermark_s = watermark_s
         self.parts = parts
         self.text = self._rendered()
 
@@ -118,10 +118,10 @@ class Figures:
         counts = ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items()))
         parts = [
             f"{self.consumed:,} messages",
-            f"{self.rate:,.0f}/s",
+            f"{self._rate:,.0f}/s",
             f"lag {sum(self.lag.values()):,}",
-            f"held back {self.events.get('held_back', 0):,}",
-            f"live runs {self.live_runs:,}",
+            f"held back {self._events.get('held_back', 0):,}",
+            f"live runs {self._live_runs:,}",
             counts or "no verdicts",
         ]
         if self.parts is not None:
@@ -131,17 +131,17 @@ class Figures:
     def _rendered(self) -> str:
         values: dict[str, Mapping[str, float]] = {
             "messages_total": {"": self.consumed},
-            "messages_per_second": {"": self.rate},
-            "records": {_label(outcome=k): n for k, n in self.events.items() if k != "read"},
+            "messages_per_second": {"": self._rate},
+            "records": {_label(outcome=k): n for k, n in self._events.items() if k != "read"},
             "verdicts_total": {
                 _label(verdict=kind, pattern=pattern): n
                 for (kind, pattern), n in sorted(self.verdicts.items())
             },
             "lag_messages": {_label(partition=k): n for k, n in sorted(self.lag.items())},
-            "held_back_events": {"": self.events.get("held_back", 0)},
-            "live_runs": {"": self.live_runs},
+            "held_back_events": {"": self._events.get("held_back", 0)},
+            "live_runs": {"": self._live_runs},
             "commits_total": {"": self.commits},
-            "commit_seconds_total": {"": self.commit_s},
+            "commit_seconds_total": {"": self._commit_s},
             "restarts_total": {"": self.restarts},
         }
         for what in ("vacuous", "unknown"):
@@ -149,8 +149,8 @@ class Figures:
             values[what] = {_label(pattern=name): len(some) for name, some in lists}
         if self.parts is not None:
             values["parts"] = {"": self.parts[0]}
-        if self.watermark_s is not None:
-            values["watermark_seconds"] = {"": self.watermark_s}
+        if self._watermark_s is not None:
+            values["watermark_seconds"] = {"": self._watermark_s}
         out: list[str] = []
         for name, numbers in values.items():
             kind = "counter" if name.endswith("_total") else "gauge"

@@ -69,7 +69,7 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
 
     def begin(self) -> None:
         """Check the topics, and join the group."""
-        session, connection = self._session, self._connection
+        connection = self._connection
         if not self._engine.claimed:
             refuse_other_job(self._engine, self._storage, connection.group_offsets())
         connection.connect_consumer()
@@ -77,9 +77,8 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         partitions = connection.inputs()
         self.parts = self._count = self._equal_count()
         self._storage.check(connection.numbers, self._count)
-        session.note_ends(partitions)
+        self._session.note_ends(partitions)
         connection.consumer.subscribe(self._job.topics, listener=self)
-        session.begun()
 
     def _equal_count(self) -> int:
         """Return how many partitions each topic has."""
@@ -209,8 +208,7 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
             raise TimeoutError(
                 f"the group {self._job.group_id} moved on while this consumer read the state"
             )
-        notices: list[str] = []
-        restored = self._restored(given, loaded, positions, committed, notices)
+        restored = self._restored(given, loaded, positions, committed)
         if restored is None:
             return
         parts = [restored[n] if n in restored else self._revoked[n] for n in numbers]
@@ -226,7 +224,9 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         session.commit()
         listed = ", ".join(str(number) for number in numbers) or "none"
         session.sum_up()
-        session.report([*notices, f"has {len(parts)} of {self._count} parts: {listed}"])
+        for notice in filter(None, [part.notice for part in restored.values()]):
+            self._engine.hooks.notify(notice)
+        self._engine.hooks.notify(f"has {len(parts)} of {self._count} parts: {listed}")
 
     def _commit_beginnings(
         self, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Any]
@@ -248,7 +248,6 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         loaded: Mapping[int, Any],
         positions: Mapping[TopicPartition, int],
         committed: Mapping[TopicPartition, Any],
-        notices: list[str],
     ) -> dict[int, Part] | None:
         """Return the restored parts of what was loaded; None if they were revoked meanwhile."""
         parts: dict[int, Part] = {}
@@ -262,9 +261,7 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
                         return
                     own = {p: positions[p] for p in sorted(given) if p.partition == number}
                     held = {p: committed[p] for p in own}
-                    parts[number] = open_part(
-                        self._engine, self._storage, number, own, held, one, notices
-                    )
+                    parts[number] = open_part(self._engine, self._storage, number, own, held, one)
             except BaseException as error:
                 fault.append(error)
 

@@ -114,20 +114,12 @@ class Session:
     # --- begin and end ---
 
     def begin(self) -> None:
-        """Connect, and open the parts that are assigned."""
+        """Connect, open the parts that are assigned, and report Kafka back if it was away."""
         self.connection.check_access()
         self.assignment.begin()
-
-    def begun(self) -> None:
-        """Mark the job as claimed by this process; report that Kafka is back if it was away."""
         self.engine.claimed = True
         if self.engine.failing_since_s is not None:
             self.engine.hooks.notify("Kafka is back; going on from the last commit")
-
-    def report(self, notices: Iterable[str]) -> None:
-        """Report notices."""
-        for notice in notices:
-            self.engine.hooks.notify(notice)
 
     def hold(self, parts: list[Part]) -> None:
         """Replace the parts; none of their partitions is idle."""
@@ -306,10 +298,10 @@ class Session:
         chosen = [part for part in self.parts if part.dirty] if parts is None else parts
         if not chosen:
             return
+        names = {part: part.store.write(part.changes()) for part in chosen}
         offsets = {}
-        for part in chosen:
-            part.name = part.store.write(part.changes())
-            part.metadata = {**self.storage.metadata(part.name), "owner": self.engine.owner}
+        for part, name in names.items():
+            part.metadata = {**self.storage.metadata(name), "owner": self.engine.owner}
             text = json.dumps(part.metadata)
             for one, offset in part.positions.items():
                 offsets[one] = OffsetAndMetadata(offset, text, -1)
@@ -321,13 +313,12 @@ class Session:
         for part in chosen:
             sent += part.store.send(producer)
         self.connection.commit(offsets, sent, self.assignment.member)
-        for part in chosen:
-            part.store.committed(part.name)
+        for part, name in names.items():
+            part.store.committed(name)
             part.dirty = False
         self.outputs.clear()
         self.sum_up()
-        now_s = time.monotonic()
-        self._committed_s = now_s
+        self._committed_s = now_s = time.monotonic()
         self.engine.figures.committed(now_s - began_s)
         least_s = self.engine.job.commit_interval_ms / 1e3
         self._commit_after_s = now_s + max(least_s, (SAVING_SHARE - 1) * saving_s)

@@ -39,12 +39,11 @@ def open_part(
     positions: Mapping[TopicPartition, int],
     committed: Mapping[TopicPartition, Any],
     loaded: Any,
-    notices: list[str],
 ) -> Part:
     """Return a part with the state that belongs to the offsets that are committed.
 
     `positions` and `committed` are the next offsets, and the commits or None; `loaded` is what the
-    storage has loaded. The notice of a change of the program is added to `notices`.
+    storage has loaded. Its `notice` says how a change of the program was handled.
 
     Raises
     ------
@@ -65,16 +64,13 @@ def open_part(
             )
         if not commits:
             storage.check_unused(number, loaded)
-            part = part_of(engine, positions, storage.empty(number))
-            part.dirty = True
-            return part
+            return part_of(engine, positions, storage.empty(number))
         store, records = storage.restore(number, loaded, commits)
         part = part_of(engine, positions, store)
         notice = part.restore(records, on_change)
         part.dirty = bool(notice) or len(commits) < len(committed)
         part.metadata = commits[0]
-        if notice:
-            notices.append(f"part {number}: {notice}" if job.is_shared else notice)
+        part.notice = f"part {number}: {notice}" if notice and job.is_shared else notice
     except StateError as fault:
         if on_change != "fresh":
             raise StateError(f"{fault}\n  hint: {_hint(storage, fault, held)}") from None
@@ -84,9 +80,8 @@ def open_part(
             then = f"part {number} starts anew at the stored offsets"
         else:
             then = "starting anew at the stored offsets, with nothing of what was before"
-        notices.append(f"{fault}; {then}")
         part = part_of(engine, positions, storage.empty(number, loaded))
-        part.dirty = True
+        part.notice = f"{fault}; {then}"
     return part
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -47,14 +47,10 @@ Ask = Callable[[Sequence[TopicPartition]], Iterable[TopicPartition]]
 
 @dataclass
 class MessageCounts:
-    """Counts of messages; `messages` is the sum of the execution's `read` and of `control`."""
+    """The `kafka` object of the summary; `messages` has the execution's `read`, and `control`."""
 
     messages: int = 0
     control: int = 0
-
-    def to_dict(self) -> dict[str, int]:
-        """Return the `kafka` object of the summary."""
-        return {"messages": self.messages, "control": self.control}
 
 
 def now_ms() -> float:
@@ -73,8 +69,8 @@ class Part:
         store: Store,
         watch: Watch | None = None,
     ) -> None:
-        self.job = job
-        self.program = program
+        self._job = job
+        self._program = program
         self.positions = dict(positions)
         self.store = store
         self.execution = Execution(program, limits=job.limits)
@@ -85,10 +81,12 @@ class Part:
             now_ms=now_ms(),
         )
         self.counts = MessageCounts()
-        self.dirty = False
-        self.name = ""
+        self.dirty = True
+        """Whether it is to be committed: a part without state is, for its next owner."""
         self.metadata: dict[str, Any] = {}
         """The metadata of its last commit, beside the offsets."""
+        self.notice = ""
+        """What is to be reported of its opening, if anything."""
         self._timed = uses_time(program)
         self._reader = Reader(job.source, job.limits)
         self._watch = watch
@@ -123,7 +121,7 @@ class Part:
                 )
         inner = {k: v for k, v in records.items() if not k.startswith(JOB_PREFIX)}
         self.execution, notice = resume(
-            self.program, inner, on_change=on_change, limits=self.job.limits
+            self._program, inner, on_change=on_change, limits=self._job.limits
         )
         # The old patterns have windows, whatever the new ones have.
         self._timed = self._timed or self.execution.retiring is not None
@@ -137,14 +135,14 @@ class Part:
         """Drop the retiring patterns if they are drained; return their names, else nothing."""
         names = self.execution.drop_retired()
         if names:
-            self._timed = uses_time(self.program)
+            self._timed = uses_time(self._program)
         return names
 
     def changes(self) -> Changes:
         """Return the records that are dirty since the last call, or since the restore."""
         changes = self.execution.state.changes()
         changes[WATERMARKS] = json.dumps(self.watermarks.state()).encode()
-        changes[COUNTS] = json.dumps(self.counts.to_dict()).encode()
+        changes[COUNTS] = json.dumps(asdict(self.counts)).encode()
         offsets = [[*one, offset] for one, offset in sorted(self.positions.items())]
         changes[OFFSETS] = json.dumps(offsets).encode()
         return changes
@@ -272,7 +270,7 @@ class Part:
     @property
     def summed(self) -> dict[str, Any]:
         """The numbers of the execution's summary, with the counts of messages."""
-        return {**self.execution.counts.numbers, "kafka": self.counts.to_dict()}
+        return {**self.execution.counts.numbers, "kafka": asdict(self.counts)}
 
 
 def _place_in(records: Sequence[Any], numbers: Sequence[int], at: int) -> str:

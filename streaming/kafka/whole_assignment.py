@@ -45,10 +45,9 @@ class WholeAssignment(Assignment):
         partitions = connection.inputs()
         self._storage.check(connection.numbers, 1)
         own = self._own(offsets)
-        notices: list[str] = []
         part = None
         if own and not self._engine.claimed:
-            part, own = self._opened_ahead(own, notices)
+            part, own = self._opened_ahead(own)
         connection.connect_producer(clients.transactional_id(self._job))
         connection.consumer.assign(partitions)
         committed = connection.committed(partitions)
@@ -59,20 +58,19 @@ class WholeAssignment(Assignment):
             part.store.close()
             part = None
         if part is None:
-            notices.clear()
-            part = self._opened(positions, committed, self._loaded(open_too=True), notices)
+            part = self._opened(positions, committed, self._loaded(open_too=True))
         session.note_ends(partitions)
         part.dirty = True  # The first commit names the owner.
         session.hold([part])
         session.commit()
-        session.report(notices)
-        session.begun()
+        if part.notice:
+            self._engine.hooks.notify(part.notice)
 
     def _own(self, offsets: Offsets) -> Offsets:
         """Return the offsets of the job's topics."""
         return {one: held for one, held in offsets.items() if one.topic in self._job.topics}
 
-    def _opened_ahead(self, own: Offsets, notices: list[str]) -> tuple[Part | None, Offsets]:
+    def _opened_ahead(self, own: Offsets) -> tuple[Part | None, Offsets]:
         """Return the part as it is before anybody is fenced, and the offsets that it is of.
 
         None if a running job commits each time before its state is read. If nobody commits, and the
@@ -84,7 +82,7 @@ class WholeAssignment(Assignment):
             commits = [metadata_of(held.metadata) for held in own.values()]
             if self._storage.is_of(loaded, commits):
                 positions = {one: held.offset for one, held in own.items()}
-                return self._opened(positions, own, loaded, notices), own
+                return self._opened(positions, own, loaded), own
             before, own = own, self._own(self._connection.group_offsets())
             if _named(own) == _named(before):
                 break
@@ -98,11 +96,10 @@ class WholeAssignment(Assignment):
         return loaded[0]
 
     def _opened(
-        self, positions: Mapping[TopicPartition, int], committed: Offsets, loaded: Any,
-        notices: list[str],
-    ) -> Part:  # fmt: skip
+        self, positions: Mapping[TopicPartition, int], committed: Offsets, loaded: Any
+    ) -> Part:
         """Return the part with the state that the offsets name."""
-        return open_part(self._engine, self._storage, 0, positions, committed, loaded, notices)
+        return open_part(self._engine, self._storage, 0, positions, committed, loaded)
 
     def check_partitions(self) -> None:
         """Begin again if a topic has other partitions than before."""

@@ -205,11 +205,6 @@ def keep_joining(consumer: Any) -> None:
     Its own flag for that is set only where the group asked for it; where metadata changed, what it
     compares is equal again as soon as it has been elected leader. A listener calls this whenever
     partitions are taken away, for that is how joining begins.
-
-    Raises
-    ------
-    SettingError
-        If this kafka-python is none that this is known of.
     """
     coordinator = getattr(consumer, "_coordinator", None)
     if not hasattr(coordinator, "rejoin_needed"):
@@ -298,10 +293,8 @@ def _lacking(job: Job, error: BaseException) -> str | None:
         if isinstance(failed, BaseException):
             return _lacking(job, failed)
     by_name = str(error) if type(error) is faults.KafkaError else ""
-    for kind in _RIGHTS:
-        if isinstance(error, kind) or kind.__name__ in by_name:
-            break
-    else:
+    kind = next((k for k in _RIGHTS if isinstance(error, k) or k.__name__ in by_name), None)
+    if kind is None:
         return None
     if kind is faults.TopicAuthorizationFailedError:
         # One without a name is about the offsets of what is read.
