@@ -262,13 +262,7 @@ class Broker:
         return True
 
     def kill(self) -> None:
-        """End the broker at once, as `kill -9` does; what it has stored is there at its next start.
-
-        Raises
-        ------
-        BrokerError
-            If none runs in this folder.
-        """
+        """End the broker as `kill -9` does; what it has stored is there at its next start."""
         self._signalled(signal.SIGKILL)
         if not self._gone():
             raise BrokerError(f"{self.folder}: the broker's process cannot be killed")

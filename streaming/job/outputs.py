@@ -92,13 +92,7 @@ class Outputs:
         self.bytes += len(line)
 
     def write_files(self) -> None:
-        """Write the verdicts of files, with fsync, and those of standard output.
-
-        Raises
-        ------
-        SettingError
-            If it cannot be written.
-        """
+        """Write the verdicts of files, with fsync, and those of standard output."""
         lines: dict[Any, tuple[str, list[bytes]]] = {}
         for target, _, line in self._pending:
             if target.kind == "file":

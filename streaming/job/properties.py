@@ -51,13 +51,7 @@ FILES = ("ssl_cafile", "ssl_certfile", "ssl_crlfile", "ssl_keyfile")
 
 
 def check_properties(properties: Mapping[str, Any]) -> None:
-    """Refuse unknown properties, those that the job sets itself, and wrong values.
-
-    Raises
-    ------
-    SettingError
-        Naming the property, never its value.
-    """
+    """Raise a SettingError for unknown properties, those that a job sets itself, wrong values."""
     defaults = {
         **KafkaConsumer.DEFAULT_CONFIG,
         **KafkaProducer.DEFAULT_CONFIG,

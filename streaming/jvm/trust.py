@@ -29,11 +29,6 @@ def trust_store(cache: Path) -> Path | None:
     """Return a trust store with this machine's certificates.
 
     None where Python knows of none: then Java's own are all there is.
-
-    Raises
-    ------
-    NotAvailableError
-        If the library that writes it is not installed.
     """
     certificates = machine_certificates()
     if not certificates:

@@ -27,13 +27,7 @@ OWNER = "owner"
 
 
 class LocalFolder:
-    """A folder of this machine, for this process alone; made if it is not there.
-
-    Raises
-    ------
-    SettingError
-        If it cannot be written, or another process has it.
-    """
+    """A folder of this machine, for this process alone; made if it is not there."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -77,11 +71,6 @@ class HadoopFolder:
     """A folder of a file system that Hadoop knows; made if it is not there, and taken over.
 
     It goes through Hadoop's `FileContext`, as Spark's own checkpoint does, with its settings.
-
-    Raises
-    ------
-    SettingError
-        If there is no such file system, or it cannot be written.
     """
 
     def __init__(self, session: SparkSession, address: str) -> None:

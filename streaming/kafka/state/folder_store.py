@@ -120,13 +120,7 @@ class Claim:
 
 
 class Saved:
-    """The saved state of one job, for one session; its first commit records the claim.
-
-    Raises
-    ------
-    SettingError
-        If it cannot be made.
-    """
+    """The saved state of one job, for one session; its first commit records the claim."""
 
     def __init__(self, folder: Path, claim: Claim | None = None) -> None:
         self.folder = folder
@@ -149,12 +143,7 @@ class Saved:
         """Write dirty records, with fsync; return the name of the state.
 
         `changes` are those since the last call, or since the state that was read; of a new job,
-        all. A record that is gone has None.
-
-        Raises
-        ------
-        SettingError
-            If it cannot be written: the disk is full.
+        all. A record that is gone has None. A full disk is a SettingError.
         """
         try:
             if self._database is None:
