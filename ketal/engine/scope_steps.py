@@ -64,7 +64,7 @@ class ScopeSteps:
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope."""
         scopes, losses = self.scopes, self.losses
-        if name not in scopes and scopes.passes_over(mask):
+        if name not in scopes and not losses.some and scopes.passes_over(mask):
             scopes.created += 1  # one that was over at once
             return []
         scope = self._scope(name)

@@ -291,8 +291,17 @@ class Scopes(dict[ScopeName, Scope]):
         counts.unscoped += any(keyed(read(event)) is None for read in self._readers)
 
     def passes_over(self, mask: int) -> bool:
-        """Return whether a scope that an event with a mask created would be over at once."""
-        return self._fresh is not None and self._fresh.take_plain((mask,), 0, 0) == 1
+        """Return whether a scope that an event with a mask created would be over at once.
+
+        Transitions of a check are verdicts, if they are asked for.
+        """
+        if self._fresh is not None:
+            return self._fresh.take_plain((mask,), 0, 0) == 1
+        return (
+            self.removes
+            and not self._traced
+            and self._machine.decided[0, mask] == self._machine.fresh
+        )
 
     def create(self, name: ScopeName) -> Scope:
         """Return a new scope of a name."""
