@@ -51,7 +51,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key, concurrent, happened_before
 from ketal.model.language_words import UNIT_NS
-from ketal.model.syntax_walks import walk
+from ketal.model.syntax_walks import children, walk
 
 Scope = tuple[tuple[str, typing.Any], ...]
 Steps = tuple[tuple[str, Dot], ...]
@@ -326,14 +326,15 @@ class Configuration:
 class Moment:
     """Where a guard is evaluated: an event, the history before it, a copy.
 
-    `read` gives a field or an attribute, None where it is absent. A probe has
-    no event, and no relational literal is evaluated there.
+    `read` gives a field or an attribute, None where it is absent. No relational literal is
+    evaluated at a probe, which has no event and gives what is computed, too.
     """
 
-    read: Callable[[ast.Field | ast.Attribute], typing.Any]
+    read: Callable[..., typing.Any]
     local: bool
     event: Event | None = None
     history: History = ()
+    is_probe: bool = False
 
 
 def _read(event: Event, of: ast.Field | ast.Attribute) -> typing.Any:
@@ -471,6 +472,12 @@ def _mentions_step(node: ast.Node) -> bool:
     return any(isinstance(n, ast.Reference) for n in walk(node))
 
 
+def _is_computed(node: ast.Node) -> typing.TypeGuard[ast.Arithmetic | ast.Negative]:
+    """Return whether a node is a value that is computed of what an event has."""
+    computes = isinstance(node, ast.Arithmetic | ast.Negative)
+    return computes and any(isinstance(n, ast.Field | ast.Attribute) for n in walk(node))
+
+
 class Guards:
     """The meaning of guards: what is true of an event after a history.
 
@@ -505,6 +512,8 @@ class Guards:
 
     def value(self, value: ast.Value, at: Moment) -> typing.Any:
         """Return what a value is there; None where it is absent, null or unknown."""
+        if at.is_probe and _is_computed(value):
+            return at.read(value)
         match value:
             case ast.Literal(constant):
                 return constant
@@ -994,11 +1003,11 @@ def _dots(bound: History) -> Steps:
 
 # --- probe events, of steps with equal local guards -----------------------------
 
-_Variable = ast.Field | ast.Attribute | ast.Localhost
+_Variable = ast.Field | ast.Attribute | ast.Localhost | ast.Arithmetic | ast.Negative
 
 
 def _variables(literal: ast.Guard) -> set[_Variable]:
-    """Return what a literal reads from its event."""
+    """Return what a literal reads from its event; what is computed is a value of its own."""
     match literal:
         case ast.Function("host"):
             return {_NODE}
@@ -1011,8 +1020,15 @@ def _variables(literal: ast.Guard) -> set[_Variable]:
                 (_ARG_TYPES, arguments != ("..",)),
             ]
             return {variable for variable, reads in found if reads}
-    nodes = walk(literal)
-    return {n for n in nodes if isinstance(n, ast.Field | ast.Attribute | ast.Localhost)}
+    return set(_values_read(literal))
+
+
+def _values_read(node: ast.Node) -> Iterator[_Variable]:
+    if isinstance(node, ast.Field | ast.Attribute | ast.Localhost) or _is_computed(node):
+        yield node
+    else:
+        for child in children(node):
+            yield from _values_read(child)
 
 
 def _probes(
@@ -1043,7 +1059,7 @@ def _probes(
         raise TooManyProbesError
     for values in itertools.product(*domains.values()):
         probe = dict(zip(domains, values, strict=True))
-        yield Moment(probe.get, bool(probe.get(ast.Localhost())))
+        yield Moment(probe.get, bool(probe.get(ast.Localhost())), is_probe=True)
 
 
 def _domain(variable: _Variable, numbers: list[float], strings: list[str]) -> list[typing.Any]:
@@ -1054,7 +1070,7 @@ def _domain(variable: _Variable, numbers: list[float], strings: list[str]) -> li
             return strings
         case ast.Field("id"):
             return [*strings, None]
-        case ast.Field("time"):
+        case ast.Field("time") | ast.Arithmetic() | ast.Negative():
             return [*numbers, None]
         case ast.Attribute(("arg_types",)):
             pairs = itertools.product(strings, repeat=2)
@@ -1071,7 +1087,11 @@ def _constants(
     nowhere = Moment(lambda _: None, False)
     for node in itertools.chain.from_iterable(map(walk, literals)):
         match node:
-            case ast.Literal() | ast.Duration() | ast.ParamRef():
+            case ast.Arithmetic() | ast.Negative() if _is_computed(node):
+                pass
+            case (
+                ast.Literal() | ast.Duration() | ast.ParamRef() | ast.Arithmetic() | ast.Negative()
+            ):
                 constant = value(node, nowhere)
                 if _kind(constant) == "number":
                     numbers.add(constant)
@@ -1085,12 +1105,6 @@ def _constants(
                 words = re.findall(r"\w+", regex)
                 # A character alone too: a class like [ab] matches one of its letters.
                 globs |= {*words, *"".join(words), "*".join(words)}
-            case ast.Arithmetic():
-                numbers |= {0, 1}
-    if any(isinstance(n, ast.Arithmetic) for g in literals for n in walk(g)):
-        pairs = list(itertools.product(numbers, repeat=2))
-        results = [_calculate(op, a, b) for op in _ARITHMETIC for a, b in pairs]
-        numbers |= {n for n in results if n is not None}
     pieces = {piece for glob in globs for piece in re.split(r"[*?]+|\.\.", glob)} | {"~"}
     for glob, piece in itertools.product(globs, pieces):
         for dots in (".", ".~."):

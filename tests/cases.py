@@ -937,6 +937,19 @@ MATCHES = [
 
 MIRRORS = [
     Case(
+        "a computed value is one of its own: that x + 1 > 2 says x != 1 is not asked",
+        "One occurrence, one match",
+        p(
+            "S = A && x + 1 > 2",
+            "T = A && x + 1 > 2 && x != 1",
+            "U = A && !(x + 1 <= 2)",
+            "find any S (T | U)",
+            letters='event A = type == "a";',
+        ),
+        (e("n@1", "a", x=2), e("n@2", "a", x=3)),
+        matches=("S=n@1 T=n@2", "S=n@1 U=n@2"),
+    ),
+    Case(
         "a pair of forked blocks is one occurrence",
         "One occurrence, one match",
         p(
