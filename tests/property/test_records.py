@@ -247,3 +247,22 @@ def test_what_a_commit_writes_does_not_depend_on_what_was_before(
     assert whole > 300_000
     # The queue's own record has a number for each event that it holds.
     assert max(sizes) < 14_000 + 4 * 6_000
+
+
+def test_a_search_that_met_events_out_of_order_goes_on_as_it_did() -> None:
+    """What came out of order is evicted; the order of one event's matches stays as it was."""
+    program = ketal.compile(
+        'pattern P { order CausalOrder; event A = type == "a"; find any A A?; within 3 s; }'
+    )
+    plain, other = Driven(program), Driven(program)
+    for item in (
+        Event("n2", "a", {"n2": 1}, time=0.0),
+        Event("n1", "a", {"n1": 1}, time=-0.5),
+        Event("n3", "a", {"n1": 1, "n3": 1}, time=2.0),
+        Control("watermark", time=2.5),
+        Event("n2", "a", {"n1": 1, "n2": 2, "n3": 1}, time=3.0),
+        Event("n3", "a", {"n1": 1, "n2": 2, "n3": 2}, time=2.5),
+    ):
+        assert step(other, item) == step(plain, item)
+        other = Driven.restored(program, other.snapshot())
+        assert state(other) == state(plain)

@@ -144,11 +144,10 @@ class AnyFind:
     def _search_in_any_order(self) -> None:
         """Go over to a search in which any event of a match may come last."""
         self.counting = False
-        seens, passed = self._seens(), self._search.passed
+        seens, passed, self._order = self._seens(), self._search.passed, None
         self.live.count -= self.kept
         self._begin(forward=False, by_place=False)
         self._search.passed = passed
-        self._order = None
         self._keep_again(seens)
 
     def _keep_again(self, seens: Iterable[Seen]) -> None:
@@ -300,17 +299,14 @@ class AnyFind:
 
     def earliest_us(self) -> int | None:
         """Return the first time that a watermark can end something of; None for nothing."""
-        if self.window.us is None:
-            return None
         earliest = min(self.firsts.first, self._unpassed.first)
-        return None if earliest == math.inf else int(earliest)
+        return None if self.window.us is None or earliest == math.inf else int(earliest)
 
     # --- state ---
 
     def events(self) -> Iterator[Seen]:
-        """Yield the events that a match to come may have."""
-        yield from self._seens()
-        yield from self.firsts.seens()
+        """Return the events that a match to come may have."""
+        return iter((*self._seens(), *self.firsts.seens()))
 
     def entries(self) -> Iterator[tuple[int, Seen]]:
         """Yield each event that is kept with the number of an edge it can stand on."""
@@ -321,6 +317,7 @@ class AnyFind:
     def save(self, seens: SeenTable) -> Any:
         """Return the run as plain data; `seens` numbers its events."""
         return {
+            "order": self._order and self._order.save(),
             "kept": [seens.number(seen) for seen in self._seens()],
             "breakers": [] if self.breakers is None else self.breakers.save(seens),
             "firsts": self.firsts.save(seens),
@@ -330,10 +327,13 @@ class AnyFind:
         """Put what `save` gave into a fresh run: what is kept is offered anew."""
         if self.breakers is not None:
             self.breakers.load(value["breakers"], seens)
+        if self._order and value.get("order", "of an earlier version") is None:
+            self._search_in_any_order()
         self._keep_again([seens[number] for number in value["kept"]])
+        if self._order and value.get("order"):
+            self._order.load(value["order"])
         self.firsts.load(value["firsts"], seens)
-        for seen in self.firsts.seens():
-            self._ends_from(seen.place)
+        self._ends_from(min(self.firsts.waiting, default=math.inf))
 
     def validate_state(self) -> None:
         """Assert that the count is right, and the rules of what is kept."""

@@ -6,6 +6,7 @@ The one rule: an event that is in order comes after all that it may come after i
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 from ketal.engine.configurations import Seen
 
@@ -59,3 +60,14 @@ class OrderWatch:
             if counter > known.get(node, 0):
                 known[node] = counter
         return True
+
+    def save(self) -> Any:
+        """Return what has come as plain data."""
+        return self._last_key if self._known is None else dict(self._known)
+
+    def load(self, value: Any) -> None:
+        """Put in what `save` gave."""
+        if self._known is None:
+            self._last_key = tuple(value)
+        else:
+            self._known = dict(value)
