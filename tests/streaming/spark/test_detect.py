@@ -528,7 +528,7 @@ def test_the_last_value_of_a_key_counts_wherever_it_is_read(
         '"height": 0, "hash": "a", "height": %d',
         height,
         '"data": {"height": 0}, ' + height,
-        f'{height}, "long": {"1" * 3_000}, "deep": {"[" * 500 + "]" * 500}',
+        f'{height}, "long": {"1" * 3_000}, "deep": {"[" * 150 + "]" * 150}',
     )
     lines = []
     for number, shape in enumerate(shapes, 1):
