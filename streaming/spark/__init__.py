@@ -131,7 +131,8 @@ def verdicts(
     )
     count = sum(family.groups for family in families)
     work = Work(
-        programs=tuple((family.first, family.program) for family in families),
+        families=families,
+        placed=grouping.placed(families, rows.source),
         limits=grouping.shared(Limits.given(limits, program.compiled[0].limits), key_groups),
         source=rows.source,
         columns=rows.columns,
@@ -140,7 +141,6 @@ def verdicts(
         timed=timed,
         figures=figures,
         counts=counts,
-        placed=grouping.placed(families, rows.source),
     )
     operator = Operator(_shipped(work))
     schema = ", ".join(f"{name} string" for name in work.output)

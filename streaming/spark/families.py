@@ -139,14 +139,14 @@ def by_key(partition: Partition, source: Source) -> syntax.Attribute | syntax.Fi
     return None
 
 
-def placement(found: Sequence[Family], source: Source) -> dict[str, str]:
+def placement(families: Sequence[Family], source: Source) -> dict[str, str]:
     """Return what is hashed to a message's group, in words, for each partition of a family.
 
     If it changes, or the number of groups or `HASHING`, then scopes would lose their state.
     """
     paths = Shape(source, kafka=True).paths
     out: dict[str, str] = {}
-    for family in found:
+    for family in families:
         if family.partition:
             where = [" or ".join(map(_written, paths_of(of, paths))) for of in family.partition]
             keyed = by_key(family.partition, source) is not None
@@ -155,10 +155,10 @@ def placement(found: Sequence[Family], source: Source) -> dict[str, str]:
     return out
 
 
-def placed(found: Sequence[Family], source: Source | None) -> tuple[str, ...]:
+def placed(families: Sequence[Family], source: Source | None) -> tuple[str, ...]:
     """Return for each family, in words, how a row's group is computed."""
-    where = {} if source is None else placement(found, source)
-    named = ((family.groups, ", ".join(map(_named, family.partition))) for family in found)
+    where = {} if source is None else placement(families, source)
+    named = ((family.groups, ", ".join(map(_named, family.partition))) for family in families)
     return tuple(
         f"{groups} key groups by {where.get(names, f'the columns {names}')} (hashing {HASHING})"
         if names
@@ -219,6 +219,6 @@ def findings_of_groups(families: Iterable[Family], groups: Iterable[Mapping[str,
         numbers = range(family.first, family.first + family.groups)
         parts = [met[number] for number in numbers if number in met]
         if parts:
-            for what, found in findings(family.program.compiled, MetEvents.sum(parts)).items():
-                out.setdefault(what, {}).update(found)
+            for what, lists in findings(family.program.compiled, MetEvents.sum(parts)).items():
+                out.setdefault(what, {}).update(lists)
     return out

@@ -29,8 +29,8 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Late, Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.programs.program import Program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
+from ketal.streaming.spark.families import Family
 from ketal.streaming.spark.keyed import BETWEEN, Places
 from ketal.streaming.spark.packing import packed, unpacked
 from ketal.streaming.spark.rows.row_reader import (
@@ -56,8 +56,8 @@ LINE = "line"
 class Work:
     """The work of the executors, pickled once."""
 
-    programs: tuple[tuple[int, Program], ...]
-    """The number of each family's first group, and its patterns."""
+    families: tuple[Family, ...]
+    """Those of the program."""
     limits: Limits
     """Those of one group."""
     source: Source | None
@@ -74,7 +74,7 @@ class Work:
     counts: bool = False
     """Whether each group returns a row of figures, of counts, for each batch."""
     placed: tuple[str, ...] = ()
-    """For each family, how a row's group is computed, in words."""
+    """For each family, how the driver computes a row's group, in words."""
 
     @property
     def output(self) -> list[str]:
@@ -92,13 +92,13 @@ class Work:
 
     def family(self, group: int) -> int:
         """Return the index of a group's family."""
-        return [n for n, (first, _) in enumerate(self.programs) if first <= group][-1]
+        return [n for n, one in enumerate(self.families) if one.first <= group][-1]
 
     def execution(self, family: int, held: Mapping[bytes, bytes] | None) -> Execution:
         """Return the execution of one of a family's groups, restored from its records."""
-        program = self.programs[family][1]
-        others = (other for n, (_, other) in enumerate(self.programs) if n != family)
-        beside = [compiled for other in others for compiled in other.compiled]
+        program = self.families[family].program
+        others = (other for n, other in enumerate(self.families) if n != family)
+        beside = [compiled for other in others for compiled in other.program.compiled]
         if held is None:
             return Execution(program, limits=self.limits, beside=beside)
         return Execution.restored(program, held, limits=self.limits, beside=beside)
@@ -131,7 +131,9 @@ class Group:
         self._reports = self._family == 0
         self._rows = RowReader(work.columns, work.headers, work.source, work.limits)
         keyed_by = (work.source or Source()).keyed_by or ""
-        self._value_of = dict(work.programs[self._family][1].compiled[0].partition).get(keyed_by)
+        self._value_of = dict(work.families[self._family].program.compiled[0].partition).get(
+            keyed_by
+        )
         self._placed = work.placed[self._family] if work.placed else ""
         known = GroupState(placed=self._placed) if held is None else unpacked(held, GroupState)
         if known.placed != self._placed:

@@ -41,7 +41,7 @@ from ketal.streaming.spark.session import (
 from ketal.streaming.spark.sink import Sink
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 WAIT_S = 0.2
@@ -113,7 +113,8 @@ class SparkEngine(JobEngine):
                     if checkpoint.anew:
                         self.hooks.notify(f"{checkpoint.anew}; starting anew at the stored offsets")
                         checkpoint.anew = ""
-                    query = self._started(session, checkpoint, sink, counts, starting)
+                    rows = self._verdicts(session, counts, starting)
+                    query = self._started(session, checkpoint, sink, rows)
                     self._live(query, checkpoint)
                     break
                 except LostError as lost:
@@ -130,16 +131,8 @@ class SparkEngine(JobEngine):
 
     # --- a query ---
 
-    def _started(
-        self,
-        session: SparkSession,
-        checkpoint: Checkpoint,
-        sink: Sink,
-        counts: dict[str, int],
-        starting: str,
-    ) -> StreamingQuery:
-        from pyspark.errors import PySparkException
-
+    def _verdicts(self, session: SparkSession, counts: dict[str, int], starting: str) -> DataFrame:
+        """Return the rows of the key groups for the messages of the topics."""
         job = self.job
         wants_headers = bool(Outside(Shape(job.source, kafka=True).paths).headers)
         events = (
@@ -152,7 +145,7 @@ class SparkEngine(JobEngine):
             .option("includeHeaders", str(wants_headers).lower())
             .load()
         )
-        judged = verdicts(
+        return verdicts(
             self.program,
             events,
             key_groups=job.key_groups,
@@ -162,6 +155,12 @@ class SparkEngine(JobEngine):
             limits=job.limits,
             figures=True,
         )
+
+    def _started(
+        self, session: SparkSession, checkpoint: Checkpoint, sink: Sink, rows: DataFrame
+    ) -> StreamingQuery:
+        """Return a query that writes rows to the sink, on the checkpoint."""
+        from pyspark.errors import PySparkException
 
         def write(batch: Any, number: int) -> None:
             if self.stopping:
@@ -178,14 +177,14 @@ class SparkEngine(JobEngine):
                 self.stopping = True
 
         writer = (
-            judged.writeStream.foreachBatch(write)
-            .queryName(f"ketal {job.group_id}")
+            rows.writeStream.foreachBatch(write)
+            .queryName(f"ketal {self.job.group_id}")
             .option("checkpointLocation", checkpoint.address)
         )
-        if job.until_end:
+        if self.job.until_end:
             writer = writer.trigger(availableNow=True)
         else:
-            writer = writer.trigger(processingTime=f"{job.trigger_ms} milliseconds")
+            writer = writer.trigger(processingTime=f"{self.job.trigger_ms} milliseconds")
         self._failure, self._leaving = None, False
         try:
             return writer.start()

@@ -32,20 +32,15 @@ class EventColumns:
     source: Source | None = None
     headers: tuple[str, ...] = ()
 
-    def __init__(self, events: DataFrame) -> None:
+    def __init__(self, events: DataFrame, families: Sequence[Family]) -> None:
         self._types = {one.name: one.dataType for one in events.schema.fields}
         self._marked = "time" in self._types and DELAY in events.schema["time"].metadata
         self._streaming = events.isStreaming
-
-    def check(self, families: Sequence[Family]) -> None:
-        """Refuse columns that make no event of any row, and patterns without a scope for any.
-
-        Raises
-        ------
-        SettingError
-            Naming the column or the pattern.
-        """
         check_types(self._types, EVENT_TYPES)
+        self._check_partitions(families)
+
+    def _check_partitions(self, families: Sequence[Family]) -> None:
+        """Refuse patterns of which no event may have a scope."""
         for compiled in (one for family in families for one in family.program.compiled):
             for of in compiled.pattern.partition:
                 if not self._may_have(of):

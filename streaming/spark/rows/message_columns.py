@@ -63,10 +63,6 @@ class MessageColumns:
             out[f"header{number}"] = _header(name)
         return out
 
-    def _own(self, name: str) -> Column:
-        """Return a field's text."""
-        return self._at(self._paths[name])
-
     def _at(self, path: Path) -> Column:
         """Return the text at a path."""
         if path[0] != KAFKA:
@@ -78,7 +74,7 @@ class MessageColumns:
 
     def control(self) -> Column:
         """Return whether a row is a control event."""
-        is_control = self._own("type").startswith(CONTROL_PREFIX)
+        is_control = self._at(self._paths["type"]).startswith(CONTROL_PREFIX)
         if self._paths["type"][0] != KAFKA:
             # An escape may spell any letter of the prefix.
             may = self._text.contains(CONTROL_PREFIX) | self._text.contains("\\u00")
@@ -89,8 +85,8 @@ class MessageColumns:
         """Return the values that a key group is the hash of."""
         if by_key(partition, self._source) is not None:
             return [F.col("key")]
-        found = [paths_of(of, self._paths) for of in partition]
-        return [canonical(F.coalesce(*map(self._at, paths))) for paths in found]
+        several = (paths_of(of, self._paths) for of in partition)
+        return [canonical(F.coalesce(*map(self._at, paths))) for paths in several]
 
     def placed(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
         """Return samples of messages with their key's group, and the groups that check them."""
@@ -111,7 +107,7 @@ class MessageColumns:
     def marked(self, frame: DataFrame, lateness_ms: int) -> DataFrame:
         """Return the rows with the column of event time that bears Spark's watermark."""
         # A control event has no event time; `ketal.watermark` has a mark of its own.
-        text = self._own("time")
+        text = self._at(self._paths["time"])
         at = F.when(
             ~self.control(),
             timestamp_of(text, self._divisor)

@@ -71,25 +71,9 @@ def shaped(
         If the columns are those of neither shape, or of wrong types, or what a pattern is
         partitioned by is in none of them.
     """
-    names = events.columns
     _check_named_once(events)
-    of: MessageColumns | EventColumns
-    if all(name in names for name in KAFKA_COLUMNS) and "clock" not in names:
-        of = MessageColumns(events, source or Source(), families)
-    elif all(name in names for name in EVENT_COLUMNS):
-        if source is not None:
-            raise SettingError("source says where the fields of Kafka's messages are; these events "
-                               "have columns of their own")  # fmt: skip
-        of = EventColumns(events)
-        of.check(families)
-    else:
-        raise SettingError(
-            "events have the columns of Kafka's connector (key, value, topic, partition, offset) "
-            f"or an event's (node, type, clock, …); these have {', '.join(names)}"
-        )
-    frame = events
-    if lateness_ms is not None:
-        frame = of.marked(frame, lateness_ms)
+    of = _columns_of(events, families, source)
+    frame = events if lateness_ms is None else of.marked(events, lateness_ms)
     columns = of.columns()
     control = of.control()
     groups = [_group(of, family) for family in families]
@@ -111,6 +95,26 @@ def shaped(
             of.placed(families),
         )
     return Shaped(out, ("copy", *columns), of.headers, of.source)
+
+
+def _columns_of(
+    events: DataFrame, families: Sequence[Family], source: Source | None
+) -> MessageColumns | EventColumns:
+    """Return the columns of one of the two shapes."""
+    names = events.columns
+    if all(name in names for name in KAFKA_COLUMNS) and "clock" not in names:
+        return MessageColumns(events, source or Source(), families)
+    if not all(name in names for name in EVENT_COLUMNS):
+        raise SettingError(
+            "events have the columns of Kafka's connector (key, value, topic, partition, offset) "
+            f"or an event's (node, type, clock, …); these have {', '.join(names)}"
+        )
+    if source is not None:
+        raise SettingError(
+            "source says where the fields of Kafka's messages are; these events have columns of "
+            "their own"
+        )
+    return EventColumns(events, families)
 
 
 def _check_named_once(events: DataFrame) -> None:

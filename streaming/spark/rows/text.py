@@ -64,7 +64,7 @@ def texts_at(text: Column, paths: Iterable[Path]) -> dict[Path, Column]:
                 together.append(path)
         read = F.from_json(text, _struct_of(together), ANY_JSON)  # type: ignore[arg-type]
         for path in together:
-            out[path] = functools.reduce(lambda found, key: found.getField(key), path, read)
+            out[path] = functools.reduce(lambda column, key: column.getField(key), path, read)
         left = [path for path in left if path not in out]
     return out
 

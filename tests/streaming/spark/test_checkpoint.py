@@ -181,7 +181,7 @@ def test_groups_have_their_numbers_whatever_the_order_in_the_file(tmp_path: Path
     assert opened(job(tmp_path), "".join(texts[::-1]), {"t": 1})[1] == ""
     before, now = (
         Work(
-            programs=tuple((f.first, f.program) for f in found), limits=DEFAULT, source=Source(),
+            families=found, limits=DEFAULT, source=Source(),
             columns=PLAIN, headers=(), partitions=None, timed=False, figures=False,
         )
         for found in (one, other)
@@ -260,7 +260,7 @@ def test_control_events_do_not_move_the_watermark(spark: SparkSession) -> None:
         [("a", "e", "{}", 7.0), ("a", "ketal.watermark", "{}", 9.0)],
         "node string, type string, clock string, time double",
     )
-    both = ((MessageColumns(messages, Source(), ()), messages), (EventColumns(events), events))
+    both = ((MessageColumns(messages, Source(), ()), messages), (EventColumns(events, ()), events))
     for columns, frame in both:
         at = columns.marked(frame, 0).selectExpr("unix_timestamp(_at) AS at")
         assert [row["at"] for row in at.collect()] == [7, None]

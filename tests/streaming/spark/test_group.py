@@ -28,7 +28,7 @@ PLAIN = ("copy", "topic", "partition", "offset", "value")
 def work(text: str = FORKS, *, key_groups: int = 4, partitions: int | None = 2) -> Work:
     program = ketal.compile(text)
     return Work(
-        programs=tuple((f.first, f.program) for f in families(program, key_groups)),
+        families=families(program, key_groups),
         limits=ketal.Limits(), source=Source(), columns=PLAIN, headers=(), partitions=partitions,
         timed=True, figures=True,
     )  # fmt: skip

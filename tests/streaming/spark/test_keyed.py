@@ -83,9 +83,8 @@ def test_a_value_under_two_keys_ends_a_job(
 def work(source: Source, key_groups: int = 4) -> Work:
     found = families(ketal.compile(FORKS), key_groups)
     return Work(
-        programs=tuple((f.first, f.program) for f in found), limits=ketal.Limits(), source=source,
-        columns=PLAIN, headers=(), partitions=1, timed=False, figures=False,
-        placed=placed(found, source),
+        families=found, limits=ketal.Limits(), source=source, columns=PLAIN, headers=(),
+        partitions=1, timed=False, figures=False, placed=placed(found, source),
     )  # fmt: skip
 
 

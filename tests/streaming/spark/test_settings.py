@@ -156,7 +156,7 @@ def test_executors_need_neither_lark_nor_automata_lib() -> None:
     from ketal.streaming.spark.operator import Operator
 
     work = Work(
-        programs=((0, ketal.compile(FORKS)),), limits=ketal.Limits(), source=Source(),
+        families=families(ketal.compile(FORKS), 1), limits=ketal.Limits(), source=Source(),
         columns=("copy", "topic", "partition", "offset", "value"), headers=(), partitions=1,
         timed=False, figures=False,
     )  # fmt: skip
