@@ -150,10 +150,10 @@ class BrokerFolder:
     def cluster(self) -> str:
         """Return the id that the data was formatted with."""
         path = self.path / "data" / "meta.properties"
-        found = re.search(r"^cluster\.id=(\S+)$", path.read_text(), re.MULTILINE)
-        if found is None:
+        cluster = re.search(r"^cluster\.id=(\S+)$", path.read_text(), re.MULTILINE)
+        if cluster is None:
             raise BrokerError(f"{path} names no cluster")
-        return found[1]
+        return cluster[1]
 
     def log_tail(self, lines: int = _TAIL_LINES) -> list[str]:
         """Return the last lines of the log: of its errors if it has any, else of all."""

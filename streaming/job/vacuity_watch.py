@@ -42,15 +42,14 @@ class VacuityWatch:
         self._due_s = now_s + EVERY_S
         if now_s < warned_s:
             self._due_s = min(self._due_s, warned_s)
-        self._figures.findings = findings()
+        self._figures.findings = lists = findings()
         if now_s < warned_s:
             return
         if not self._figures.consumed:
             self._warn("", f"no message has come from {self._topics} since the job began")
-        found = self._figures.findings
         for name, kind in self._kinds.items():
-            texts = vacuity.warnings(kind, found.get("vacuous", {}).get(name, []))
-            texts += unknown_comparisons.warnings(found.get("unknown", {}).get(name, []))
+            texts = vacuity.warnings(kind, lists.get("vacuous", {}).get(name, []))
+            texts += unknown_comparisons.warnings(lists.get("unknown", {}).get(name, []))
             if texts:
                 self._warn(name, "; ".join(f"{name}: {text}" for text in texts))
 

@@ -158,11 +158,11 @@ def is_complete(folder: Path) -> bool:
 
 
 def _ivy_jar(artifacts: Artifacts) -> Path:
-    found = importlib.util.find_spec("pyspark")
-    for place in (found and found.submodule_search_locations) or ():
+    pyspark = importlib.util.find_spec("pyspark")
+    for place in (pyspark and pyspark.submodule_search_locations) or ():
         for jar in sorted(Path(place, "jars").glob("ivy-*.jar")):
             return jar
-    lacks = "is not installed" if found is None else "is here without its jars"
+    lacks = "is not installed" if pyspark is None else "is here without its jars"
     raise ArtifactsError(
         f"the jars of {artifacts.name} are downloaded by the Ivy of pyspark, which {lacks}\n"
         "  hint: pip install 'ketal[spark]'"
@@ -239,8 +239,8 @@ def _tried(command: Sequence[str], working: Path) -> tuple[str, bool]:
         return "", False
     text = done.stdout.decode(errors="replace")
     for pattern, transient in ((_UNTRUSTED, False), (_TRANSIENT, True), (_FINAL, False)):
-        if found := pattern.search(text):
-            return found[0].strip()[:300], transient
+        if match := pattern.search(text):
+            return match[0].strip()[:300], transient
     lines = text.strip().splitlines()
     return (lines[-1].strip()[:300] if lines else f"Ivy exits with {done.returncode}"), False
 

@@ -64,13 +64,8 @@ class Watermarks:
 
     def mark_idle(self, behind: Collection[Partition], now_ms: float) -> None:
         """Mark partitions idle or active; those `behind` have messages that were not read yet."""
-        self._skip_unwatched(now_ms)
-        for partition, active_ms in self._active_ms.items():
-            if partition in behind:
-                self._active_ms[partition] = now_ms
-                self._idle.discard(partition)
-            elif now_ms - active_ms >= self._idle_ms:
-                self._idle.add(partition)
+        self._idle |= self._quiet(behind, now_ms)
+        self.mark_active(self._active_ms.keys() & behind, now_ms)
 
     @property
     def idle(self) -> set[Partition]:
@@ -82,13 +77,17 @@ class Watermarks:
 
         Only then does a check advance the watermark, past the idle ones as well.
         """
+        quiet = self._quiet(behind, now_ms)
+        return (quiet | self._idle) - self._ended if quiet - self._idle else set()
+
+    def _quiet(self, behind: Collection[Partition], now_ms: float) -> set[Partition]:
+        """Return the partitions that had no message for so long that they are idle."""
         self._skip_unwatched(now_ms)
-        newly = {
+        return {
             partition
             for partition, active_ms in self._active_ms.items()
             if partition not in behind and now_ms - active_ms >= self._idle_ms
         }
-        return (newly | self._idle) - self._ended if newly - self._idle else set()
 
     def _skip_unwatched(self, now_ms: float) -> None:
         """Shift the times of activity by the time in which the process did not poll."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import ketal
 
-_KEPT = (".py", ".lark", ".typed")
+_SUFFIXES = (".py", ".lark", ".typed")
 _ALWAYS_S = (1980, 1, 1, 0, 0, 0)
 """The time of every file: the same package is the same archive."""
 
@@ -24,17 +24,17 @@ _ALWAYS_S = (1980, 1, 1, 0, 0, 0)
 def write_package(path: str | os.PathLike[str]) -> int:
     """Write the package as a zip archive; return how many files it has."""
     (home,) = ketal.__path__
-    found = sorted(
+    files = sorted(
         Path(at, name)
         for at, folders, names in os.walk(home, followlinks=True)
         for name in names
-        if name.endswith(_KEPT) and "__pycache__" not in at
+        if name.endswith(_SUFFIXES) and "__pycache__" not in at
     )
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for one in found:
+        for one in files:
             name = Path("ketal") / one.relative_to(home)
             archive.writestr(zipfile.ZipInfo(str(name), _ALWAYS_S), one.read_bytes())
-    return len(found)
+    return len(files)
 
 
 if __name__ == "__main__":

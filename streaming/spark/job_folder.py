@@ -130,8 +130,8 @@ class HadoopFolder:
         """Return the names in a folder; none if it does not exist."""
         try:
             with _as_os_error():
-                found = self._files.util().listStatus(self._path(name))
-                return [one.getPath().getName() for one in found]
+                statuses = self._files.util().listStatus(self._path(name))
+                return [one.getPath().getName() for one in statuses]
         except FileNotFoundError:
             return []
 

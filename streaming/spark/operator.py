@@ -34,7 +34,7 @@ ROWS_MAX = 10_000
 COLLECT_AFTER = 500_000
 """Objects made between two collections of garbage cycles."""
 
-KEPT_BYTES = 64 << 20
+FREE_BYTES = 64 << 20
 """So much free memory at the end of its heap a worker keeps for the next batch."""
 _MAPPED_BYTES = 32 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -43,8 +43,8 @@ FROZEN_MAX = 256
 """So many calls in turn leave the cached groups out of garbage collection."""
 
 _loaded: dict[bytes, Work] = {}
-_kept: dict[tuple[bytes, int], tuple[bytes, Group]] = {}
-_LOADED_MAX, _KEPT_MAX = 8, 1_024
+_groups: dict[tuple[bytes, int], tuple[bytes, Group]] = {}
+_LOADED_MAX, _GROUPS_MAX = 8, 1_024
 _calls = itertools.count(1)
 
 
@@ -54,7 +54,7 @@ def _work(shipped: bytes, digest: bytes) -> Work:
     if work is None:
         if len(_loaded) >= _LOADED_MAX:
             _loaded.clear()
-            _kept.clear()
+            _groups.clear()
         work = _loaded[digest] = pickle.loads(shipped)
         settle_worker()
     return work
@@ -75,7 +75,7 @@ def settle_worker() -> None:
 
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
-        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, FREE_BYTES)
 
 
 def _exempt_groups() -> None:
@@ -123,14 +123,14 @@ class Operator:
             yield pandas.DataFrame(out[start : start + ROWS_MAX], columns=work.output)
 
     def _group(self, work: Work, number: int, held: bytes | None) -> Group:
-        kept = _kept.pop((self.digest, number), None)
-        if kept is not None and held is not None and kept[0] == held:
-            return kept[1]
+        cached = _groups.pop((self.digest, number), None)
+        if cached is not None and held is not None and cached[0] == held:
+            return cached[1]
         return Group(work, number, None if held is None else bytes(held))
 
     def _keep(self, group: Group, blob: bytes) -> None:
-        if len(_kept) < _KEPT_MAX:
-            _kept[self.digest, group.number] = (blob, group)
+        if len(_groups) < _GROUPS_MAX:
+            _groups[self.digest, group.number] = (blob, group)
 
     def finite(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Process a partition of a table, its groups one after another, each to its end.

@@ -262,9 +262,9 @@ def partitions_of(session: SparkSession, job: Job, options: Mapping[str, str]) -
     try:
         admin = _admin(context, given)
         try:
-            found = admin.describeTopics(jvm.java.util.ArrayList(topics)).topicNameValues()
+            described = admin.describeTopics(jvm.java.util.ArrayList(topics)).topicNameValues()
             for topic in topics:
-                out[topic] = found.get(topic).get().partitions().size()
+                out[topic] = described.get(topic).get().partitions().size()
         finally:
             admin.close()
     except Py4JJavaError as fault:

@@ -130,7 +130,7 @@ class Saved:
             files = [one for path in folder.iterdir() if (one := _FILE.match(path.name))]
         self._number = max((int(one[1]) for one in files), default=0)
         self._old = {one[0] for one in files}
-        self._kept: list[str] = []
+        self._retained: list[str] = []
         self._whole: dict[bytes, bytes] = {}
         self._database: sqlite3.Connection | None = None
         self._name = ""
@@ -210,12 +210,12 @@ class Saved:
         if self._claim is not None:
             self._claim.committed()
         file = name.partition("@")[0]
-        if file in self._kept[-1:]:
+        if file in self._retained[-1:]:
             return
-        self._kept = [*self._kept[-1:], file]
-        for old in sorted(self._old - set(self._kept)):
+        self._retained = [*self._retained[-1:], file]
+        for old in sorted(self._old - set(self._retained)):
             _remove(self.folder / old)
-        self._old = set(self._kept)
+        self._old = set(self._retained)
 
     def close(self) -> None:
         """Close the database."""
@@ -253,7 +253,7 @@ class Saved:
                 raise SettingError(f"{path}: {fault}") from None
             raise StateError(f"the saved state {path} is damaged: {fault}") from None
         self._number = max(self._number, int(number))
-        self._kept = [file]
+        self._retained = [file]
         return dict(self._whole)
 
 
