@@ -90,8 +90,7 @@ def read_lines(
             yield [record for record in slow if record is not None]
             continue
         events = decode_events(lines)
-        misses = events.count(None)
-        if not misses:
+        if all(events):
             yield list(zip(repeat(""), cast("list[Event]", events), repeat(name), count(number)))
             continue
         records: list[Record] = []
@@ -101,7 +100,7 @@ def read_lines(
                 records.append(record)
         yield records
         # A log of another shape is quicker without the attempt.
-        plain = 2 * misses <= len(lines)
+        plain = 2 * events.count(None) <= len(lines)
 
 
 def may_hold_control(text: bytes) -> bool:
