@@ -39,7 +39,7 @@ from kafka.structs import OffsetAndMetadata
 
 from ketal.errors import SettingError
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, keep_joining
+from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, drop_parked, keep_joining
 from ketal.streaming.kafka.job_session import Assignment, Session
 from ketal.streaming.kafka.ownership import refuse_other_job
 from ketal.streaming.kafka.part_opening import metadata_of, open_part
@@ -216,6 +216,7 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         self._given = None
         self._is_settled = True
         session.hold(parts)
+        drop_parked(connection.consumer)
         for one, offset in positions.items():
             connection.consumer.seek(one, offset)
             if not session.part_of[one].ended:

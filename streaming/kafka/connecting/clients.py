@@ -212,6 +212,20 @@ def keep_joining(consumer: Any) -> None:
     coordinator.request_rejoin()  # type: ignore[union-attr]
 
 
+def drop_parked(consumer: Any) -> None:
+    """Drop what a consumer fetched of partitions that were paused meanwhile, before they resume.
+
+    It takes that up again only where it has read no other partition since, and fetches nothing of
+    the partition as long as it has it: the partition would stand still for ever.
+    """
+    parked = getattr(getattr(consumer, "_fetcher", None), "_paused_partition_records", None)
+    if parked is None:
+        raise _unknown_version()
+    for records in parked.values():
+        records.drain()
+    parked.clear()
+
+
 def _unknown_version() -> SettingError:
     return SettingError(
         f"kafka-python {kafka.__version__} is another than {TESTED_VERSION}, with which "
