@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from kafka import ConsumerRebalanceListener, KafkaProducer, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 import ketal
@@ -505,6 +505,35 @@ def test_a_consumer_that_was_given_up_for_dead_says_nothing_twice(
     wanted = ids(ketal.compile(FORKS), lines, tmp_path)
     said = committed(broker, sink, least=len(wanted))
     assert sorted(v["id"] for v in said) == wanted
+
+
+def test_a_partition_that_was_paused_with_messages_fetched_is_read_again(
+    broker: Broker, topic: Topic
+) -> None:
+    """The client keeps them apart, and fetches no others as long as it does."""
+    source = topic(2)
+    one, other = TopicPartition(source, 0), TopicPartition(source, 1)
+    produce(broker, [(source, n, str(count).encode()) for n in (0, 1) for count in range(20)])
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, enable_auto_commit=False)
+    consumer.assign([one, other])
+    consumer.seek_to_beginning(one, other)
+    until_s = time.monotonic() + PATIENCE_S
+
+    def read(partition: TopicPartition, count: int) -> None:
+        while count > 0 and time.monotonic() < until_s:
+            count -= len(consumer.poll(timeout_ms=100, max_records=5).get(partition, ()))
+        assert count <= 0
+
+    consumer.pause(other)
+    read(one, 5)
+    consumer.pause(one)
+    consumer.resume(other)
+    read(other, 20)
+    clients.drop_parked(consumer)
+    consumer.seek(one, 0)
+    consumer.resume(one)
+    read(one, 20)
+    consumer.close()
 
 
 def test_a_consumer_that_fell_out_of_its_group_commits_nothing(
