@@ -49,17 +49,7 @@ BATCH_EVENTS = 64
 class LogRelease(Release):
     """Holds the events of a finite log, and offers them once all are read.
 
-    Parameters
-    ----------
-    runs : sequence of PatternRun
-        The patterns.
-    admission : Admission
-        The dots that were seen, and the membership.
-    limits : Limits
-        `lost_max` bounds the lost dots that are named.
-    name : str
-        The execution's name.
-
+    The limit `lost_max` bounds the lost dots that are named.
     """
 
     holds_all = True

@@ -50,17 +50,6 @@ def refuse_unavailable(compiled: CompiledPattern) -> None:
 class StreamRelease(Release):
     """Offers new events to the runs of a stream.
 
-    Parameters
-    ----------
-    runs : sequence of PatternRun
-        The patterns.
-    admission : Admission
-        The dots that were seen, and the membership.
-    limits : Limits
-        Those of the queues.
-    name : str
-        The execution's name.
-
     Attributes
     ----------
     runs : sequence of PatternRun

@@ -147,11 +147,7 @@ class WaitingGroups:
     def add(self, group: RunGroup) -> None:
         """Put a group in, which waits from now on."""
         group.waiting = True
-        node, at = self._where(group)
-        row = self.rows.get(node)
-        if row is None:
-            row = self.rows[node] = GroupRow(len(self.rows))
-        row.add(at, group)
+        self._put(self.rows, group)
         for number in self._keyed:
             self._add_keyed(number, group)
         self.count += 1
@@ -159,11 +155,14 @@ class WaitingGroups:
     def _add_keyed(self, number: int, group: RunGroup) -> None:
         value = self._values[number](group.configuration)
         if value is not None:
-            rows = self._keyed[number].setdefault(value, {})
-            node, at = self._where(group)
-            if node not in rows:
-                rows[node] = GroupRow(len(rows))
-            rows[node].add(at, group)
+            self._put(self._keyed[number].setdefault(value, {}), group)
+
+    def _put(self, rows: GroupRows, group: RunGroup) -> None:
+        node, at = self._where(group)
+        row = rows.get(node)
+        if row is None:
+            row = rows[node] = GroupRow(len(rows))
+        row.add(at, group)
 
     def _where(self, group: RunGroup) -> tuple[str, int]:
         prior = group.binding[1]
