@@ -182,8 +182,8 @@ FAULTS = (
     Fault(
         "an event that is in two roles is counted before itself",
         AnyFind, "_keep",
-        "ways = [search.beginnings(role, seen) for role, _ in placed]",
-        "ways = (search.beginnings(role, seen) for role, _ in placed)",
+        "ways = [search.beginnings(role, seen) if self.counting else 0 for role, _ in placed]",
+        "ways = (search.beginnings(role, seen) if self.counting else 0 for role, _ in placed)",
         (
             by_shape(
                 shapes.test_an_event_on_two_edges_is_taken_once,

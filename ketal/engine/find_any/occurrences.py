@@ -144,7 +144,8 @@ class AnyFind:
     def _search_in_any_order(self) -> None:
         """Go over to a search in which any event of a match may come last."""
         self.counting = False
-        seens, passed, self._order = self._seens(), self._search.passed, None
+        seens, passed = self._seens(), self._search.passed
+        self._order = None
         self.live.count -= self.kept
         self._begin(forward=False, by_place=False)
         self._search.passed = passed
@@ -215,10 +216,8 @@ class AnyFind:
         self.kept += 1
         self.live.count += 1
         if search.forward or not self.roles.bounding:
-            ways = [0] * len(placed)
-            if self.counting:
-                # All of them first: the event does not come before itself.
-                ways = [search.beginnings(role, seen) for role, _ in placed]
+            # All of them first: the event does not come before itself.
+            ways = [search.beginnings(role, seen) if self.counting else 0 for role, _ in placed]
             for (role, start), count in zip(placed, ways, strict=True):
                 self._kept_events.columns(role).add(seen, start, NO_BOUNDS, count)
         else:
