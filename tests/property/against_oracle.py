@@ -38,23 +38,34 @@ def small_case(
 ) -> SmallCase | None:
     """Return a case of a strategy or any; None for a contradiction, or what is not small."""
     file = pattern_file(rng, strategy=strategy)
+    events = execution(rng, events_max=events_max)
+    compiled = compiled_of(file)
+    return None if compiled is None else judged(compiled, events)
+
+
+def compiled_of(file: File) -> tuple[File, CompiledPattern] | None:
+    """Return a file, which lists what it counted, and its pattern; None for a contradiction."""
     pattern = file.patterns[0]
     if pattern.returns is not None and pattern.returns.count:
         # The oracle lists what `return count` only counts.
         file = replace(file, patterns=(replace(pattern, returns=None),))
-    events = execution(rng, events_max=events_max)
     try:
-        compiled = compile_pattern(file, file.patterns[0])
-        # Where brute force takes long the engine has many matches.
-        outcome_of(compiled, canonical(events) if compiled.causal else events, LIMITS)
-        expected = facts(semantics.judge(file, "P", events))
+        return file, compile_pattern(file, file.patterns[0])
     except PatternError as error:
         if not {d.code for d in error.diagnostics} <= CONTRADICTIONS:
             raise
         return None
+
+
+def judged(pattern: tuple[File, CompiledPattern], events: list[Event]) -> SmallCase | None:
+    """Return the case of a pattern and an execution; None for what is not small."""
+    file, compiled = pattern
+    try:
+        # Where brute force takes long the engine has many matches.
+        outcome_of(compiled, canonical(events) if compiled.causal else events, LIMITS)
+        return SmallCase(file, compiled, events, facts(semantics.judge(file, "P", events)))
     except (TooManyError, semantics.TooManyProbesError):
         return None
-    return SmallCase(file, compiled, events, expected)
 
 
 def differing_orders(case: SmallCase, rng: random.Random) -> list[str]:

@@ -3,9 +3,10 @@
     .venv/bin/python -m tests.property.many_cases --cases 1000000 --processes 2
 
 Half are patterns of every kind, half are `find any`, each in every order in which the oracle's
-answer holds. Chunks of 1,000 cases have a seed each, their number, so that a chunk can be run
-again (`--first N --cases 1000`); a case that differs is shrunk, and printed with its chunk, which
-ends there.
+answer holds. A pattern is compiled once and judged over eight executions, which are eight cases.
+Chunks of some 1,000 cases have a seed each, their number, so that a chunk can be run again
+(`--first N --cases 1000`); a case that differs is shrunk, and printed with its chunk, which ends
+there.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ from hypothesis import HealthCheck, given, reject, seed, settings
 
 from ketal.grammar import render
 from tests.outcomes import TooManyError
-from tests.property.against_oracle import differing_orders, small_case
+from tests.property.against_oracle import compiled_of, differing_orders, judged
+from tests.property.executions import execution
+from tests.property.patterns import pattern_file
 from tests.sampling import chances
 
 CHUNK = 1_000
+EXECUTIONS = 8
+"""Of each pattern."""
 
 
 def chunk(number: int) -> tuple[int, str | None]:
@@ -32,24 +37,28 @@ def chunk(number: int) -> tuple[int, str | None]:
 
     @seed(number)
     @settings(
-        max_examples=CHUNK,
+        max_examples=CHUNK // EXECUTIONS,
         database=None,
         derandomize=False,
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(chances())
+    @given(chances(tape_bytes=1_024))
     def holds(rng: random.Random) -> None:
         nonlocal tried
-        case = small_case(rng, rng.choice((None, "any")))
-        if case is None:
+        pattern = compiled_of(pattern_file(rng, strategy=rng.choice((None, "any"))))
+        if pattern is None:
             reject()
-        try:
-            differ = differing_orders(case, rng)
-        except TooManyError:
-            reject()
-        assert not differ, f"{differ}\n{render(case.file)}"
-        tried += 1
+        for _ in range(EXECUTIONS):
+            case = judged(pattern, execution(rng, events_max=10))
+            if case is None:
+                continue
+            try:
+                differ = differing_orders(case, rng)
+            except TooManyError:
+                continue
+            assert not differ, f"{differ}\n{render(case.file)}\n{case.events}"
+            tried += 1
 
     try:
         holds()
