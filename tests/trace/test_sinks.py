@@ -162,6 +162,32 @@ def test_a_line_that_another_process_was_killed_in_is_ended_by_the_next_event(
     assert len(items) == 2 * len(line) - 1
 
 
+def test_an_event_beside_which_another_process_writes_is_on_a_line_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the sink's look at the file and its write; wherever that process is killed."""
+    path = tmp_path / "n.jsonl"
+    tracer = Tracer("n", path)
+    whole = b'{"node":"m","type":"t","clock":{"m":1}}\n'
+    cuts = iter(range(len(whole) + 1))
+    write = os.write
+
+    def beside(descriptor: int, data: bytes) -> int:
+        monkeypatch.setattr(os, "write", write)
+        with open(path, "ab") as file:
+            file.write(whole * 3 + whole[: next(cuts)])
+        return write(descriptor, data)
+
+    for _ in range(len(whole) + 1):
+        monkeypatch.setattr(os, "write", beside)
+        tracer.record("t")
+    assert not tracer.failures
+    items = [item for _, item, _, _ in ketal.read_log(path).records()]
+    own = [str(item.dot) for item in items if isinstance(item, ketal.Event) and item.node == "n"]
+    assert own == [f"n@{number}" for number in range(1, len(whole) + 2)]
+    assert sum(not isinstance(item, ketal.Event) for item in items) == len(whole) - 1
+
+
 FORKS = """
 import multiprocessing, sys
 from ketal.trace import TracedQueue, Tracer

@@ -67,8 +67,10 @@ class JsonLines:
 
     Each event is one `write` at the end of the file: it is in the hands of the operating system
     before the program goes on, so `kill -9` loses none, and several processes may share a file.
-    A line that was cut, by a full disk or by `kill -9` of any of them, is ended by the next event,
-    which is whole; who reads the file rejects the cut one, and no other.
+    A line that was cut, by a full disk or by `kill -9` of any of them, is ended by the next event;
+    an event that went onto a line which was cut meanwhile is appended again, on a line of its own.
+    So who reads the file rejects the cut line and no event is lost, and no process waits for a lock
+    that one which was stopped may hold.
 
     Parameters
     ----------
@@ -106,16 +108,7 @@ class JsonLines:
         flags = access | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
         self._file = os.open(self._path, flags, 0o644)
         self._is_short = False
-
-    def _is_torn(self) -> bool:
-        """Return whether the file does not end with the end of a line.
-
-        The file itself is read: any process that writes to it may have been killed meanwhile.
-        """
-        if not self._is_file:
-            return self._is_short
-        size_bytes = os.lseek(self._file, 0, os.SEEK_END)
-        return size_bytes > 0 and os.pread(self._file, 1, size_bytes - 1) != b"\n"
+        self._own_end = 0  # Where the last line ends that was written here.
 
     def incarnation(self, node: str) -> int:
         """Return which run of a node this is, by the events that the file holds: 1 for the first.
@@ -132,11 +125,11 @@ class JsonLines:
         latest = 0
         rest = b""
         with open(self._path, "rb") as file:
-            while block := file.read(_READ_BYTES):
-                whole, _, rest = (rest + block).rpartition(b"\n")
-                rest = rest[-_READ_BYTES:]
-                latest = max([latest, *(int(m[1] or 1) for m in own.finditer(whole))])
-        return max([latest, *(int(m[1] or 1) for m in own.finditer(rest))]) + 1
+            while part := file.read(_READ_BYTES):
+                block = rest + part
+                latest = max([latest, *(int(m[1] or 1) for m in own.finditer(block))])
+                rest = block[block.rfind(b"\n") + 1 :][-_READ_BYTES:]
+        return latest + 1
 
     def write(self, event: Mapping[str, object]) -> None:
         """Append an event.
@@ -152,12 +145,34 @@ class JsonLines:
             If it was not written whole.
         """
         line = msgspec.json.encode(event) + b"\n"
-        if self._is_torn():
-            line = b"\n" + line
-        written = os.write(self._file, line)
-        self._is_short = written != len(line)
+        if not self._is_file:
+            self._append(b"\n" + line if self._is_short else line)
+            return
+        end = os.lseek(self._file, 0, os.SEEK_END)
+        if end not in (0, self._own_end) and os.pread(self._file, 1, end - 1) != b"\n":
+            self._append(b"\n" + line)
+            return
+        self._append(line)
+        if os.pread(self._file, len(line), end) == line:
+            self._own_end = end + len(line)
+        elif not self._has_line(line, end):
+            self._append(b"\n" + line)
+
+    def _append(self, data: bytes) -> None:
+        written = os.write(self._file, data)
+        self._is_short = written != len(data)
         if self._is_short:
-            raise OSError(f"only {written} of {len(line)} bytes were written to {self._path}")
+            raise OSError(f"only {written} of {len(data)} bytes were written to {self._path}")
+
+    def _has_line(self, line: bytes, begin: int) -> bool:
+        """Return whether a line is in the file from a line's beginning on."""
+        block = b"\n"
+        while part := os.pread(self._file, _READ_BYTES, begin):
+            block = block[-len(line) :] + part
+            if b"\n" + line in block:
+                return True
+            begin += len(part)
+        return False
 
     def close(self) -> None:
         """Close the file; what is written later is counted as lost."""
