@@ -122,15 +122,14 @@ def sender_knowledge(headers: Headers, failed: Callable[[str], None]) -> SenderK
     failed : callable
         Is given the reason where there is no clock, or none that can be read.
     """
-    text = _clock_text(headers)
-    if text is None:
-        failed(f"a message without the header {NAME} was received")
-        return NO_KNOWLEDGE
     try:
-        return decoded(text)
-    except ValueError as error:
+        text = _clock_text(headers)
+        if text is not None:
+            return decoded(text)
+        failed(f"a message without the header {NAME} was received")
+    except Exception as error:  # The headers are whatever the program has.
         failed(f"a message's clock cannot be read: {error}")
-        return NO_KNOWLEDGE
+    return NO_KNOWLEDGE
 
 
 def _clock_text(headers: Headers) -> Text | None:

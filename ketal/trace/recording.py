@@ -117,9 +117,9 @@ class EventRecording:
 
     def failed(self, reason: str) -> None:
         """Count a failure, and log the first of its kind."""
+        if reason not in self.failures and len(self.failures) >= FAILURES_MAX:
+            reason = "other failures"
         if reason not in self.failures:
-            if len(self.failures) >= FAILURES_MAX:
-                reason = "other failures"
             _LOG.warning("%s (counted from now on, and not logged again)", reason)
         self.failures[reason] += 1
 

@@ -11,12 +11,20 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import ketal
-from ketal.trace import Collector, JsonLines, SocketSink, TracedSocket, Tracer
+from ketal.trace import (
+    Collector,
+    JsonLines,
+    SocketSink,
+    TopicCollector,
+    TracedSocket,
+    Tracer,
+)
 from ketal.trace.delivery import program_end
 
 CONFLICT = """
@@ -369,6 +377,31 @@ def test_a_monitor_that_fails_is_counted() -> None:
     assert dict(tracer.failures) == {"the monitor was not fed: RuntimeError: no": 1}
     Tracer("n", Both(), monitor=fed).record("t")
     assert [str(item) for item in fed.items] == ["n@1 t"]
+
+
+def test_a_handler_may_close_the_collector_of_a_topic() -> None:
+    line = b'{"node":"n","type":"a","clock":{"n":1}}'
+
+    class Consumer:
+        closed = threading.Event()
+
+        def poll(self, timeout_ms: int) -> dict[str, list[SimpleNamespace]]:
+            message = SimpleNamespace(topic="t", partition=0, offset=0, value=line)
+            return {"t-0": [message]} if built.wait(10) else {}
+
+        def close(self) -> None:
+            self.closed.set()
+
+    built = threading.Event()
+    program = ketal.compile('pattern P { event A = type == "a"; find next A; }')
+    monitor = ketal.Monitor(program, on={"match": lambda match: collector.close()})
+    collector = TopicCollector(Consumer(), monitor)
+    built.set()
+    assert Consumer.closed.wait(10)
+    collector.close()
+    summary: Any = monitor.summary
+    assert summary["events"]["accepted"] == 1
+    assert "handler_failures" not in summary
 
 
 def test_a_handler_may_have_events_of_its_own() -> None:

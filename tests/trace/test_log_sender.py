@@ -330,6 +330,23 @@ def _announce(path: Path, address: tuple[str, int]) -> tuple[socket.socket, int]
     return connection, log_sender._number(connection)
 
 
+def test_a_log_is_the_same_one_wherever_its_program_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Tracer("n", "n.jsonl").record("t")
+    port = free_port()
+    sender = LogSender("n.jsonl", "127.0.0.1", port)
+    time.sleep(0.05)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    taken = Taken()
+    with Collector(taken, port=port) as collector:
+        assert sender.close()
+        assert collector.wait(timeout_s=10)
+    assert taken.dots() == ["n@1"]
+
+
 def test_of_two_connections_of_one_log_the_position_is_the_further(tmp_path: Path) -> None:
     """That of the earlier may not be at its end when the later begins."""
     path = tmp_path / "n.jsonl"
@@ -385,6 +402,34 @@ def test_a_collector_forgets_the_oldest_of_too_many_logs(
             assert LogSender(path, *collector.address).close()
         assert collector.wait(timeout_s=10)
     assert taken.dots() == ["a@1", "b@1", "c@1", "a@1"]
+
+
+def test_of_too_many_logs_those_that_are_sent_are_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collecting, "LOGS_MAX", 2)
+    path = tmp_path / "n.jsonl"
+    tracer = Tracer("n", path)
+    for _ in range(5):
+        tracer.record("t")
+    log = path.read_bytes()
+    taken = Taken()
+    with Collector(taken) as collector:
+        lasting, _ = _announce(path, collector.address)
+        for number, line in enumerate(log.splitlines(keepends=True)):
+            lasting.sendall(line)
+            taken.wait_for(2 * number + 1)
+            other = tmp_path / f"{number}.jsonl"
+            Tracer(f"n{number}", other).record("t")
+            assert LogSender(other, *collector.address).close()
+        lasting.shutdown(socket.SHUT_WR)
+        assert log_sender._number(lasting) == len(log)
+        lasting.close()
+        assert len(collector._taken) == 2
+        again, position = _announce(path, collector.address)
+        assert position == len(log)
+        again.close()
+        assert collector.wait(timeout_s=10)
 
 
 @pytest.mark.parametrize(

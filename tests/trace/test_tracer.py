@@ -19,6 +19,7 @@ from ketal.errors import SettingError
 from ketal.trace import LogHandler, Tracer
 from ketal.trace import message_header as header
 from ketal.trace.plain_values import ITEMS_MAX, TEXT_MAX, plain
+from ketal.trace.recording import FAILURES_MAX
 from tests.trace.test_exactness import Collected
 
 
@@ -155,6 +156,30 @@ def test_the_program_goes_on_whatever_fails(caplog: pytest.LogCaptureFixture) ->
         "a message without the header ketal-clock was received": 1,
     }
     assert len(caplog.records) == 3
+
+
+def test_failures_beyond_the_most_are_counted_together_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Different:
+        def write(self, event: Mapping[str, Any]) -> None:
+            raise OSError(event["clock"]["n"])
+
+    tracer = Tracer("n", Different())
+    for _ in range(FAILURES_MAX + 20):
+        tracer.record("t")
+    assert tracer.failures["other failures"] == 20
+    assert len(tracer.failures) == len(caplog.records) == FAILURES_MAX + 1
+
+
+@pytest.mark.parametrize("headers", [[("a", "b", "c")], {1: "x"}, {header.NAME: 5}, 7])
+def test_what_is_no_headers_is_a_failure_and_the_event_is_recorded(headers: Any) -> None:
+    events = Collected()
+    tracer = Tracer("n", events)
+    tracer.receive(headers)
+    assert [event["type"] for event in events] == ["receive"]
+    (reason,) = tracer.failures
+    assert reason.startswith("a message's clock cannot be read: ")
 
 
 def test_an_event_that_was_not_written_leaves_a_gap() -> None:

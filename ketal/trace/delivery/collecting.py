@@ -32,8 +32,8 @@ _LOG = logging.getLogger("ketal.trace")
 CONNECTIONS_MAX = 1_000
 """Connections of a collector; more are closed."""
 LOGS_MAX = 10_000
-"""Logs of which a collector knows how much it has taken; of more, the oldest is forgotten, and sent
-anew if its connection breaks."""
+"""Logs of which a collector knows how much it has taken; of more, the one of which nothing came for
+longest is forgotten, and sent anew if its connection breaks."""
 
 
 class Collector(MonitorFeeder):
@@ -106,12 +106,10 @@ class Collector(MonitorFeeder):
         """Yield what is wanted of a log, and answer; a part is taken when the next is asked for."""
         log, size_bytes = announcement
         with self.lock:
-            position = self._taken.pop(log, 0)
+            position = self._taken.get(log, 0)
             if position > size_bytes:
                 position = 0  # The log was cut short.
-            self._taken[log] = position
-            if len(self._taken) > LOGS_MAX:
-                del self._taken[next(iter(self._taken))]
+            self._set_taken(log, position)
         with contextlib.suppress(OSError):
             connection.sendall(b"%d\n" % position)
         for chunk in chunks:
@@ -119,9 +117,16 @@ class Collector(MonitorFeeder):
             position += len(chunk)
             with self.lock:
                 # An earlier connection of the same log may not be at its end yet.
-                self._taken[log] = max(self._taken.get(log, 0), position)
+                self._set_taken(log, max(self._taken.get(log, 0), position))
         with contextlib.suppress(OSError):
             connection.sendall(b"%d\n" % position)
+
+    def _set_taken(self, log: str, position: int) -> None:
+        """Set how much of a log is taken, and forget the longest unused of too many."""
+        self._taken.pop(log, None)
+        self._taken[log] = position
+        if len(self._taken) > LOGS_MAX:
+            del self._taken[next(iter(self._taken))]
 
     def wait(self, *, timeout_s: float | None = None) -> bool:
         """Wait until no connection is open; return whether that is so.

@@ -108,7 +108,7 @@ class LogSender:
     """
 
     def __init__(self, path: str | os.PathLike[str], host: str, port: int) -> None:
-        self._path = Path(path)
+        self._path = Path(path).absolute()
         self._address = address_of(host, port)
         self._complaints: set[str] = set()
         self._finishing = threading.Event()

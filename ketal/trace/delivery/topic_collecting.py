@@ -109,4 +109,5 @@ class TopicCollector(MonitorFeeder):
     def close(self) -> None:
         """Take no more, and close the consumer."""
         self._closed.set()
-        self._thread.join()
+        if threading.current_thread() is not self._thread:  # A handler is called in it.
+            self._thread.join()
