@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import strategies as st
 
-from ketal.clocks.scheme import Happening
+from ketal.clocks.scheme import Happening, Scheme, StampOrder
 from tests.sampling import chances, sample
 
 
@@ -46,6 +49,26 @@ class SampleRun:
                 clock[self.nodes[one]] = clock.get(self.nodes[one], 0) + 1
             out.append((self.nodes[number], clock))
         return out
+
+
+def answers(
+    scheme: Scheme[Any], events: Sequence[Happening], pasts: list[set[int]]
+) -> Counter[tuple[StampOrder, StampOrder]]:
+    """Return of which relation a scheme gave which answer how often, of all pairs of events."""
+
+    def truth(a: int, b: int) -> StampOrder:
+        if a in pasts[b]:
+            return StampOrder.BEFORE
+        return StampOrder.AFTER if b in pasts[a] else StampOrder.CONCURRENT
+
+    stamps = scheme.stamped(events)
+    order = scheme.order(stamps)
+    return Counter(
+        (truth(a, b), scheme.relation(order, stamps[a], stamps[b]))
+        for a in range(len(stamps))
+        for b in range(len(stamps))
+        if a != b
+    )
 
 
 def made_run(rng: random.Random, nodes_max: int, steps_max: int) -> SampleRun:

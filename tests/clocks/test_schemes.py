@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -17,7 +16,7 @@ from ketal.clocks.scheme import Scheme, StampOrder
 from ketal.clocks.schemes import SCHEMES, scheme_named
 from ketal.clocks.stamping import direct_causes, vector_clocks
 from ketal.errors import EventError, SettingError
-from tests.clocks.executions import SampleRun, sample_runs
+from tests.clocks.executions import SampleRun, answers, sample_runs
 from tests.sampling import examples
 
 EXACT = [name for name in SCHEMES if scheme_named(name).decides]
@@ -28,29 +27,11 @@ def _stamps(scheme: Scheme[Any], run: SampleRun) -> list[Any]:
     return scheme.stamped(run.happenings())
 
 
-def _truth(pasts: list[set[int]], a: int, b: int) -> StampOrder:
-    if a in pasts[b]:
-        return StampOrder.BEFORE
-    return StampOrder.AFTER if b in pasts[a] else StampOrder.CONCURRENT
-
-
-def _compared(scheme: Scheme[Any], run: SampleRun) -> Counter[tuple[StampOrder, StampOrder]]:
-    """Return how often which answer was given of which relation."""
-    stamps, pasts = _stamps(scheme, run), run.pasts()
-    order = scheme.order(stamps)
-    return Counter(
-        (_truth(pasts, a, b), scheme.relation(order, stamps[a], stamps[b]))
-        for a in range(len(stamps))
-        for b in range(len(stamps))
-        if a != b
-    )
-
-
 @pytest.mark.parametrize("name", EXACT)
 @examples(40, 300)
 @given(run=sample_runs())
 def test_an_exact_scheme_tells_every_pair(name: str, run: SampleRun) -> None:
-    for truth, answer in _compared(scheme_named(name), run):
+    for truth, answer in answers(scheme_named(name), run.happenings(), run.pasts()):
         assert answer is truth
 
 
@@ -58,7 +39,7 @@ def test_an_exact_scheme_tells_every_pair(name: str, run: SampleRun) -> None:
 @examples(40, 300)
 @given(run=sample_runs())
 def test_an_inexact_scheme_contradicts_no_pair(scheme: Scheme[Any], run: SampleRun) -> None:
-    for truth, answer in _compared(scheme, run):
+    for truth, answer in answers(scheme, run.happenings(), run.pasts()):
         assert answer in (truth, StampOrder.UNKNOWN)
 
 

@@ -21,7 +21,7 @@ from ketal.clocks.scheme import Happening, Scheme, StampOrder
 from ketal.clocks.schemes import scheme_named
 from ketal.clocks.stamping import vector_clocks
 from ketal.errors import EventError
-from tests.clocks.executions import SampleRun, made_run
+from tests.clocks.executions import SampleRun, answers, made_run
 from tests.sampling import chances, sample
 
 EXACT = ["dependency", "hierarchical", "interleaving"]
@@ -86,20 +86,15 @@ def stayed(*events: tuple[str, str, tuple[int, ...]]) -> MobileRun:
 
 
 def _answers(scheme: Scheme[Any], mobile: MobileRun) -> Counter[tuple[StampOrder, StampOrder]]:
-    """Return how often which answer was given of which relation."""
-    stamps, pasts = scheme.stamped(mobile.happenings()), mobile.run.pasts()
-    order = scheme.order(stamps)
-    assert not any(order(stamp, replace(stamp)) for stamp in stamps)
-    truth = {True: StampOrder.BEFORE, False: StampOrder.CONCURRENT}
-    return Counter(
-        (
-            StampOrder.AFTER if b in pasts[a] else truth[a in pasts[b]],
-            scheme.relation(order, stamps[a], stamps[b]),
-        )
-        for a in range(len(stamps))
-        for b in range(len(stamps))
-        if a != b
-    )
+    return answers(scheme, mobile.happenings(), mobile.run.pasts())
+
+
+@given(mobile=mobile_runs())
+def test_no_event_is_before_itself(mobile: MobileRun) -> None:
+    for scheme in map(scheme_named, ALL):
+        stamps = scheme.stamped(mobile.happenings())
+        order = scheme.order(stamps)
+        assert not any(order(stamp, replace(stamp)) for stamp in stamps)
 
 
 @pytest.mark.parametrize("name", EXACT)

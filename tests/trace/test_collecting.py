@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import random
 import socket
 import subprocess
@@ -26,6 +25,8 @@ from ketal.trace import (
     Tracer,
 )
 from ketal.trace.delivery import program_end
+from tests.trace.scripts import free_port, needs_fork, run_script
+from tests.trace.test_log_sender import Taken
 
 CONFLICT = """
 pattern Conflict {
@@ -107,37 +108,25 @@ def test_what_is_judged_as_it_happens_is_what_the_collected_log_says(tmp_path: P
     assert found
 
 
-class Fed:
-    """What was fed."""
-
-    def __init__(self) -> None:
-        self.items: list[Any] = []
-
-    def feed(self, event: Any, *, place: str = "") -> None:
-        self.items.append(event)
-
-
 def test_a_collector_that_comes_late_gets_all_events() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     sink = SocketSink("127.0.0.1", port)
     tracer = Tracer("n", sink)
     for _ in range(10):
         tracer.record("t")
     time.sleep(0.1)
-    fed = Fed()
-    with Collector(fed, port=port) as collector:
+    taken = Taken()
+    with Collector(taken, port=port) as collector:
         sink.close()
         assert collector.wait(timeout_s=10)
-    assert [item.counter for item in fed.items] == list(range(1, 11))
+    assert [item.counter for item in taken.items] == list(range(1, 11))
     tracer.record("t")
     assert list(tracer.failures) == ["an event was not written: OSError: the sink is closed"]
 
 
 def test_no_more_events_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_end, "LINGER_S", 0.01)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     sink = SocketSink("127.0.0.1", port, unsent_max=5)
     tracer = Tracer("n", sink)
     began = time.monotonic()
@@ -151,20 +140,18 @@ def test_no_more_events_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_line_that_is_cut_is_dropped_and_nonsense_is_refused() -> None:
-    fed = Fed()
-    with Collector(fed) as collector:
+    taken = Taken()
+    with Collector(taken) as collector:
         with socket.create_connection(collector.address) as connection:
             connection.sendall(b'{"node":"n","type":"t","clock":{"n":1}}\nnonsense\n')
             connection.sendall(b'{"node":"n","type":"t","clock":{"n":2}}\n{"node":"n","ty')
-        deadline = time.monotonic() + 10
-        while len(fed.items) < 3 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        taken.wait_for(3)
         assert collector.wait(timeout_s=10)
-    assert [type(item).__name__ for item in fed.items] == ["Event", "Rejected", "Event"]
+    assert [type(item).__name__ for item in taken.items] == ["Event", "Rejected", "Event"]
 
 
-def test_a_connection_that_breaks_is_made_again() -> None:
-    fed = Fed()
+def _cut_off() -> tuple[int, SocketSink, Tracer]:
+    """A tracer that has sent an event to a port where nobody listens any more."""
     with socket.create_server(("127.0.0.1", 0)) as first:
         port = first.getsockname()[1]
         sink = SocketSink("127.0.0.1", port)
@@ -173,13 +160,19 @@ def test_a_connection_that_breaks_is_made_again() -> None:
         broken, _ = first.accept()
         assert broken.recv(100)
         broken.close()
-    with Collector(fed, port=port) as collector:
+    return port, sink, tracer
+
+
+def test_a_connection_that_breaks_is_made_again() -> None:
+    taken = Taken()
+    port, sink, tracer = _cut_off()
+    with Collector(taken, port=port) as collector:
         for _ in range(50):
             tracer.record("t")
             time.sleep(0.01)
         sink.close()
         assert collector.wait(timeout_s=10)
-    counters = [item.counter for item in fed.items]
+    counters = [item.counter for item in taken.items]
     # What was in flight when the connection broke may be lost; its counters say so.
     assert counters == sorted(set(counters))
     assert counters[-1] == 51
@@ -187,22 +180,15 @@ def test_a_connection_that_breaks_is_made_again() -> None:
 
 
 def test_of_a_connection_that_broke_while_nothing_happened_nothing_is_lost() -> None:
-    fed = Fed()
-    with socket.create_server(("127.0.0.1", 0)) as first:
-        port = first.getsockname()[1]
-        sink = SocketSink("127.0.0.1", port)
-        tracer = Tracer("n", sink)
-        tracer.record("first")
-        broken, _ = first.accept()
-        assert broken.recv(100)
-        broken.close()
+    taken = Taken()
+    port, sink, tracer = _cut_off()
     time.sleep(0.2)
-    with Collector(fed, port=port) as collector:
+    with Collector(taken, port=port) as collector:
         for _ in range(50):
             tracer.record("t")
         sink.close()
         assert collector.wait(timeout_s=10)
-    assert [item.counter for item in fed.items] == list(range(2, 52))
+    assert [item.counter for item in taken.items] == list(range(2, 52))
 
 
 BUSY = """
@@ -217,16 +203,15 @@ print(tracer.failures.total())
 
 def test_a_program_that_is_always_busy_sends_its_events_meanwhile() -> None:
     """Five times as many as may wait."""
-    fed = Fed()
-    with Collector(fed) as collector:
-        words = [sys.executable, "-c", BUSY, str(collector.address[1])]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True)
+    taken = Taken()
+    with Collector(taken) as collector:
+        failures = int(run_script(BUSY, collector.address[1]).stdout)
         assert collector.wait(timeout_s=60)
-    assert len(fed.items) == 100_000 - int(done.stdout)
-    assert len(fed.items) > 50_000
+    assert len(taken.items) == 100_000 - failures
+    assert len(taken.items) > 50_000
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@needs_fork
 def test_the_child_of_a_fork_has_a_connection_of_its_own() -> None:
     script = """
 import os, sys
@@ -242,12 +227,11 @@ if child:
 else:
     os._exit(0)
 """
-    fed = Fed()
-    with Collector(fed) as collector:
-        words = [sys.executable, "-c", script, str(collector.address[1])]
-        subprocess.run(words, check=True, timeout=30)
+    taken = Taken()
+    with Collector(taken) as collector:
+        run_script(script, collector.address[1])
         assert collector.wait(timeout_s=10)
-    assert sorted((item.node, item.counter) for item in fed.items) == [
+    assert sorted((item.node, item.counter) for item in taken.items) == [
         ("n", 1), ("n", 2), ("n/f1", 1),
     ]  # fmt: skip
 
@@ -263,17 +247,16 @@ print("full", flush=True)
 
 
 def test_a_program_that_ends_with_as_many_events_as_may_wait_sends_them() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    fed = Fed()
+    port = free_port()
+    taken = Taken()
     words = [sys.executable, "-c", ENDING, str(port)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == b"full\n"
-        with Collector(fed, port=port) as collector:
+        with Collector(taken, port=port) as collector:
             assert program.wait(30) == 0
             assert collector.wait(timeout_s=10)
-    assert [item.counter for item in fed.items][:5] == [1, 2, 3, 4, 5]
+    assert [item.counter for item in taken.items][:5] == [1, 2, 3, 4, 5]
 
 
 CHILDREN = """
@@ -304,18 +287,18 @@ def test_the_events_of_a_child_of_multiprocessing_are_sent_before_it_ends(
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"there is no {method}")
     (tmp_path / "program.py").write_text(CHILDREN)
-    fed = Fed()
-    with Collector(fed) as collector:
+    taken = Taken()
+    with Collector(taken) as collector:
         words = [sys.executable, str(tmp_path / "program.py"), str(collector.address[1]), method]
         subprocess.run(words, check=True, timeout=60)
         assert collector.wait(timeout_s=10)
     name = "n/f1" if method == "fork" else "child"
-    assert [(item.node, item.counter) for item in fed.items] == [(name, n) for n in range(1, 501)]
+    assert [(item.node, item.counter) for item in taken.items] == [(name, n) for n in range(1, 501)]
 
 
 def test_threads_that_send_do_not_wait_for_one_another() -> None:
-    fed = Fed()
-    with Collector(fed) as collector:
+    taken = Taken()
+    with Collector(taken) as collector:
         sinks = [SocketSink(*collector.address) for _ in range(4)]
         tracers = [Tracer(f"n{number}", sink) for number, sink in enumerate(sinks)]
         threads = [
@@ -329,7 +312,7 @@ def test_threads_that_send_do_not_wait_for_one_another() -> None:
         for sink in sinks:
             sink.close()
         assert collector.wait(timeout_s=10)
-    assert len(fed.items) == 800
+    assert len(taken.items) == 800
 
 
 EMBEDDED = """
@@ -371,12 +354,12 @@ def test_a_monitor_that_fails_is_counted() -> None:
         def feed(self, event: Any, *, place: str = "") -> None:
             raise RuntimeError("no")
 
-    fed = Fed()
+    taken = Taken()
     tracer = Tracer("n", Both(), monitor=Broken())
     tracer.record("t")
     assert dict(tracer.failures) == {"the monitor was not fed: RuntimeError: no": 1}
-    Tracer("n", Both(), monitor=fed).record("t")
-    assert [str(item) for item in fed.items] == ["n@1 t"]
+    Tracer("n", Both(), monitor=taken).record("t")
+    assert [str(item) for item in taken.items] == ["n@1 t"]
 
 
 def test_a_handler_may_close_the_collector_of_a_topic() -> None:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import random
-import signal
 import socket
 import socketserver
 import subprocess
@@ -26,6 +25,7 @@ from ketal.model.limits import DEFAULT
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.trace import Collector, LogSender, SocketSink, Tracer
 from ketal.trace.delivery import collecting, log_sender, program_end
+from tests.trace.scripts import free_port, needs_fork, run_script
 
 
 class Taken:
@@ -67,12 +67,6 @@ def written(path: Path) -> list[str]:
     ]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
-
-
 KILLED = """
 import sys, time
 from ketal.trace import LogSender, Tracer
@@ -89,15 +83,13 @@ def test_a_program_that_is_killed_sends_the_rest_when_it_is_started_again(tmp_pa
     path = tmp_path / "n.jsonl"
     taken = Taken()
     with Collector(taken) as collector:
-        words = [sys.executable, "-c", KILLED, str(path), str(collector.address[1])]
+        words = [sys.executable, "-c", KILLED, str(path), str(collector.address[1]), "10000000"]
         for _ in range(3):
-            program = subprocess.Popen([*words, "10000000"], stdout=subprocess.PIPE)
-            assert program.stdout is not None
-            program.stdout.readline()
-            program.send_signal(signal.SIGKILL)
-            program.wait()
-            program.stdout.close()
-        subprocess.run([*words, "10"], check=True, timeout=60)
+            with subprocess.Popen(words, stdout=subprocess.PIPE) as program:
+                assert program.stdout is not None
+                program.stdout.readline()
+                program.kill()
+        run_script(KILLED, path, collector.address[1], 10)
         assert collector.wait(timeout_s=20)
     taken.holds(written(path))
     runs = {dot.partition("@")[0] for dot in taken.dots() if dot != "?"}
@@ -266,9 +258,7 @@ def test_connections_that_break_anywhere_lose_nothing_and_repeat_little(tmp_path
             if number % 500 == 250:
                 time.sleep(0.05)
                 relay.break_connections()
-        deadline = time.monotonic() + 20
-        while len(taken.items) < 3_000 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        taken.wait_for(3_000)
         assert sender.close()
         relay.cut()
         assert collector.wait(timeout_s=10)
@@ -590,9 +580,8 @@ with Collector(Taken()) as collector:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 def test_a_program_with_many_files_open_sends_and_collects(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", MANY_FILES, str(tmp_path / "n.jsonl")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "n@1 t\n", "")
+    done = run_script(MANY_FILES, tmp_path / "n.jsonl")
+    assert (done.stdout, done.stderr) == ("n@1 t\n", "")
 
 
 def test_of_a_log_that_never_was_nothing_is_sent(tmp_path: Path) -> None:
@@ -617,7 +606,7 @@ def test_what_is_written_before_a_sender_is_closed_is_sent(tmp_path: Path) -> No
     assert taken.dots() == [f"n{number}@1" for number in range(200)]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@needs_fork
 def test_the_parent_sends_what_the_child_of_a_fork_writes(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     script = """
@@ -634,8 +623,7 @@ os.waitpid(child, 0)
 """
     taken = Taken()
     with Collector(taken) as collector:
-        words = [sys.executable, "-c", script, str(path), str(collector.address[1])]
-        subprocess.run(words, check=True, timeout=30)
+        run_script(script, path, collector.address[1])
         assert collector.wait(timeout_s=10)
     assert sorted(taken.dots()) == ["n/f1@1", "n@1", "n@2"]
 
@@ -656,13 +644,12 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@needs_fork
 def test_what_a_child_of_multiprocessing_writes_that_is_not_joined_is_sent(tmp_path: Path) -> None:
     """A program waits for its children at its end."""
     path = tmp_path / "n.jsonl"
     taken = Taken()
     with Collector(taken) as collector:
-        words = [sys.executable, "-c", UNJOINED, str(path), str(collector.address[1])]
-        subprocess.run(words, check=True, timeout=60)
+        run_script(UNJOINED, path, collector.address[1])
         assert collector.wait(timeout_s=10)
     assert taken.dots() == ["n@1", "n/f1@1"]

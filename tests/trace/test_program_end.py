@@ -18,9 +18,8 @@ import pytest
 from ketal.trace import Collector, SocketSink, Tracer
 from ketal.trace.delivery import collecting, program_end
 from ketal.trace.delivery.own_sockets import refuse_itself
-from tests.trace.test_log_sender import Taken, free_port
-
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+from tests.trace.scripts import free_port, needs_fork, run_script
+from tests.trace.test_log_sender import Taken
 
 
 def test_all_that_send_finish_at_once_and_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,9 +55,7 @@ print("ends", flush=True)
 
 
 def test_a_program_whose_collector_never_comes_ends(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", NOBODY, str(tmp_path / "n.jsonl"), str(free_port()), "5"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=150, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run_script(NOBODY, tmp_path / "n.jsonl", free_port(), 5).stderr == ""
 
 
 def test_a_program_that_waits_at_its_end_is_interrupted(tmp_path: Path) -> None:
@@ -108,10 +105,8 @@ print("done")
 @needs_fork
 def test_a_fork_while_the_monitor_is_fed(tmp_path: Path) -> None:
     """In the child the monitor is whole, its lock is free, and there is nothing to shut down."""
-    words = [sys.executable, "-c", BUSY, str(tmp_path / "n.jsonl")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "done\ndone\n"
+    done = run_script(BUSY, tmp_path / "n.jsonl")
+    assert (done.stdout, done.stderr) == ("done\ndone\n", "")
 
 
 WAITING = """
@@ -142,9 +137,7 @@ with Collector(ketal.Monitor(program, on={"match": handler})) as collector:
 
 @needs_fork
 def test_a_fork_that_a_handler_waits_for(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", WAITING, str(tmp_path / "n.jsonl")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run_script(WAITING, tmp_path / "n.jsonl").stderr == ""
 
 
 SURVIVED = """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 
 from ketal.trace import Collector, KafkaSink, SocketSink, Tracer
 from ketal.trace.delivery.run_numbers import next_run, runs_folder
+from tests.trace.scripts import run_script
 from tests.trace.test_log_sender import Taken
 
 
@@ -31,8 +30,7 @@ Tracer("n/ö", SocketSink("127.0.0.1", int(sys.argv[1]))).record("t")
     taken = Taken()
     with Collector(taken) as collector:
         for _ in range(3):
-            words = [sys.executable, "-c", script, str(collector.address[1])]
-            subprocess.run(words, check=True, timeout=30)
+            run_script(script, collector.address[1])
         assert collector.wait(timeout_s=10)
     assert sorted(taken.dots()) == ["n/ö#2@1", "n/ö#3@1", "n/ö@1"]
 

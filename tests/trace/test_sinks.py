@@ -17,14 +17,8 @@ import pytest
 import ketal
 from ketal.errors import SettingError
 from ketal.trace import JsonLines, KafkaSink, Tracer
+from tests.trace.scripts import needs_fork, run_script
 from tests.trace.test_exactness import Collected
-
-
-def _run(script: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", script, *words],
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
 
 
 def _clocks(path: Path) -> dict[str, dict[str, int]]:
@@ -116,7 +110,7 @@ tracer.record("again")
 
 def test_a_full_disk_is_counted_and_the_next_event_is_on_a_line_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
-    lost = int(_run(FULL, str(path)).stdout)
+    lost = int(run_script(FULL, path).stdout)
     assert 0 < lost < 20
     assert len(path.read_bytes().splitlines()) == 20 - lost + 1 + 1  # one was cut
     program = ketal.compile('pattern P { event A = type == "again"; find any A; }')
@@ -212,11 +206,11 @@ assert not tracer.failures
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@needs_fork
 @pytest.mark.parametrize("activity", ["process", "thread"])
 def test_the_child_of_a_fork_is_a_process_of_its_own(tmp_path: Path, activity: str) -> None:
     path = tmp_path / "n.jsonl"
-    _run(FORKS, str(path), activity)
+    run_script(FORKS, path, activity)
     events = {str(event.dot): event for event in ketal.read_log(path)}
     clocks = {name: dict(event.clock) for name, event in events.items()}
     assert clocks["n/f1@1"] == {"n": 1, "n/f1": 1}
@@ -258,11 +252,11 @@ assert not any(tracer.failures for tracer in tracers)
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@needs_fork
 @pytest.mark.parametrize("activity", ["process", "thread"])
 def test_several_threads_fork_at_the_same_time(tmp_path: Path, activity: str) -> None:
     path = tmp_path / "log"
-    assert _run(FORKING_THREADS, str(path), activity).stderr == ""
+    assert run_script(FORKING_THREADS, path, activity).stderr == ""
     events = [str(one) for one in ketal.read_log(*sorted(tmp_path.glob("log.*")))]
     assert len(events) == len(set(events)) == 3 * 4 * 20 * 3
 
