@@ -19,12 +19,12 @@ import asyncio
 import itertools
 import threading
 from collections import deque
-from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
-Clock = Mapping[str, int]
+from ketal.clocks.scheme import Clock
+
 LINES_FREE_MAX = 1_000
 """Lines of activities that are over, which wait to go on as others; of more, the latest."""
 Kind = Literal["process", "thread", "task"]

@@ -24,8 +24,7 @@ OPEN_CALLS: ContextVar[tuple[tuple[str, int], ...]] = ContextVar("ketal:calls", 
 OWN = frozenset({"result", "result_type", "error", "message", "arg_types"})
 """Attributes that are not arguments; an argument of such a name has `arg_` before it."""
 _Reader = Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]
-
-
+"""What makes attributes of the arguments of a call."""
 _Ended = Callable[[Any, BaseException | None], object]
 """What is called at the end of a call, with what it returned or raised."""
 _Begun = Callable[[tuple[Any, ...], dict[str, Any]], _Ended]

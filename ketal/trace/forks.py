@@ -34,8 +34,9 @@ class Clocks(Protocol):
         """Give it back; the child begins clocks of its own."""
 
 
-_UNDER_LOCK: weakref.WeakSet[UnderLock] = weakref.WeakSet()
-_CLOCKS: weakref.WeakSet[Clocks] = weakref.WeakSet()
+UNDER_LOCK: weakref.WeakSet[UnderLock] = weakref.WeakSet()
+"""What a child of a fork has whole, with its lock free."""
+CLOCKS: weakref.WeakSet[Clocks] = weakref.WeakSet()
 
 
 class _ForkingThread(threading.local):
@@ -49,23 +50,13 @@ class _ForkingThread(threading.local):
 _HELD = _ForkingThread()
 
 
-def whole_after_fork(one: UnderLock) -> None:
-    """Have a child of a fork find something whole, and its lock free."""
-    _UNDER_LOCK.add(one)
-
-
-def clocks_at_fork(one: Clocks) -> None:
-    """Have clocks know of each fork."""
-    _CLOCKS.add(one)
-
-
 def _before() -> None:
     # In the same order in each thread, so that none waits for another that waits for it.
-    under_lock = sorted(_UNDER_LOCK, key=id)
+    under_lock = sorted(UNDER_LOCK, key=id)
     end = time.monotonic() + WAIT_S
     taken = [one.lock.acquire(timeout=max(0.0, end - time.monotonic())) for one in under_lock]
     _HELD.under_lock = list(zip(under_lock, taken, strict=True))
-    _HELD.clocks = sorted(_CLOCKS, key=id)
+    _HELD.clocks = sorted(CLOCKS, key=id)
     for clocks in _HELD.clocks:
         clocks.before_fork()
 

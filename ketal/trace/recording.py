@@ -16,7 +16,7 @@ from typing import Any
 from ketal.errors import SettingError
 from ketal.trace.activities import Activities, Kind
 from ketal.trace.delivery.sinks import EventSink, Feeding, JsonLines, default_sink
-from ketal.trace.forks import clocks_at_fork
+from ketal.trace.forks import CLOCKS
 from ketal.trace.message_header import NO_KNOWLEDGE, SenderKnowledge
 from ketal.trace.plain_values import plain
 
@@ -70,7 +70,7 @@ class EventRecording:
         self.failures: Counter[str] = Counter()
         self.guarded = _Guarded(self.failed)
         self._monitor = monitor
-        clocks_at_fork(self)
+        CLOCKS.add(self)
 
     def record(
         self, type: str, data: Mapping[str, Any], message: SenderKnowledge = NO_KNOWLEDGE

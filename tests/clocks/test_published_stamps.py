@@ -50,13 +50,13 @@ def _by_name(scheme: str) -> dict[str, Any]:
 
 
 def test_figure_3_causal_histories() -> None:
-    told = {name: {f"{n}{c}" for n, c in s.dots} for name, s in _by_name("history").items()}
-    assert told == {name: set(dots.split()) for name, dots in FIGURE_3.items()}
+    stamps = {name: {f"{n}{c}" for n, c in s.dots} for name, s in _by_name("history").items()}
+    assert stamps == {name: set(dots.split()) for name, dots in FIGURE_3.items()}
 
 
 def test_figure_4_vector_clocks() -> None:
-    told = {n: [s.clock.get(of, 0) for of in "abc"] for n, s in _by_name("vector").items()}
-    assert told == FIGURE_4
+    stamps = {n: [s.clock.get(of, 0) for of in "abc"] for n, s in _by_name("vector").items()}
+    assert stamps == FIGURE_4
 
 
 def test_figure_10_lamport_clocks() -> None:

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from ketal.trace import Collector, SocketSink, Tracer
-from ketal.trace.delivery import collecting, program_end
-from ketal.trace.delivery.own_sockets import refuse_itself
+from ketal.trace.delivery import collecting, own_sockets, program_end
 from tests.trace.scripts import free_port, needs_fork, run_script
 from tests.trace.test_log_sender import Taken
 
@@ -180,12 +179,12 @@ def test_a_connection_with_itself_is_none() -> None:
         one.bind(("127.0.0.1", 0))
         one.connect(one.getsockname())
         with pytest.raises(ConnectionError):
-            refuse_itself(one)
+            own_sockets.refuse_itself(one)
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as connection,
     ):
-        refuse_itself(connection)
+        own_sockets.refuse_itself(connection)
 
 
 def test_connections_beyond_the_most_are_closed_and_named_once(
@@ -206,6 +205,26 @@ def test_connections_beyond_the_most_are_closed_and_named_once(
         assert collector.wait(timeout_s=60)
     assert taken.dots() == ["n@1", "m@1"]
     assert caplog.text.count("more than 1 connections") == 1
+
+
+def test_a_peer_whose_machine_is_gone_does_not_keep_its_connection() -> None:
+    """The system asks whether it is still there: no test takes as long as that."""
+    with Collector(Taken()) as collector, socket.create_connection(collector.address) as peer:
+        peer.sendall(b"\n")
+        deadline = time.monotonic() + 20
+        while not (ours := _accepted(collector)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert [one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for one in ours] == [1]
+
+
+def _accepted(collector: Collector) -> list[socket.socket]:
+    return [
+        one
+        for one in [*own_sockets._OWN]
+        if one.fileno() >= 0
+        and one.getsockname()[:2] == collector.address
+        and not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    ]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux")

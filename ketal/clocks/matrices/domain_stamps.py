@@ -146,16 +146,13 @@ def simulate(groups: Collection[Domain], actions: Iterable[Action]) -> MessageHi
     messages: list[StampedMessage] = []
     moments: list[MessageEvent] = []
     for action in actions:
+        name = messages[action].receiver if isinstance(action, int) else action[0]
+        process = processes.get(name) or started(name, groups)
         if isinstance(action, int):
-            message = messages[action]
-            name = message.receiver
-            process = processes.get(name) or started(name, groups)
-            processes[name], out = arrive(process, message)
+            processes[name], out = arrive(process, messages[action])
             moments += [MessageEvent(name, "delivered", m.number) for m in out]
         else:
-            name, receiver = action
-            process = processes.get(name) or started(name, groups)
-            processes[name], message = send(process, receiver, len(messages))
+            processes[name], message = send(process, action[1], len(messages))
             moments.append(MessageEvent(name, "sent", message.number))
             messages.append(message)
     return MessageHistory(tuple(messages), tuple(moments))
@@ -172,14 +169,10 @@ def overtakings(history: MessageHistory) -> set[tuple[int, int]]:
     sent: dict[int, int] = {}
     delivered: dict[int, int] = {}
     for i, moment in enumerate(history.moments):
-        before = set()
-        causes = [latest.get(moment.process)]
+        causes = {latest[moment.process]} if moment.process in latest else set()
         if moment.did == "delivered":
-            causes.append(sent[moment.number])
-        for cause in causes:
-            if cause is not None:
-                before |= past[cause] | {cause}
-        past.append(before)
+            causes.add(sent[moment.number])
+        past.append(causes.union(*(past[cause] for cause in causes)))
         latest[moment.process] = i
         (sent if moment.did == "sent" else delivered)[moment.number] = i
     never = len(history.moments)

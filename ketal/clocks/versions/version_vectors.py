@@ -107,14 +107,14 @@ class StoreReplica:
         """
         counter = self.known.get(self.server, 0) + 1
         version = Version(self.server, counter, dict(context or {}), value)
-        kept = [one for one in self.siblings if not version.obsoletes(one)]
-        return StoreReplica(self.server, (*kept, version))
+        newest = [one for one in self.siblings if not version.obsoletes(one)]
+        return StoreReplica(self.server, (*newest, version))
 
     def sync(self, other: StoreReplica) -> StoreReplica:
         """Return the replica after it has received what another server keeps."""
         every = {(v.replica, v.counter): v for v in (*self.siblings, *other.siblings)}.values()
-        kept = [one for one in every if not any(v.obsoletes(one) for v in every)]
-        return StoreReplica(self.server, tuple(kept))
+        newest = [one for one in every if not any(v.obsoletes(one) for v in every)]
+        return StoreReplica(self.server, tuple(newest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,5 +152,5 @@ class ObjectReplica:
     def receive(self, other: ObjectReplica) -> ObjectReplica:
         """Return the replica with the newest of its versions and another replica's."""
         every = [*self.versions, *(v for v in other.versions if v not in self.versions)]
-        kept = [one for one in every if not any(compare(one, v) for v in every)]
-        return ObjectReplica(self.name, tuple(kept))
+        newest = [one for one in every if not any(compare(one, v) for v in every)]
+        return ObjectReplica(self.name, tuple(newest))

@@ -183,6 +183,8 @@ class _Server(socketserver.ThreadingTCPServer):
         except OSError:
             self._count(-1)
             raise
+        # Else a peer whose machine is gone would have its connection, one of the most, for ever.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return own(connection), peer
 
     def verify_request(self, request: object, client_address: object) -> bool:

@@ -183,7 +183,7 @@ class LogSender:
                         return
                 replaced = replaced or part is None
                 if not (finishing or replaced):
-                    _stay(connection)
+                    _wait_unanswered(connection)
             connection.shutdown(socket.SHUT_WR)
             _number(connection)
             self._is_taken = not replaced
@@ -265,8 +265,8 @@ def _appended(log: FileIO, position: int, tail: bytes, end: int) -> bytes | None
     return part[len(tail) :] if part.startswith(tail) else None
 
 
-def _stay(connection: socket.socket) -> None:
-    """Wait a little; raises if the other end sends anything, or is gone."""
+def _wait_unanswered(connection: socket.socket) -> None:
+    """Wait `POLL_S`; raise if the other end sends anything, or is gone."""
     more = received_within(connection, POLL_S)
     if more:
         raise ValueError("it sends more than how much it has")
@@ -275,7 +275,7 @@ def _stay(connection: socket.socket) -> None:
 
 
 def _number(connection: socket.socket) -> int:
-    """Return how many bytes the collector has; raises ValueError if it does not say."""
+    """Return how many bytes the collector has; raise ValueError if it answers otherwise."""
     text = b""
     while not text.endswith(b"\n") and len(text) < 20:
         part = connection.recv(1)

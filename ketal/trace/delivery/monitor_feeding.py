@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from ketal.trace.delivery.sinks import Feeding
-from ketal.trace.forks import whole_after_fork
+from ketal.trace.forks import UNDER_LOCK
 
 if TYPE_CHECKING:
     from ketal.model.events.control import Control
@@ -37,7 +37,7 @@ class MonitorFeeder(ABC):
     def __init__(self, monitor: Feeding) -> None:
         self.lock = threading.RLock()
         self._monitor = monitor
-        whole_after_fork(self)
+        UNDER_LOCK.add(self)
 
     def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
         """Feed an event of this process: `Tracer(…, monitor=collector)` does.

@@ -25,8 +25,14 @@ _SENDING: dict[int, list[Sending]] = {}
 class Sending:
     """A thread of this process that sends events, and ends when the program does.
 
-    It runs `send_all` until that returns, which is given an event that is set when no more is to be
-    sent. `finish` tells it to send what there is and end, and waits for nothing.
+    Parameters
+    ----------
+    name : str
+        The thread's name.
+    send_all : callable
+        Runs in the thread; its argument is an event that is set when no more is to be sent.
+    finish : callable
+        Asks `send_all` to send what there is and return; waits for nothing.
     """
 
     def __init__(
