@@ -10,6 +10,7 @@ its join, and from a put to the get of the same message.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import multiprocessing
 import queue
@@ -70,8 +71,9 @@ class Account:
         self.lengths: dict[int, int] = {}
         self.events: dict[int, list[Node]] = {}
         self.lines: dict[int, str] = {}
-        self.messages = iter(range(1_000_000))
-        self.put: dict[int, Node] = {}
+        self._puts: dict[str, Node] = {}
+        self._gets: list[tuple[str, Node]] = []
+        self._lock = threading.RLock()
 
     def begin(self, number: int, line: str) -> None:
         """Begin an activity, whose first operation is its beginning."""
@@ -81,17 +83,40 @@ class Account:
 
     def operation(self, number: int, *, event: bool = False) -> Node:
         """Add an operation to an activity; return it."""
-        at = self.lengths[number]
-        self.lengths[number] += 1
-        self.edges.append(((number, at - 1), (number, at)))
-        if event:
-            self.events[number].append((number, at))
-        return number, at
+        with self._lock:
+            at = self.lengths[number]
+            self.lengths[number] += 1
+            self.edges.append(((number, at - 1), (number, at)))
+            if event:
+                self.events[number].append((number, at))
+            return number, at
+
+    def start(self, number: int, child: int) -> None:
+        """Add an operation that starts another activity."""
+        self.edges.append((self.operation(number), (child, 0)))
+
+    def join(self, number: int, child: int) -> None:
+        """Add an operation that waited for the end of another activity."""
+        self.edges.append(((child, self.lengths[child] - 1), self.operation(number)))
+
+    def put(self, number: int, message: str = "") -> str:
+        """Add an event that puts a message; return the message, by default one of its own."""
+        node = self.operation(number, event=True)
+        message = message or f"{node}"
+        self._puts[message] = node
+        return message
+
+    def get(self, number: int, message: str) -> None:
+        """Add an event that got a message."""
+        self._gets.append((message, self.operation(number, event=True)))
 
     def before(self) -> dict[Node, set[Node]]:
         """Return, of each operation, those that happened before it."""
         sources: dict[Node, list[Node]] = {}
-        for source, target in self.edges:
+        for source, target in (
+            *self.edges,
+            *((self._puts[message], node) for message, node in self._gets),
+        ):
             sources.setdefault(target, []).append(source)
         out: dict[Node, set[Node]] = {}
 
@@ -135,44 +160,31 @@ def check(account: Account, events: list[Mapping[str, Any]]) -> int:
 
 def run_threads(root: Plan, tracer: Tracer) -> Account:
     """Run a program of threads."""
-    account, lock = Account(), threading.Lock()
+    account = Account()
     queues = [TracedQueue(queue.Queue(), tracer, f"q{n}") for n in range(2)]
     threads: dict[int, TracedThread] = {}
 
     def activity(own: Plan) -> None:
         number = own.number
-        with lock:
-            account.begin(number, tracer.node)
+        account.begin(number, tracer.node)
         for kind, what in own.operations:
             if kind == "wait":
                 time.sleep(0.0005)
             elif kind == "event":
                 tracer.record("event")
-                with lock:
-                    account.operation(number, event=True)
+                account.operation(number, event=True)
             elif kind == "put":
-                with lock:
-                    message = next(account.messages)
-                    account.put[message] = account.operation(number, event=True)
-                queues[what].put(message)
+                queues[what].put(account.put(number))
             elif kind == "get":
-                try:
-                    message = queues[what].get_nowait()
-                except queue.Empty:
-                    continue
-                with lock:
-                    got = account.operation(number, event=True)
-                    account.edges.append((account.put[message], got))
+                with contextlib.suppress(queue.Empty):
+                    account.get(number, queues[what].get_nowait())
             elif kind == "start":
                 threads[what.number] = TracedThread(tracer, target=activity, args=(what,))
-                with lock:
-                    account.edges.append((account.operation(number), (what.number, 0)))
+                account.start(number, what.number)
                 threads[what.number].start()
             else:
                 threads[what.number].join()
-                with lock:
-                    end = (what.number, account.lengths[what.number] - 1)
-                    account.edges.append((end, account.operation(number)))
+                account.join(number, what.number)
 
     first = TracedThread(tracer, target=activity, args=(root,))
     first.start()
@@ -200,22 +212,16 @@ def run_tasks(root: Plan, tracer: Tracer) -> Account:
                     tracer.record("event")
                     account.operation(number, event=True)
                 elif kind == "put":
-                    message = next(account.messages)
-                    account.put[message] = account.operation(number, event=True)
-                    await queues[what].put(message)
+                    await queues[what].put(account.put(number))
                 elif kind == "get":
-                    if queues[what].empty():
-                        continue
-                    message = await queues[what].get()
-                    got = account.operation(number, event=True)
-                    account.edges.append((account.put[message], got))
+                    if not queues[what].empty():
+                        account.get(number, await queues[what].get())
                 elif kind == "start":
-                    account.edges.append((account.operation(number), (what.number, 0)))
+                    account.start(number, what.number)
                     tasks[what.number] = asyncio.create_task(activity(what))
                 else:
                     await tracer.join(tasks[what.number])
-                    end = (what.number, account.lengths[what.number] - 1)
-                    account.edges.append((end, account.operation(number)))
+                    account.join(number, what.number)
 
         await asyncio.create_task(activity(root))
         await asyncio.gather(*tasks.values())
@@ -275,18 +281,18 @@ def run_processes(root: Plan, folder: Path) -> tuple[Account, list[Mapping[str, 
 
 def _accounted(folder: Path) -> Account:
     """Return the account of processes from their files."""
-    account, put, got = Account(), {}, []
+    account = Account()
     for path in sorted(folder.glob("*.account"), key=lambda path: int(path.stem)):
         number = int(path.stem)
         (_, line), *operations = map(str.split, path.read_text().splitlines())
         account.begin(number, line)
         for kind, *what in operations:
-            node = account.operation(number, event=kind != "start")
             if kind == "start":
-                account.edges.append((node, (int(what[0]), 0)))
+                account.start(number, int(*what))
             elif kind == "put":
-                put[what[0]] = node
+                account.put(number, *what)
             elif kind == "get":
-                got.append((what[0], node))
-    account.edges += [(put[message], node) for message, node in got]
+                account.get(number, *what)
+            else:
+                account.operation(number, event=True)
     return account

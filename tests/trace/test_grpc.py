@@ -21,8 +21,15 @@ from tests.trace.test_exactness import Collected
 KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
+ANSWERS = {
+    "unary_unary": b"a!", "unary_stream": [b"a", b"a"], "stream_unary": b"ab",
+    "stream_stream": [b"a", b"b"],
+}  # fmt: skip
+"""To a call of each kind with a, or with a and b."""
+
+
 class Service:
-    """What the calls of each kind do."""
+    """Functions for the calls of each kind; a server of asyncio runs them in threads."""
 
     def unary_unary(self, request: bytes, context: Any) -> bytes:
         context.set_trailing_metadata((("own", "kept"),))
@@ -41,17 +48,20 @@ class Service:
         yield from requests
 
 
+def _handlers(service: Any) -> grpc.GenericRpcHandler:
+    handlers = {
+        kind: getattr(grpc, f"{kind}_rpc_method_handler")(getattr(service, kind)) for kind in KINDS
+    }
+    return grpc.method_handlers_generic_handler("s.S", handlers)
+
+
 @pytest.fixture
 def calls(request: pytest.FixtureRequest) -> Iterator[tuple[Collected, Tracer, Any]]:
     """The events, the client's tracer, its channel to a server; the parameter: how many fail."""
     events = Collected()
     client, server_tracer = Tracer("client", events), Tracer("server", events)
-    service = Service()
-    handlers = {
-        kind: getattr(grpc, f"{kind}_rpc_method_handler")(getattr(service, kind)) for kind in KINDS
-    }
     server = grpc.server(ThreadPoolExecutor(4), interceptors=[ServerInterceptor(server_tracer)])
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("s.S", handlers),))
+    server.add_generic_rpc_handlers((_handlers(Service()),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     channel = grpc.insecure_channel(f"127.0.0.1:{port}")
@@ -87,10 +97,7 @@ def test_a_call_is_a_message_there_and_one_back(
     given: Any = iter([b"a", b"b"]) if kind.startswith("stream") else b"a"
     answer = stub(given, timeout=30)
     got = list(answer) if kind.endswith("stream") else answer
-    assert got == {
-        "unary_unary": b"a!", "unary_stream": [b"a", b"a"], "stream_unary": b"ab",
-        "stream_stream": [b"a", b"b"],
-    }[kind]  # fmt: skip
+    assert got == ANSWERS[kind]
     assert _clocks(events) == WHOLE
     assert {event["data"]["method"] for event in events} == {f"/s.S/{kind}"}
 
@@ -143,7 +150,7 @@ def test_a_clock_that_is_too_long_for_metadata_does_not_travel_and_the_call_does
 
 
 class AioService:
-    """What the calls of each kind do."""
+    """Coroutines for the calls of each kind."""
 
     async def unary_unary(self, request: bytes, context: Any) -> bytes:
         assert isinstance(context, aio.ServicerContext)
@@ -170,16 +177,6 @@ class AioService:
             await context.write(request)
 
 
-class Threaded(Service):
-    """A service of functions, which a server of asyncio runs in threads."""
-
-    def unary_unary(self, request: bytes, context: Any) -> bytes:
-        context.set_trailing_metadata((("own", "kept"),))
-        if request == b"fail":
-            context.abort(grpc.StatusCode.NOT_FOUND, "no")
-        return request + b"!"
-
-
 @asynccontextmanager
 async def aio_calls(
     service: Any, activity: Any = "process", failures: int = 0
@@ -188,14 +185,11 @@ async def aio_calls(
     events = Collected()
     client = Tracer("client", events, activity=activity)
     server_tracer = Tracer("server", events)
-    handlers = {
-        kind: getattr(grpc, f"{kind}_rpc_method_handler")(getattr(service, kind)) for kind in KINDS
-    }
     server = aio.server(
         ThreadPoolExecutor(4),
         interceptors=[grpc_aio_interceptors.AioServerInterceptor(server_tracer)],
     )
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("s.S", handlers),))
+    server.add_generic_rpc_handlers((_handlers(service),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     interceptors = grpc_aio_interceptors.client_interceptors(client)
@@ -210,7 +204,7 @@ async def _requests(*requests: bytes) -> AsyncIterator[bytes]:
         yield request
 
 
-@pytest.mark.parametrize("service", [AioService(), Threaded()], ids=["coroutines", "functions"])
+@pytest.mark.parametrize("service", [AioService(), Service()], ids=["coroutines", "functions"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_call_of_asyncio_is_a_message_there_and_one_back(service: Any, kind: str) -> None:
     async def main() -> None:
@@ -219,10 +213,7 @@ def test_a_call_of_asyncio_is_a_message_there_and_one_back(service: Any, kind: s
             given: Any = _requests(b"a", b"b") if kind.startswith("stream") else b"a"
             call = stub(given, timeout=30)
             got = [one async for one in call] if kind.endswith("stream") else await call
-            assert got == {
-                "unary_unary": b"a!", "unary_stream": [b"a", b"a"], "stream_unary": b"ab",
-                "stream_stream": [b"a", b"b"],
-            }[kind]  # fmt: skip
+            assert got == ANSWERS[kind]
             assert _clocks(events) == WHOLE
             assert {event["data"]["method"] for event in events} == {f"/s.S/{kind}"}
             assert await call.code() is grpc.StatusCode.OK
@@ -248,7 +239,7 @@ def test_a_stream_of_requests_may_be_written(kind: str) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("service", [AioService(), Threaded()], ids=["coroutines", "functions"])
+@pytest.mark.parametrize("service", [AioService(), Service()], ids=["coroutines", "functions"])
 def test_a_call_of_asyncio_that_fails_fails_and_is_recorded(service: Any) -> None:
     async def main() -> None:
         async with aio_calls(service) as (events, _, channel):
