@@ -92,7 +92,7 @@ class Scheme(ABC, Generic[S]):
 
     @abstractmethod
     def order(self, stamps: Iterable[S]) -> Callable[[S, S], bool]:
-        """Return what tells of two of these stamps whether the first may have come before.
+        """Return the order of these stamps: whether the first of two may have come before.
 
         Parameters
         ----------
@@ -224,7 +224,7 @@ class ReplicaScheme(Scheme[S], Generic[R, S, H]):
         """Return whether the stamps let the event of `a` have happened before that of `b`."""
 
     def order(self, stamps: Iterable[S]) -> Callable[[S, S], bool]:
-        """Return `precedes`: two stamps tell by themselves."""
+        """Return `precedes`: two stamps suffice."""
         return self.precedes
 
     def compare(self, a: S, b: S) -> StampOrder:

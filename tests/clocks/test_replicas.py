@@ -112,8 +112,8 @@ def test_a_store_keeps_the_siblings_that_histories_keep(data: st.DataObject) -> 
             case "put":
                 context, known = data.draw(st.sampled_from(reads))
                 servers[at] = servers[at].put(step, context)
-                kept = {v: history for v, history in expected[at].items() if v not in known}
-                expected[at] = {**kept, step: known | {step}}
+                siblings = {v: history for v, history in expected[at].items() if v not in known}
+                expected[at] = {**siblings, step: known | {step}}
             case "sync":
                 other = data.draw(st.integers(0, 2))
                 servers[at] = servers[at].sync(servers[other])

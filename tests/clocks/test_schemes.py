@@ -129,10 +129,10 @@ def test_vector_clocks_are_made_of_the_stamps_of_an_exact_scheme(name: str, run:
 @given(run=sample_runs(), data=st.data())
 def test_the_causes_of_an_excerpt_keep_its_order(run: SampleRun, data: st.DataObject) -> None:
     clocks, pasts = run.clocks(), run.pasts()
-    kept = [number for number in range(len(clocks)) if data.draw(st.booleans())]
-    causes = direct_causes([clocks[number] for number in kept])
-    excerpt = SampleRun([run.nodes[number] for number in kept], causes)
-    expected = [{at for at, a in enumerate(kept) if a in pasts[b]} for b in kept]
+    chosen = [number for number in range(len(clocks)) if data.draw(st.booleans())]
+    causes = direct_causes([clocks[number] for number in chosen])
+    excerpt = SampleRun([run.nodes[number] for number in chosen], causes)
+    expected = [{at for at, a in enumerate(chosen) if a in pasts[b]} for b in chosen]
     assert excerpt.pasts() == expected
 
 

@@ -315,8 +315,7 @@ class _Relay:
 def _announce(path: Path, address: tuple[str, int]) -> tuple[socket.socket, int]:
     connection = socket.create_connection(address, timeout=10)
     with open(path, "rb") as log:
-        announcement = log_sender.announcement(log.readline(), path.stat().st_size)
-    connection.sendall(announcement.text())
+        connection.sendall(log_sender.announcement(log.readline(), path.stat().st_size))
     return connection, log_sender._number(connection)
 
 

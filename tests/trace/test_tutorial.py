@@ -22,8 +22,8 @@ def shown(folder: Path) -> list[tuple[str, str]]:
 
 
 def test_the_commands_of_the_tutorial_print_what_it_says(tmp_path: Path) -> None:
-    for said, printed in shown(tmp_path):
-        assert printed == said
+    for written, printed in shown(tmp_path):
+        assert printed == written
 
 
 def test_the_program_of_the_tutorial_is_recorded_by_the_test_that_the_page_has(
@@ -54,8 +54,8 @@ def _pytest(folder: Path) -> subprocess.CompletedProcess[str]:
 def main() -> None:
     """Write the output of the page anew: `python -m tests.trace.test_tutorial FOLDER`."""
     text = PAGE.read_text(encoding="utf-8")
-    for said, printed in shown(Path(sys.argv[1])):
-        text = text.replace(f"```console\n{said}```", f"```console\n{printed}```")
+    for written, printed in shown(Path(sys.argv[1])):
+        text = text.replace(f"```console\n{written}```", f"```console\n{printed}```")
     PAGE.write_text(text, encoding="utf-8")
 
 

@@ -160,7 +160,7 @@ class DependencyClocks(StationScheme[DependencySequences, Mapping[str, Pairs]]):
     def order(
         self, stamps: Iterable[DependencySequences]
     ) -> Callable[[DependencySequences, DependencySequences], bool]:
-        """Return whether the second knows the first: two stamps tell by themselves."""
+        """Return whether the second knows the first: two stamps suffice."""
 
         def before(a: DependencySequences, b: DependencySequences) -> bool:
             station, index = a.label

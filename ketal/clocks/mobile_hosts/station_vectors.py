@@ -96,7 +96,7 @@ class StationClocks(StationScheme[StationStamp, Clock]):
         return stamp.clock
 
     def order(self, stamps: Iterable[StationStamp]) -> Callable[[StationStamp, StationStamp], bool]:
-        """Return `may_know`: two stamps tell by themselves."""
+        """Return `may_know`: two stamps suffice."""
         return may_know
 
     def proves(self, a: StationStamp, b: StationStamp) -> bool:

@@ -63,10 +63,6 @@ class Announcement(NamedTuple):
     log: str
     size_bytes: int
 
-    def text(self) -> bytes:
-        """Return the line that is sent."""
-        return b'{"ketal_log":"%s","bytes":%d}\n' % (self.log.encode(), self.size_bytes)
-
 
 class LogSender:
     """Sends a file of JSON lines, and what is appended to it, to a `Collector`, from a thread.
@@ -161,7 +157,7 @@ class LogSender:
             return
         with connected(self._address) as connection:
             size_bytes = os.fstat(log.fileno()).st_size
-            connection.sendall(announcement(beginning, size_bytes).text())
+            connection.sendall(announcement(beginning, size_bytes))
             position = _number(connection)
             if position > size_bytes:
                 raise ValueError(f"it has {position:,} of {size_bytes:,} bytes")
@@ -287,9 +283,10 @@ def _number(connection: socket.socket) -> int:
     return int(text)
 
 
-def announcement(beginning: bytes, size_bytes: int) -> Announcement:
-    """Return the announcement of the log that begins with some lines."""
-    return Announcement(hashlib.sha256(beginning).hexdigest(), size_bytes)
+def announcement(beginning: bytes, size_bytes: int) -> bytes:
+    """Return the line that announces the log that begins with some lines."""
+    log = hashlib.sha256(beginning).hexdigest().encode()
+    return b'{"ketal_log":"%s","bytes":%d}\n' % (log, size_bytes)
 
 
 def announced(line: bytes) -> Announcement | None:

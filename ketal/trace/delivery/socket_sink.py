@@ -90,7 +90,7 @@ class SocketSink:
         return next_run(node, f"{host}:{port}")
 
     def write(self, event: Mapping[str, object]) -> None:
-        """Have an event sent.
+        """Append an event to those that wait to be sent.
 
         Parameters
         ----------
