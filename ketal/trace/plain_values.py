@@ -10,12 +10,16 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 TEXT_MAX = 1_000
 """Characters of a text; what is longer is cut."""
 ITEMS_MAX = 100
 """Items of a list or a mapping; the others are left out."""
 DEPTH_MAX = 4
 """Lists and mappings within one another; what is deeper is text."""
+EVENT_BYTES_MAX = 900_000
+"""Bytes of an event in JSON: readers refuse longer lines, and brokers of Kafka longer records."""
 _EXACT_MAX = 2**63
 
 
@@ -40,6 +44,19 @@ def plain(value: Any, depth: int = 0) -> Any:
     except Exception:
         # A `repr` of the program may raise anything.
         return f"<{type(value).__name__}>"
+
+
+def encoded(event: Mapping[str, object]) -> bytes:
+    """Return an event as JSON; of one that is too large each long attribute as its JSON, cut."""
+    whole = msgspec.json.encode(event)
+    if len(whole) <= EVENT_BYTES_MAX:
+        return whole
+    data = event.get("data")
+    if not isinstance(data, Mapping):
+        return whole
+    texts = {name: msgspec.json.encode(value).decode() for name, value in data.items()}
+    cut = {n: data[n] if len(text) <= TEXT_MAX else _cut(text) for n, text in texts.items()}
+    return msgspec.json.encode({**event, "data": cut})
 
 
 def _cut(text: str) -> str:

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -416,6 +417,19 @@ def test_large_values_are_cut() -> None:
     deep: list[Any] = []
     deep.append(deep)
     assert len(str(plain(deep))) < 2_000
+
+
+def test_an_event_that_is_too_large_for_a_reader_is_cut(tmp_path: Path) -> None:
+    tracer = Tracer("n", tmp_path / "n.jsonl")
+    documents = [dict.fromkeys("abcdefghijk", '"ü"' * 1_000) for _ in range(ITEMS_MAX)]
+    tracer.record("index", documents=documents, number=7)
+    tracer.record("index", documents=documents[:2])
+    first, second = ketal.read_log(tmp_path / "n.jsonl")
+    assert first.data["number"] == 7
+    assert len(first.data["documents"]) == TEXT_MAX
+    assert first.data["documents"].startswith('[{"a":"\\"ü\\"')
+    assert second.data["documents"] == plain(documents[:2])
+    assert not tracer.failures
 
 
 def test_a_thread_that_is_none_of_the_tracers_begins_a_line_that_knows_nothing() -> None:

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import msgspec
 
 from ketal.trace.delivery.run_numbers import next_run
+from ketal.trace.plain_values import encoded
 
 if TYPE_CHECKING:
     from ketal.model.events.control import Control
@@ -144,7 +145,7 @@ class JsonLines:
         OSError
             If it was not written whole.
         """
-        line = msgspec.json.encode(event) + b"\n"
+        line = encoded(event) + b"\n"
         if not self._is_file:
             self._append(b"\n" + line if self._is_short else line)
             return
@@ -232,4 +233,4 @@ class KafkaSink:
             In the form of a ketal log.
         """
         key = str(event["node"]).encode()
-        self._producer.send(self._topic, key=key, value=msgspec.json.encode(event))
+        self._producer.send(self._topic, key=key, value=encoded(event))

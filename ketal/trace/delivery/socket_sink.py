@@ -16,11 +16,10 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 
-import msgspec
-
 from ketal.trace.delivery.own_sockets import address_of, connected, received_within
 from ketal.trace.delivery.program_end import Sending, end_all
 from ketal.trace.delivery.run_numbers import next_run
+from ketal.trace.plain_values import encoded
 
 UNSENT_MAX = 100_000
 """Events that wait to be sent; of more, the tracer counts each as not written."""
@@ -108,7 +107,7 @@ class SocketSink:
             raise OSError("the sink is closed")
         if len(self._unsent) >= self._unsent_max:
             raise OSError(f"{self._unsent_max:,} events wait to be sent")
-        self._unsent.append(msgspec.json.encode(event) + b"\n")
+        self._unsent.append(encoded(event) + b"\n")
         if not self._waking.is_set():
             self._waking.set()
 
