@@ -40,7 +40,7 @@ def plain(value: Any, depth: int = 0) -> Any:
                 return {_cut(str(name)): plain(one, depth + 1) for name, one in items}
             if isinstance(value, list | tuple | set | frozenset):
                 return [plain(one, depth + 1) for one in islice(value, ITEMS_MAX)]
-        return _cut(repr(value))
+        return _cut(repr(value[:TEXT_MAX] if isinstance(value, bytes | bytearray) else value))
     except Exception:
         # A `repr` of the program may raise anything.
         return f"<{type(value).__name__}>"

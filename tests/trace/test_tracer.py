@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 import threading
+import tracemalloc
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -417,6 +418,19 @@ def test_large_values_are_cut() -> None:
     deep: list[Any] = []
     deep.append(deep)
     assert len(str(plain(deep))) < 2_000
+
+
+def test_a_large_payload_is_not_written_out_to_be_cut() -> None:
+    payload = b"\0" * 10_000_000
+    tracemalloc.start()
+    try:
+        assert (
+            plain(payload) == plain(payload[:2_000]) == repr(payload[:2_000])[: TEXT_MAX - 1] + "…"
+        )
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 1_000_000
 
 
 def test_an_event_that_is_too_large_for_a_reader_is_cut(tmp_path: Path) -> None:
