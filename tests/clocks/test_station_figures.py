@@ -13,21 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ketal.clocks.mobile_hosts.dependency_sequences import (
-    DependencyClocks,
-    bits_of_pairs,
-    has,
-    pairs_of_bits,
-    pairs_of_set,
-    set_of_pairs,
-)
+from ketal.clocks.mobile_hosts.dependency_sequences import DependencyClocks, has
 from ketal.clocks.mobile_hosts.hierarchical import HierarchicalClocks, digits
 from ketal.clocks.mobile_hosts.interleaving import InterleavingClocks
 from ketal.clocks.mobile_hosts.station_vectors import StationClocks
 from ketal.clocks.scheme import Clock, Scheme, StampOrder
 from ketal.clocks.schemes import scheme_named
 from tests.clocks.executions import SampleRun, sample_runs
-from tests.clocks.test_stations import EXACT, MobileRun, stayed
+from tests.clocks.test_stations import EXACT, MobileRun, set_of_pairs, stayed
 
 
 def test_figure_1_one_clock_per_station_orders_unrelated_sends() -> None:
@@ -74,14 +67,13 @@ def test_figure_2_each_station_numbers_its_events() -> None:
     assert [stamp.label for stamp in StationClocks().stamped(RUN.happenings())] == FIGURE_2
 
 
-@pytest.mark.parametrize(
-    ("scheme", "figure"), [(DependencyClocks(), FIGURE_3), (DependencyClocks("sets"), FIGURE_4)]
-)
-def test_figures_3_and_4_dependency_sequences_are_causal_histories_projected(
-    scheme: DependencyClocks, figure: list[tuple[list[int], list[int]]]
-) -> None:
-    written = [scheme.written(stamp)[1] for stamp in scheme.stamped(RUN.happenings())]
-    assert [(of.get("1", []), of.get("2", [])) for of in written] == figure
+def test_figures_3_and_4_dependency_sequences_are_causal_histories_projected() -> None:
+    stamps = DependencyClocks().stamped(RUN.happenings())
+    pairs = [(stamp.history.get("1", ()), stamp.history.get("2", ())) for stamp in stamps]
+    assert pairs == [tuple(map(tuple, both)) for both in FIGURE_3]
+    assert [tuple(map(set_of_pairs, both)) for both in pairs] == [
+        tuple(map(set, both)) for both in FIGURE_4
+    ]
 
 
 def test_figure_5_hierarchical_clocks_are_bits_and_the_clock_of_the_station() -> None:
@@ -98,35 +90,24 @@ def test_figure_7_interleaving_clocks_are_the_hosts_last_event_and_the_clock_of_
     assert [_entries(stamp.clock) for stamp in stamps] == CLOCKS
 
 
-def test_section_3_the_example_is_the_history_of_an_event_in_three_encodings() -> None:
+def test_section_3_the_example_is_the_history_of_an_event() -> None:
     """<{1,2,4},{2,4,5,6,7,9}> = <<1,2,4,4>,<2,2,4,7,9,9>> = <<1101>,<010111101>>."""
     none: tuple[int, ...] = ()
     at_1 = [("A", "1", none), ("A", "1", none), ("D", "1", none), ("A", "1", none)]
     at_2 = [(host, "2", none) for host in "CBCBBBBC"]
     events = stayed(*at_1, *at_2, ("B", "2", (3,))).happenings()
-    for encoding, first, second in (
-        (DependencyClocks("sets"), [1, 2, 4], [2, 4, 5, 6, 7, 9]),
-        (DependencyClocks("pairs"), [1, 2, 4, 4], [2, 2, 4, 7, 9, 9]),
-        (DependencyClocks("bits"), "1101", "010111101"),
-    ):
-        stamp = encoding.stamped(events)[-1]
-        assert encoding.written(stamp) == ["2", {"1": first, "2": second}]
+    dependency = DependencyClocks().stamped(events)[-1]
+    assert dependency.history == {"1": (1, 2, 4, 4), "2": (2, 2, 4, 7, 9, 9)}
+    assert set_of_pairs(dependency.history["2"]) == {2, 4, 5, 6, 7, 9}
     hierarchical = HierarchicalClocks().stamped(events)[-1]
     assert (digits(hierarchical.local), _entries(hierarchical.clock)) == ("010111101", (4, 9))
     interleaving = InterleavingClocks().stamped(events)[-1]
     assert (interleaving.previous, _entries(interleaving.clock)) == (("2", 7), (4, 9))
 
 
-@given(numbers=st.frozensets(st.integers(1, 40)))
-def test_the_encodings_of_a_set_translate_into_each_other(numbers: frozenset[int]) -> None:
-    pairs = pairs_of_set(numbers)
-    bits = bits_of_pairs(pairs)
-    assert set_of_pairs(pairs) == numbers
-    assert pairs_of_bits(bits) == pairs
-    assert {at for at, bit in enumerate(bits, start=1) if bit == "1"} == numbers
-    assert len(pairs) % 2 == 0
-    assert len(bits) == max(numbers, default=0)
-    assert {number for number in range(1, 50) if has(pairs, number)} == numbers
+def test_what_pairs_have() -> None:
+    pairs = (2, 2, 4, 7, 9, 9)
+    assert {number for number in range(1, 50) if has(pairs, number)} == set_of_pairs(pairs)
 
 
 Printed = list[tuple[int | None, dict[str, int]]]

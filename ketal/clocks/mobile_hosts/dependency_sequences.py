@@ -3,7 +3,8 @@
 They are causal histories, in which an event is named by its station and its number there: for each
 station the set of the numbers that are known. Such a set is written in one of three encodings,
 which say the same: ⟨{2,4,5,6,7,9}⟩ as a *set*, ⟨2,2,4,7,9,9⟩ as *pairs*, the first and last of each
-range of consecutive numbers, ⟨010111101⟩ as *bits*, the digit of number 1 first. Stamps hold pairs.
+range of consecutive numbers, ⟨010111101⟩ as *bits*, the digit of number 1 first. Here they are
+pairs.
 
 The one rule: every cause has its number in the stamp, so two stamps answer by themselves. a → b iff
 b's history has a's label.
@@ -20,12 +21,11 @@ Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997; Baque
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 from ketal.clocks.mobile_hosts.stations import Label, Station, StationScheme
 from ketal.clocks.scheme import counter_of, not_a_stamp
@@ -33,44 +33,7 @@ from ketal.errors import EventError
 
 Pairs = tuple[int, ...]
 """A set of numbers from 1 on: first and last of each range, in order, a gap between any two."""
-
-Encoding = Literal["pairs", "sets", "bits"]
-
-
-def pairs_of_set(numbers: Iterable[int]) -> Pairs:
-    """Return the pairs of a set.
-
-    Examples
-    --------
-    >>> pairs_of_set({2, 4, 5, 6, 7, 9})
-    (2, 2, 4, 7, 9, 9)
-    """
-    return _merged((number, number) for number in numbers)
-
-
-def set_of_pairs(pairs: Pairs) -> frozenset[int]:
-    """Return the set of pairs."""
-    return frozenset(number for first, last in _ranges(pairs) for number in range(first, last + 1))
-
-
-def bits_of_pairs(pairs: Pairs) -> str:
-    """Return the bits of pairs; as many as the greatest number.
-
-    Examples
-    --------
-    >>> bits_of_pairs((2, 2, 4, 7, 9, 9))
-    '010111101'
-    """
-    out, at = [], 0
-    for first, last in _ranges(pairs):
-        out += ["0" * (first - at - 1), "1" * (last - first + 1)]
-        at = last
-    return "".join(out)
-
-
-def pairs_of_bits(bits: str) -> Pairs:
-    """Return the pairs of bits."""
-    return tuple(bound for run in re.finditer("1+", bits) for bound in (run.start() + 1, run.end()))
+_FORM = "the first and last numbers of its ranges, in order, with gaps between them"
 
 
 def _ranges(pairs: Pairs) -> Iterable[tuple[int, int]]:
@@ -120,19 +83,10 @@ class DependencySequences:
 
 
 class DependencyClocks(StationScheme[DependencySequences, Mapping[str, Pairs]]):
-    """Dependency sequences.
-
-    Parameters
-    ----------
-    encoding : {"pairs", "sets", "bits"}
-        How stamps are written.
-    """
+    """Dependency sequences."""
 
     name = "dependency"
     decides = True
-
-    def __init__(self, encoding: Encoding = "pairs") -> None:
-        self.encoding = encoding
 
     def registered(
         self,
@@ -169,49 +123,28 @@ class DependencyClocks(StationScheme[DependencySequences, Mapping[str, Pairs]]):
         return before
 
     def written(self, stamp: DependencySequences) -> list[Any]:
-        """Return the station, and the sequences in the scheme's encoding."""
-        histories = sorted(stamp.history.items())
-        return [stamp.station, {name: self._encoded(pairs) for name, pairs in histories}]
+        """Return the station, and the sequences as pairs."""
+        return [stamp.station, {name: list(one) for name, one in sorted(stamp.history.items())}]
 
     def read(self, value: Any, node: str) -> DependencySequences:
-        """Return the stamp of a station and sequences in the scheme's encoding."""
+        """Return the stamp of a station and sequences that are pairs."""
         match value:
             case [str(station), dict(given)] if (
                 station and station in given and all(isinstance(name, str) for name in given)
             ):
-                history = {name: self._decoded(one, name) for name, one in given.items()}
+                history = {name: _pairs_read(one, name) for name, one in given.items()}
                 return DependencySequences(node, station, history)
-        example = {name: self._encoded(pairs) for name, pairs in _EXAMPLE.items()}
-        form = f"a station, and for each station {_FORMS[self.encoding]}: {['s1', example]}"
-        raise not_a_stamp(self.name, form.replace("'", '"'), value)
-
-    def _encoded(self, pairs: Pairs) -> list[int] | str:
-        if self.encoding == "bits":
-            return bits_of_pairs(pairs)
-        return sorted(set_of_pairs(pairs)) if self.encoding == "sets" else list(pairs)
-
-    def _decoded(self, value: Any, station: str) -> Pairs:
-        if self.encoding == "bits":
-            if isinstance(value, str) and re.fullmatch("[01]*1", value):
-                return pairs_of_bits(value)
-        elif isinstance(value, list) and value:
-            what = f"a number of an event of {station!r}"
-            numbers = tuple(counter_of(number, what, 1) for number in value)
-            if self.encoding == "sets":
-                return pairs_of_set(numbers)
-            if len(numbers) % 2 == 0 and all(
-                b >= a if at % 2 == 0 else b > a + 1 for at, (a, b) in enumerate(pairwise(numbers))
-            ):
-                return numbers
-        shown = f"{value!r:.60}"
-        raise EventError(
-            f"clock: the events of {station!r} must be {_FORMS[self.encoding]}, not {shown}"
-        )
+        example = '["s1", {"s1": [1, 2, 4, 4], "s2": [2, 2]}]'
+        form = f"a station, and for each station {_FORM}: {example}"
+        raise not_a_stamp(self.name, form, value)
 
 
-_FORMS: dict[Encoding, str] = {
-    "pairs": "the first and last numbers of its ranges, in order, with gaps between them",
-    "sets": "a list of numbers",
-    "bits": "a text of 0 and 1 that ends in 1",
-}
-_EXAMPLE: Mapping[str, Pairs] = {"s1": (1, 2, 4, 4), "s2": (2, 2)}
+def _pairs_read(value: Any, station: str) -> Pairs:
+    if isinstance(value, list) and value:
+        what = f"a number of an event of {station!r}"
+        numbers = tuple(counter_of(number, what, 1) for number in value)
+        if len(numbers) % 2 == 0 and all(
+            b >= a if at % 2 == 0 else b > a + 1 for at, (a, b) in enumerate(pairwise(numbers))
+        ):
+            return numbers
+    raise EventError(f"clock: the events of {station!r} must be {_FORM}, not {value!r:.60}")
