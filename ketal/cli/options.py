@@ -14,13 +14,12 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ketal.cli import complain
 from ketal.errors import SettingError
 from ketal.model.limits import DEFAULT, Limits
 
 if TYPE_CHECKING:
     from ketal.analysis.parameters import ParamValue
-    from ketal.logs import Log, Source
+    from ketal.logs import Source
     from ketal.programs.program import Program
 
 STDIN = "-"
@@ -193,12 +192,6 @@ def check_clocks_decide(source: Source) -> None:
             f"{source.clock} clocks do not tell which events happened before which; "
             "`ketal run`, `explain` and `view` take them"
         )
-
-
-def report_rebuilding(log: Log) -> None:
-    """Print on standard error which causes were missing to rebuild the clocks of a log."""
-    for sentence in log.rebuilding.sentences() if log.rebuilding is not None else ():
-        complain(f"clocks rebuilt: {sentence}; what is not there orders nothing")
 
 
 def pattern_text(path: str, limits: Limits) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from ketal.cli import complain, options
+from ketal.cli import complain
 from ketal.cli.output.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -40,10 +40,18 @@ def read_whole(
 
     log = open_source(source, logs, limits)
     progress = ProgressLine(log.share_read)
+    watched = Log.of_batches(lambda: progress.counted(log.batches()))
+    watched.undecided = log.undecided
     with interruption_named(unfinished):
         try:
-            taken = take(Log.of_batches(lambda: progress.counted(log.batches())))
+            taken = take(watched)
         finally:
             progress.stop()
-    options.report_rebuilding(log)
+    report_rebuilding(log)
     return taken
+
+
+def report_rebuilding(log: Log) -> None:
+    """Print on standard error which causes were missing to rebuild the clocks of a log."""
+    for sentence in log.rebuilding.sentences() if log.rebuilding is not None else ():
+        complain(f"clocks rebuilt: {sentence}; what is not there orders nothing")

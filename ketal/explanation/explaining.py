@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from ketal.errors import SettingError
+from ketal.errors import EventError, SettingError
 from ketal.explanation.event_explaining import event_explained
 from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.near_misses import near_misses
@@ -100,12 +100,12 @@ def dot_of(event: Dot | str) -> Dot:
     SettingError
         If it is no dot.
     """
-    if isinstance(event, str):
-        node, _, counter = event.rpartition("@")
-        if not node or not (counter.isascii() and counter.isdigit()):
-            raise SettingError(f"{event} is no event; write node@counter, as n3@7")
-        return Dot(node, int(counter))
-    return Dot(*event)
+    if not isinstance(event, str):
+        return Dot(*event)
+    try:
+        return Dot.parse(event)
+    except EventError:
+        raise SettingError(f"{event} is no event; write node@counter, as n3@7") from None
 
 
 def explanations(

@@ -246,7 +246,10 @@ def test_what_was_missing_to_rebuild_clocks_is_said(ketal: Ketal, write: Write) 
     ]  # fmt: skip
     log = write("bare.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     pattern = write("p.ketal", 'pattern P { event R = type == "recv"; find R; }')
-    for words in (("audit",), ("run", pattern), ("run", "--live", pattern)):
+    for words in (
+        ("audit",), ("run", pattern), ("run", "--live", pattern), ("explain", pattern),
+        ("view", "--write", "run.html"),
+    ):  # fmt: skip
         said = ketal(*words, "--rebuild", MATCH, log)
         assert said.err.splitlines() == [
             "ketal: clocks rebuilt: 2 receives whose send is not in the log; "

@@ -464,8 +464,9 @@ def test_an_event_that_the_log_lacks_is_an_error_that_says_what_there_is() -> No
         ketal.explain(program, log, event="a@7")
     with pytest.raises(ketal.SettingError, match=r"the log has no node c; it has a"):
         ketal.explain(program, log, event=Dot("c", 1))
-    with pytest.raises(ketal.SettingError, match="c is no event; write node@counter"):
-        ketal.explain(program, log, event="c")
+    for text in ("c", "a@", f"a@{'9' * 5_000}"):
+        with pytest.raises(ketal.SettingError, match=f"{text} is no event; write node@counter"):
+            ketal.explain(program, log, event=text)
     with pytest.raises(ketal.SettingError, match="not both"):
         ketal.explain(program, log, event="a@1", verdict="abc")
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ketal.cli.options import STDIN, STDIN_NAME
 from ketal.errors import printable
+from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import counted
 
 MAPPING_HINT = (
@@ -16,6 +17,11 @@ MAPPING_HINT = (
     "--format and --regex what kind of log it is; --rebuild id=msg.id,send=type:send,"
     "receive=type:recv makes clocks where there are none; see `ketal run --help`"
 )
+
+
+def rejection(rejected: Rejected | None) -> str:
+    """Return the place of a rejected record and the reason; empty for none."""
+    return "" if rejected is None else f"{rejected.place}: {rejected.reason}"
 
 
 def nothing_read(logs: Sequence[str], rejected: int, first: str) -> str:

@@ -11,18 +11,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli import COULD_NOT_RUN, FINE, complain, options
-from ketal.cli.output.empty_log import nothing_read, some_rejected
+from ketal.cli.output.empty_log import nothing_read, rejection, some_rejected
 from ketal.cli.output.output_lines import opened
-from ketal.cli.output.progress import ProgressLine
-from ketal.cli.whole_logs import interruption_named
-from ketal.model.events.event import Event
-from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.cli.whole_logs import interruption_named, read_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from ketal.explanation.views.viewing import View
-    from ketal.logs import Log, Record
+    from ketal.logs import Log
 
 _EXAMPLE = """\
 examples:
@@ -32,6 +27,7 @@ examples:
   ketal view --to perfetto --write trace.json run.jsonl
 """
 _FORMS = {"html": ".html", "svg": ".svg", "perfetto": ".json", "shiviz": ".log"}
+_UNFINISHED = "nothing was written"
 _BY_NAME = {".html": "html", ".htm": "html", ".svg": "svg"}
 
 
@@ -56,7 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Write the page; return the exit code."""
     from ketal.explanation.views.viewing import view
-    from ketal.logs import open_source
 
     patterns = [] if args.pattern is None else [args.pattern]
     beside = [] if args.compare is None else [args.compare]
@@ -67,22 +62,19 @@ def execute(args: argparse.Namespace) -> int:
         program = options.program_of(args.pattern, words=args.set, chosen=None, limits=limits)
     suffix = os.path.splitext(args.write or "")[1].lower()
     form = args.to or _BY_NAME.get(suffix, "html")
-    log = _WatchedLog(open_source(source, args.logs, limits), args.logs)
-    read = [log]
+    held = []
+    for logs in filter(None, (args.logs, beside)):
+        log = read_whole(logs, source, limits, _held, _UNFINISHED)
+        if not _has_events(log, logs):
+            return COULD_NOT_RUN
+        held.append(log)
+    title = _title(args.logs)
     compared: dict[str, Any] = {}
     if beside:
-        other = _WatchedLog(open_source(source, beside, limits), beside)
-        read.append(other)
-        compared = {"compare": other.watched(), "compare_title": other.name}
-    with interruption_named("nothing was written"):
-        try:
-            shown = view(log.watched(), program, title=log.name, limits=limits, **compared)
-        finally:
-            for one in read:
-                one.progress.stop()
-    if not all(one.finished() for one in read):
-        return COULD_NOT_RUN
-    path = args.write or f"{log.name.replace(' ', '-')}{_FORMS[form]}"
+        compared = {"compare": held[1], "compare_title": _title(beside)}
+    with interruption_named(_UNFINISHED):
+        shown = view(held[0], program, title=title, limits=limits, **compared)
+    path = args.write or f"{title.replace(' ', '-')}{_FORMS[form]}"
     with opened(path, inputs=[*patterns, *args.logs, *beside]) as sink:
         sink.text(_text(shown, form))
     if args.write is None:
@@ -97,44 +89,27 @@ def _text(shown: View, form: str) -> str:
     return str(getattr(shown, f"to_{form}")())
 
 
-class _WatchedLog:
-    """A log as it is read: how far it is, how much was read, and what was rejected."""
+def _held(log: Log) -> Log:
+    """Return a log in memory."""
+    from ketal.logs import Log
 
-    def __init__(self, log: Log, paths: Sequence[str]) -> None:
-        self.progress = ProgressLine(log.share_read)
-        first = paths[0]
-        self.name = "standard input" if first == options.STDIN else os.path.basename(first)
-        self._log = log
-        self._paths = paths
-        self._events = 0
-        self._rejected = 0
-        self._first = ""
+    batches = list(log.batches())
+    held = Log.of_batches(lambda: iter(batches))
+    held.undecided = log.undecided
+    return held
 
-    def watched(self) -> Log:
-        """Return the log, counting as it is read."""
-        from ketal.logs import Log
 
-        log = Log.of_batches(self._counted)
-        log.undecided = self._log.undecided
-        return log
+def _has_events(log: Log, paths: list[str]) -> bool:
+    """Return whether a log has an event; print on standard error what was rejected."""
+    rejected = log.rejected
+    first = rejection(rejected[0]) if rejected else ""
+    if next(iter(log), None) is None:
+        complain(nothing_read(paths, len(rejected), first))
+        return False
+    if rejected:
+        complain(some_rejected(len(rejected), first))
+    return True
 
-    def _counted(self) -> Iterator[Sequence[Record]]:
-        for batch in self.progress.counted(self._log.batches()):
-            for _, item, _, _ in batch:
-                if isinstance(item, Rejected):
-                    self._rejected += 1
-                    self._first = self._first or f"{item.place}: {item.reason}"
-                else:
-                    self._events += isinstance(item, Event)
-            yield batch
-        self.progress.stop()
 
-    def finished(self) -> bool:
-        """Say what was not read; return whether an event was."""
-        options.report_rebuilding(self._log)
-        if not self._events:
-            complain(nothing_read(self._paths, self._rejected, self._first))
-            return False
-        if self._rejected:
-            complain(some_rejected(self._rejected, self._first))
-        return True
+def _title(paths: list[str]) -> str:
+    return "standard input" if paths[0] == options.STDIN else os.path.basename(paths[0])

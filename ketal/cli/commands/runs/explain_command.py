@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ketal.cli import COULD_NOT_RUN, FINE, complain, options
-from ketal.cli.output.empty_log import nothing_read, some_rejected
+from ketal.cli.output.empty_log import nothing_read, rejection, some_rejected
 from ketal.cli.output.output_lines import OutputLines, add_output, as_json, opened
-from ketal.cli.whole_logs import interruption_named
+from ketal.cli.whole_logs import read_whole
 from ketal.errors import printable
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import counted
@@ -21,6 +21,7 @@ from ketal.model.wording import counted
 if TYPE_CHECKING:
     from ketal.explanation.judged_log import JudgedLog
     from ketal.explanation.reasons import Explanation
+    from ketal.logs import Log
 
 _EXAMPLE = """\
 examples:
@@ -62,17 +63,17 @@ def execute(args: argparse.Namespace) -> int:
     """Print the explanations; return the exit code."""
     from ketal.explanation.explaining import FIRST, dot_of, explanations
     from ketal.explanation.judged_log import JudgedLog
-    from ketal.logs import open_source
 
     options.check_stdin([args.pattern, *args.logs])
     source, limits = options.source_and_limits(args)
     program = options.program_of(args.pattern, words=args.set, chosen=args.chosen, limits=limits)
     event = None if args.event is None else dot_of(args.event)
-    log = open_source(source, args.logs, limits)
-    with interruption_named("nothing was explained"):
+
+    def judge(log: Log) -> tuple[JudgedLog, tuple[Explanation, ...]]:
         judged = JudgedLog(program, log, limits, event=event)
-        options.report_rebuilding(log)
-        explained = explanations(judged, verdict=args.verdict, first=args.first or FIRST)
+        return judged, explanations(judged, verdict=args.verdict, first=args.first or FIRST)
+
+    judged, explained = read_whole(args.logs, source, limits, judge, "nothing was explained")
     with opened(args.write, inputs=(args.pattern, *args.logs)) as sink:
         _print(sink, explained, as_data=args.output == "json")
     return _code(args, judged, explained)
@@ -90,15 +91,14 @@ def _print(sink: OutputLines, explained: Sequence[Explanation], *, as_data: bool
 
 
 def _code(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Explanation]) -> int:
-    """Say what was not explained; return the exit code."""
+    """Print on standard error what was not explained; return the exit code."""
     events = judged.summary["events"]
     rejected = next((one for one in judged.verdicts if isinstance(one, Rejected)), None)
-    why = f"{rejected.place}: {rejected.reason}" if rejected is not None else ""
     if not events["accepted"]:
-        complain(nothing_read(args.logs, events["rejected"], why))
+        complain(nothing_read(args.logs, events["rejected"], rejection(rejected)))
         return COULD_NOT_RUN
     if rejected is not None:
-        complain(some_rejected(events["rejected"], why))
+        complain(some_rejected(events["rejected"], rejection(rejected)))
     matched = {one.pattern for one in judged.explainable if one.kind == "match"}
     unlisted = [
         name

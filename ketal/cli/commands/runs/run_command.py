@@ -30,12 +30,13 @@ from ketal.cli import (
 from ketal.cli.garbage_cycles import calm_collector
 from ketal.cli.live_verdicts import LiveVerdicts
 from ketal.cli.output import summary_text
-from ketal.cli.output.empty_log import nothing_read
+from ketal.cli.output.empty_log import nothing_read, rejection
 from ketal.cli.output.line_signals import LineSignals
 from ketal.cli.output.output_lines import OutputLines, add_output, opened
 from ketal.cli.output.progress import ProgressLine
 from ketal.cli.output.record_places import RecordPlaces
 from ketal.cli.output.verdict_lines import VerdictLines
+from ketal.cli.whole_logs import report_rebuilding
 from ketal.errors import KetalError, SettingError
 from ketal.model.wording import counted
 
@@ -134,7 +135,7 @@ def execute(args: argparse.Namespace) -> int:
             lines = VerdictLines(args, program, limits, places, judged)
             command = _RunCommand(args, program, lines, sink, progress, signals)
             code = command.judge(verdicts)
-            options.report_rebuilding(log)
+            report_rebuilding(log)
             return code
         finally:
             if progress is not None:
@@ -273,6 +274,4 @@ class _RunCommand:
             return next((f"{entry['place']}: {entry['message']}" for entry in found), "")
         if events["read"] > events["rejected"]:
             return f"no event was judged: {summary_text.records(events)}"
-        first = self.first_rejected
-        why = f"{first.place}: {first.reason}" if first is not None else ""
-        return nothing_read(self.args.logs, events["rejected"], why)
+        return nothing_read(self.args.logs, events["rejected"], rejection(self.first_rejected))
