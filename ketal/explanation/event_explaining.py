@@ -28,21 +28,17 @@ def event_explained(judged: JudgedLog) -> Iterator[Explanation]:
     SettingError
         If the log has no such event.
     """
-    dot, met = judged.event, False
+    dot = judged.event
     assert dot is not None
-    assert judged.verdicts is not None  # judged
-    for run in judged.runs:
-        event = next((event for event in run.events if event.dot == dot), None)
-        if event is None:
-            continue
-        met = True
+    runs = [(run, event) for run in judged.runs for event in run.events if event.dot == dot]
+    if not runs:
+        raise SettingError(f"no run was offered an event {dot}{_near(judged, dot)}")
+    for run, event in runs:
         offers = [offer for offer in run.steps.offers if offer.seen.dot == dot]
         for offer in offers:
             yield offer_explained(judged, run, offer)
         if not offers:
             yield _unoffered(judged, run, event)
-    if not met:
-        raise SettingError(f"no run was offered an event {dot}{_near(judged, dot)}")
 
 
 def _near(judged: JudgedLog, dot: Dot) -> str:
@@ -131,12 +127,12 @@ def offer_explained(
 def _learned_by(judged: JudgedLog, run: ObservedRun, offer: Offer) -> PlacedEvent | None:
     """Return the event with which the node of a copy learned of another node's event."""
     event, deployment = offer.seen.event, run.compiled.pattern.deployment
-    if deployment is None or deployment.everything or event.node == offer.node:
+    if deployment is None or deployment.everything or event.node == offer.scope["node"]:
         return None
     own = (
         one
         for one in run.events
-        if one.node == offer.node
+        if one.node == offer.scope["node"]
         and (event.dot in one.receives if deployment.receiving else happened_before(event, one))
     )
     first = min(own, key=lambda one: one.counter, default=None)

@@ -8,7 +8,7 @@ The one rule: a record is an event, a duplicate, a control event or rejected, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ketal.errors import EventError, SettingError
@@ -117,6 +117,29 @@ class ExecutionEvents:
 def missing_dots(events: Iterable[Event]) -> int:
     """Return how many events the clocks of an execution know, or that are below such, and lack."""
     return sum(last - first + 1 for _, first, last in missing.holes(events))
+
+
+def rejected_of(executions: Mapping[str, ExecutionEvents]) -> tuple[int, str]:
+    """Return how many records of a log were rejected, and `first_rejected` of the first that was.
+
+    The first is that of the first execution that has one.
+    """
+    rejecting = [part for part in executions.values() if part.rejected]
+    first = rejecting[0].first_rejected if rejecting else ""
+    return sum(part.rejected for part in rejecting), first
+
+
+def execution_named(executions: Mapping[str, ExecutionEvents], name: str) -> ExecutionEvents:
+    """Return an execution of a log.
+
+    Raises
+    ------
+    SettingError
+        If there is none of that name.
+    """
+    if name not in executions:
+        raise SettingError(f"there is no execution {name!r}; there are {', '.join(executions)}")
+    return executions[name]
 
 
 def executions_of(log: Log | Iterable[Event], limits: Limits) -> dict[str, ExecutionEvents]:

@@ -51,8 +51,6 @@ class JudgedLog:
         The patterns.
     event : Dot or None
         The event of which it is kept what each scope is offered.
-    runs : list of ObservedRun
-        The runs of the patterns, of each execution.
     """
 
     def __init__(
@@ -72,9 +70,9 @@ class JudgedLog:
         self._places: dict[tuple[str, Dot], str] = {}
         self._events: dict[str, list[Event]] = {}
         self._graphs: dict[str, CausalGraph] = {}
-        self.runs: list[ObservedRun] = []
+        self._runs: list[ObservedRun] = []
         records = checked_log(log)
-        watched = Log.of_batches(lambda: map(self._kept, batches_of(records)))
+        watched = Log.of_batches(lambda: map(self._recorded, batches_of(records)))
         watched.undecided = getattr(records, "undecided", None)
         self._pass = LogPass(checked, watched, given, make_run=self._make_run)
 
@@ -99,14 +97,14 @@ class JudgedLog:
     def _make_run(self, compiled: CompiledPattern, limits: Limits, **options: Any) -> PatternRun:
         options |= {"wanted": self._is_wanted, "moves_max": self._moves_max}
         run = ObservedRun(compiled, limits, **options)
-        self.runs.append(run)
+        self._runs.append(run)
         return run
 
     def _is_wanted(self, event: Event) -> bool:
         return event.dot == self.event
 
-    def _kept(self, batch: Sequence[Record]) -> Sequence[Record]:
-        """Keep the events of a batch and their places; return it."""
+    def _recorded(self, batch: Sequence[Record]) -> Sequence[Record]:
+        """Record the events of a batch and their places; return it."""
         for execution, item, file, line in batch:
             if isinstance(item, Event):
                 self._events.setdefault(execution, []).append(item)
@@ -115,6 +113,12 @@ class JudgedLog:
         return batch
 
     # --- what was judged ---
+
+    @property
+    def runs(self) -> list[ObservedRun]:
+        """The runs of the patterns, of each execution; the log is judged first."""
+        _ = self.verdicts
+        return self._runs
 
     @functools.cached_property
     def explainable(self) -> list[Explained]:
@@ -129,14 +133,14 @@ class JudgedLog:
         SettingError
             If there is none, or several.
         """
-        found = [one for one in self.explainable if one.id.startswith(name)]
-        if not name or len({one.id for one in found}) != 1:
-            some = f"{len(found):,} verdicts have" if found and name else "no verdict has"
+        named = [one for one in self.explainable if name and one.id.startswith(name)]
+        if len({one.id for one in named}) != 1:
+            some = f"{len(named):,} verdicts have" if named else "no verdict has"
             raise SettingError(
                 f"{some} an id that begins with {name!r}; "
                 "`ketal run --output json` has the ids of the verdicts"
             )
-        return found[0]
+        return named[0]
 
     def run_of(self, verdict: Explained) -> ObservedRun:
         """Return the run that gave a verdict."""
@@ -155,8 +159,7 @@ class JudgedLog:
             moves_max=self._moves_max,
             execution=run.execution,
         )
-        for event in extension:
-            played.process((event,))
+        played.process(tuple(extension))
         return played
 
     # --- what was read ---

@@ -35,8 +35,6 @@ from ketal.semantics import History
 
 SHOWN = 3
 """Events that came nearest which are shown."""
-
-
 _UNJUDGED: dict[Literal["unscoped", "untimed"], str] = {
     "unscoped": "the key of `partition by`",
     "untimed": "the time that `within` needs",
@@ -45,7 +43,6 @@ _UNJUDGED: dict[Literal["unscoped", "untimed"], str] = {
 
 def near_misses(judged: JudgedLog) -> Iterator[Explanation]:
     """Yield, for each find that matched nothing, how far it came and what nearly went on."""
-    assert judged.verdicts is not None  # judged
     for run in judged.runs:
         compiled = run.compiled
         counts = judged.summary["patterns"][compiled.name]
@@ -69,7 +66,7 @@ def near_misses(judged: JudgedLog) -> Iterator[Explanation]:
 def _near_miss(judged: JudgedLog, run: ObservedRun) -> Explanation:
     taken, scope = _furthest(judged, run)
     reasons = StepReasons(run, scope)
-    live = reasons.after(taken)
+    *_, live = reasons.taking(taken)
     most = run.limits.near_misses_max
     looked_at = list(islice(_following(run, run.steps.offered(scope), live), most + 1))
     candidates = [judged.placed(run, event) for event in looked_at[:most]]
@@ -161,9 +158,9 @@ def _nearest(
     conditions hold of, as they are written.
     """
     judged = (
-        (reasons.distance(one.step, live, one), number, one)
+        (reasons.distance(live, one), number, one)
         for number, event in enumerate(candidates)
         for one in reasons.expected(live, event)
         if not one.holds
     )
-    return [one for _, _, one in nsmallest(SHOWN, judged, key=lambda found: found[:2])]
+    return [one for _, _, one in nsmallest(SHOWN, judged, key=lambda one: one[:2])]

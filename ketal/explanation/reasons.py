@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
+from itertools import zip_longest
 from typing import Any, Literal
 
 from ketal.explanation.guard_evidence import Evidence, order_in_words
@@ -83,6 +84,15 @@ class StepReason:
             "holds": self.holds,
             "evidence": [one.to_dict() for one in self.evidence],
         }
+
+    def lines(self, event: str) -> Iterator[str]:
+        """Yield it as text, in which the event is called `event`."""
+        if self.holds:
+            yield f"{event} is {self.step}"
+            return
+        first, *others = self.failed
+        yield f"{event} is no {self.step}: {first}"
+        yield from (f"  and {one}" for one in others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +173,19 @@ class PairReason:
             out["path"] = [link.to_dict() for link in self.path]
         return out
 
+    def last_known(self) -> Iterator[tuple[PlacedEvent, PlacedEvent, PlacedEvent | None]]:
+        """Yield each of concurrent events, the other one, and the last that this one knows of it.
+
+        What is known is an event of the node of the first in each triple.
+        """
+        yield self.first, self.second, self.known[0]
+        yield self.second, self.first, self.known[1]
+
     def lines(self) -> Iterator[str]:
         """Yield it as text."""
         yield order_in_words(self.first.event, self.second.event)
         if self.order == "concurrent":
-            pairs = zip(
-                (self.first, self.second), (self.second, self.first), self.known, strict=True
-            )
-            for of, by, last in pairs:
+            for of, by, last in self.last_known():
                 what = "nothing" if last is None else f"{last} and nothing after it"
                 yield f"  of {of.event.node}, {by.dot} knows {what}"
             return
@@ -228,13 +243,7 @@ class RunReason:
         else:
             yield f"in {self.state}, with nothing taken yet:"
         for reason in self.steps or ():
-            if reason.holds:
-                yield f"  it is {reason.step}"
-                continue
-            first, *others = reason.failed
-            yield f"  it is no {reason.step}: {first}"
-            for one in others:
-                yield f"    and {one}"
+            yield from (f"  {line}" for line in reason.lines("it"))
         if self.steps == ():
             yield "  nothing may follow"
 
@@ -333,51 +342,48 @@ class Explanation:
 
     def lines(self) -> Iterator[str]:
         """Yield it as text, indented below its first line."""
+        yield self._head()
+        yield from (f"  {line}" for line in self._details())
+
+    def _head(self) -> str:
+        """Return the first line: the verdict, or what is explained."""
         if self.verdict is not None:
-            yield str(self.verdict)
-        else:
-            scope = {} if self.scope is None else self.scope
-            where = " ".join(f"{key}={value}" for key, value in scope.items())
-            of = [f"[{self.execution}]"] if self.execution else []
-            of += [self.pattern, *([f"({where})"] if where else [])]
-            yield f"{' '.join(of)}: {self.event or 'no match'}"
+            return str(self.verdict)
+        scope = " ".join(f"{key}={value}" for key, value in (self.scope or {}).items())
+        execution = f"[{self.execution}]" if self.execution else ""
+        parts = (execution, self.pattern, f"({scope})" if scope else "")
+        return f"{' '.join(filter(None, parts))}: {self.event or 'no match'}"
+
+    def _details(self) -> Iterator[str]:
         if self.verdict is not None and self.event is not None and self.event.place:
-            yield f"  at {self.event.place}"
+            yield f"at {self.event.place}"
         if self.learned_by is not None:
-            received = (
-                self.event is not None and self.event.event.dot in self.learned_by.event.receives
-            )
+            by = self.learned_by
+            received = self.event is not None and self.event.dot in by.event.receives
             how = "received its message" if received else "learned of it"
-            yield f"  {self.learned_by.event.node} {how} with {self.learned_by}"
-        for statement in self.statements:
-            yield f"  {statement}"
+            yield f"{by.event.node} {how} with {by}"
+        yield from self.statements
         if self.extension:
-            yield "  where the events come in this order:"
-            for line in _shortened([str(event) for event in self.extension], "events"):
-                yield f"    {line}"
-        for number, step in enumerate(self.steps):
-            yield f"  {step.step} = {step.event}"
-            for one in step.evidence:
-                yield f"    {one}"
-            if number < len(self.pairs):
-                for line in self.pairs[number].lines():
-                    yield f"  {line}"
+            yield "where the events come in this order:"
+            events = _shortened([str(event) for event in self.extension], "events")
+            yield from (f"  {event}" for event in events)
+        for step, pair in zip_longest(self.steps, self.pairs):
+            yield f"{step.step} = {step.event}"
+            yield from (f"  {one}" for one in step.evidence)
+            if pair is not None:
+                yield from pair.lines()
         for run in self.runs:
-            for line in run.lines():
-                yield f"  {line}"
+            yield from run.lines()
         if self.near:
-            yield "  the nearest to go on:"
+            yield "the nearest to go on:"
         for reason in self.near:
-            first, *others = reason.failed
-            yield f"    {reason.event} is no {reason.step}: {first}"
-            for one in others:
-                yield f"      and {one}"
+            yield from (f"  {line}" for line in reason.lines(str(reason.event)))
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def __repr__(self) -> str:
-        return f"<ketal.Explanation of {next(self.lines())}>"
+        return f"<ketal.Explanation of {self._head()}>"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"

@@ -66,22 +66,13 @@ class StepReasons:
                 yield next(one for one in evidence if one.holds is not True)
 
     def taking(self, taken: History) -> Iterator[LiveRun]:
-        """Yield the run as it was before each of the steps that it took."""
+        """Yield the run as it was before each of the steps that it took, and after the last."""
         here = self._machine.start()
-        for number, (name, event) in enumerate(taken):
-            yield LiveRun(here, partial(_beginning, taken, number))
-            here = self._moved(here, name, event)
-
-    def after(self, taken: History) -> LiveRun:
-        """Return the run as it is after the steps that it took."""
-        here = self._machine.start()
-        for name, event in taken:
-            here = self._moved(here, name, event)
-        return LiveRun(here, partial(_beginning, taken, len(taken)))
-
-    def _moved(self, here: Configuration, step: str, event: Event) -> Configuration:
-        moves = dict(step_of(self._machine, here, self._seen_of(event)))
-        return moves[self._machine.automaton.steps.index(step)]
+        yield LiveRun(here, tuple)
+        for length, (name, event) in enumerate(taken, 1):
+            moves = dict(step_of(self._machine, here, self._seen_of(event)))
+            here = moves[self._machine.automaton.steps.index(name)]
+            yield LiveRun(here, partial(_beginning, taken, length))
 
     def _seen_of(self, event: Event) -> Seen:
         seen = self._seen.get(event.dot)
@@ -101,24 +92,25 @@ class StepReasons:
     def of(self, step: str, live: LiveRun, event: PlacedEvent) -> StepReason:
         """Return whether a run can take an event as a step, and why."""
         holds, evidence = self._evidence.of(self._guards[step], event.event, live.taken, self._node)
-        beside = (*self._barred(step, live, event.event), *self._in_window(live, event.event))
+        beside = self._beside(step, live, event.event)
         holds = holds and all(one.holds for one in beside)
         return StepReason(step, holds, (*evidence, *beside), event)
 
-    def distance(self, step: str, live: LiveRun, reason: StepReason) -> tuple[int, int]:
-        """Return how far an event is from being a step's, to be compared.
-
-        It is the number of the conditions that fail, and how many come after the first of them.
-        """
+    def distance(self, live: LiveRun, reason: StepReason) -> tuple[int, int]:
+        """Return how many conditions of a step fail, and how many come after the first of them."""
         event = reason.event.event
         at = self._evidence.moment(event, live.taken, self._node)
-        conditions = list(self._evidence.conditions(self._guards[step]))
+        conditions = list(self._evidence.conditions(self._guards[reason.step]))
         failed = [
             n for n, one in enumerate(conditions) if self._evidence.truth(one, at) is not True
         ]
-        beside = (*self._barred(step, live, event), *self._in_window(live, event))
+        beside = self._beside(reason.step, live, event)
         failed += [len(conditions) for one in beside if not one.holds]
         return len(failed), len(conditions) - min(failed, default=0)
+
+    def _beside(self, step: str, live: LiveRun, event: Event) -> tuple[Evidence, ...]:
+        """Return what there is to say of the `not`s before an event, and of the window."""
+        return (*self._barred(step, live, event), *self._in_window(live, event))
 
     # --- nots ---
 
@@ -126,10 +118,11 @@ class StepReasons:
         """Yield what there is to say of the `not`s between the event before and this one."""
         if not live.taken or self._machine.compiled.kind == "check":
             return
-        ways = self._ways(step, live.configuration)
-        found = [list(self._of_way(way, live.taken, event)) for way in ways]
-        open_ways = [way for way in found if all(one.holds for one in way)]
-        yield from (open_ways or found)[0]
+        ways = [
+            list(self._of_way(way, live.taken, event))
+            for way in self._ways(step, live.configuration)
+        ]
+        yield from next((way for way in ways if all(one.holds for one in way)), ways[0])
 
     def _ways(self, step: str, configuration: Configuration) -> list[Variant]:
         automaton = self._machine.automaton
@@ -170,7 +163,6 @@ class StepReasons:
     # --- the window ---
 
     def _in_window(self, live: LiveRun, event: Event) -> Iterator[Evidence]:
-        """Yield what there is to say of the window."""
         if not live.taken or not self._window.bounded:
             return
         events = [*(event for _, event in live.taken), event]

@@ -55,9 +55,10 @@ def _of_taken(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOut) ->
     graph, reasons = judged.graph(verdict.execution), StepReasons(run, verdict.scope)
     taken = tuple((step, graph[dot]) for step, dot in verdict.steps)
     placed = judged.placed_steps(run, taken)
+    # What the run was after the last step is not asked for.
     steps = tuple(
         reasons.of(step, live, event)
-        for (step, event), live in zip(placed, reasons.taking(taken), strict=True)
+        for (step, event), live in zip(placed, reasons.taking(taken), strict=False)
     )
     of_run = functools.partial(judged.placed, run)
     pairs = tuple(

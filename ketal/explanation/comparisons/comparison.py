@@ -19,7 +19,7 @@ from ketal.clocks.vector import Vector
 from ketal.errors import SettingError, near
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.comparisons.event_pairs import pair_reason
-from ketal.explanation.execution_events import ExecutionEvents
+from ketal.explanation.execution_events import ExecutionEvents, execution_named, rejected_of
 from ketal.explanation.guard_evidence import order_in_words
 from ketal.explanation.reasons import PairReason, PlacedEvent
 from ketal.model.events.dot import Dot
@@ -80,10 +80,7 @@ class EventComparison:
         yield f"  {pair.first}"
         yield f"  {pair.second}"
         if pair.order == "concurrent":
-            for of, by, last in (
-                (pair.first, pair.second, pair.known[0]),
-                (pair.second, pair.first, pair.known[1]),
-            ):
+            for of, by, last in pair.last_known():
                 yield f"the last event of {of.event.node} that {by.dot} knows"
                 yield "  none" if last is None else f"  {last}"
         else:
@@ -125,15 +122,12 @@ def compare_events(
     if first == second:
         raise SettingError(f"{first} is compared with itself; name two events")
     if execution is not None:
-        if execution not in executions:
-            names = ", ".join(executions)
-            raise SettingError(f"there is no execution {execution!r}; there are {names}")
-        executions = {execution: executions[execution]}
+        executions = {execution: execution_named(executions, execution)}
     graphs = {name: CausalGraph(part.events()) for name, part in executions.items()}
     try:
         name = _execution_of(graphs, first, second)
     except KeyError as absent:
-        rejected = next((part.first_rejected for part in executions.values() if part.rejected), "")
+        _, rejected = rejected_of(executions)
         more = f"; records were rejected, the first is {rejected}" if rejected else ""
         raise SettingError(f"{absent.args[0]}{more}") from None
     return _compared(executions[name], graphs[name], first, second)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from statistics import median
 from typing import Any
@@ -56,7 +56,7 @@ class SchemeReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class SchemeComparison:
         table = [_HEADS, *map(self._cells, self.reports)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         for row in table:
-            first, *rest = (cell for cell in row)
+            first, *rest = row
             cells = [first.ljust(widths[0])]
             cells += [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
             yield "  ".join(cells)

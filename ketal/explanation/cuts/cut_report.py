@@ -17,7 +17,12 @@ from ketal.errors import EventError, SettingError, printable
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.cut_counting import LIMIT, CutCount, count_cuts
 from ketal.explanation.cuts.cut_lattice import lattice_of
-from ketal.explanation.execution_events import ExecutionEvents, executions_of, missing_dots
+from ketal.explanation.execution_events import (
+    ExecutionEvents,
+    executions_of,
+    missing_dots,
+    rejected_of,
+)
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.wording import counted
@@ -303,11 +308,12 @@ def cuts(log: Log | Iterable[Event], *, limits: Limits | None = None) -> LogCuts
     """
     given = Limits.given(limits)
     parts = executions_of(log, given)
+    rejected, first_rejected = rejected_of(parts)
     return LogCuts(
         executions=tuple(_counted(part, given) for part in parts.values()),
         duplicates=sum(part.duplicates for part in parts.values()),
-        rejected=sum(part.rejected for part in parts.values()),
-        first_rejected=next((p.first_rejected for p in parts.values() if p.rejected), ""),
+        rejected=rejected,
+        first_rejected=first_rejected,
         drawn_cuts_max=given.drawn_cuts_max,
     )
 

@@ -48,9 +48,7 @@ class Offer:
     Attributes
     ----------
     scope : FrozenMapping
-        The scope's key.
-    node : str or None
-        Whose copy of the pattern it was, under `at every node`.
+        The scope's key; of a copy of the pattern with its `node`.
     seen : Seen
         The event.
     live : list of LiveRun
@@ -65,7 +63,6 @@ class Offer:
     """
 
     scope: FrozenMapping
-    node: str | None
     seen: Seen
     live: list[LiveRun]
     cut: bool = False

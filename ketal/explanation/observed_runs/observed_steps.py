@@ -26,6 +26,7 @@ from ketal.explanation.observed_runs.observations import LiveRun, Move, Offer
 from ketal.explanation.observed_runs.partial_matches import partial_matches
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import FrozenMapping
+from ketal.model.values import keyed
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.semantics import History
 
@@ -98,11 +99,8 @@ class ObservedSteps(ScopeSteps):
     def _offer(self, name: ScopeName, seen: Seen, live: Iterator[LiveRun]) -> Offer:
         most = self.limits.explained_runs_max
         runs = list(islice(live, most + 1))
-        node = None
-        if self.copies is not None:
-            node = dict(self.scopes.key_of(name))["node"]
         scope = mapping_of(self.scopes.key_of(name))
-        offer = Offer(scope, node, seen, runs[:most], cut=len(runs) > most)
+        offer = Offer(scope, seen, runs[:most], cut=len(runs) > most)
         self.offers.append(offer)
         return offer
 
@@ -134,7 +132,7 @@ class ObservedSteps(ScopeSteps):
         if len(self.moves) >= self._moves_max:
             return
         scope = self.scopes.get(name)
-        # A scope that is over was let go, and would begin anew.
+        # A scope that is over is removed; a new one would begin in the initial state.
         after = scope.run.states() if scope and isinstance(scope.run, CheckRun) else (0,)
         key = mapping_of(self.scopes.key_of(name))
         self.moves.append(Move(len(self._events) - 1, key, seen.event, states(before), after))
@@ -170,10 +168,7 @@ class ObservedSteps(ScopeSteps):
 
     def offered(self, scope: FrozenMapping) -> list[Seen]:
         """Return the events that a scope of a find was offered, in their order."""
-        for name, offered in self._offered.items():
-            if mapping_of(self.scopes.key_of(name)) == scope:
-                return offered
-        return []
+        return self._offered.get(tuple(map(keyed, scope.values())), [])
 
     def partial_matches(self, offer: Offer) -> tuple[list[LiveRun], bool]:
         """Return the partial matches of a `find any` that an event could have gone on with.
@@ -187,6 +182,6 @@ class ObservedSteps(ScopeSteps):
         """
         most = self.limits.explained_runs_max
         offered = self.offered(offer.scope)
-        found = list(islice(partial_matches(self._machine, offered, offer.seen), most + 1))
-        runs = [LiveRun(here, partial(self._named, taken)) for here, taken in found[:most]]
-        return runs, len(found) > most
+        matches = list(islice(partial_matches(self._machine, offered, offer.seen), most + 1))
+        runs = [LiveRun(here, partial(self._named, taken)) for here, taken in matches[:most]]
+        return runs, len(matches) > most

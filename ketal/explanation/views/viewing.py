@@ -128,8 +128,7 @@ class View:
         self._beside = beside
 
     def __repr__(self) -> str:
-        count = sum(len(one.events) for one in self._drawn)
-        return f"<ketal.View of {counted(count, 'event')}>"
+        return f"<ketal.View of {counted(self.events, 'event')}>"
 
     @property
     def events(self) -> int:

@@ -130,8 +130,9 @@ def executions_read(logs: list[str], source: Source, limits: Limits) -> dict[str
 
 def _nothing_in(executions: dict[str, ExecutionEvents], logs: list[str]) -> bool:
     """Return whether no record was an event; complain of it, or of those that were none."""
-    rejected = sum(part.rejected for part in executions.values())
-    why = next((part.first_rejected for part in executions.values() if part.rejected), "")
+    from ketal.explanation.execution_events import rejected_of
+
+    rejected, why = rejected_of(executions)
     if not any(map(len, executions.values())):
         complain(nothing_read(logs, rejected, why))
         return True
@@ -141,12 +142,14 @@ def _nothing_in(executions: dict[str, ExecutionEvents], logs: list[str]) -> bool
 
 
 def _chosen(executions: dict[str, ExecutionEvents], name: str | None) -> ExecutionEvents:
-    names = ", ".join(executions)
-    if name is None and len(executions) > 1:
+    from ketal.explanation.execution_events import execution_named
+
+    if name is not None:
+        return execution_named(executions, name)
+    if len(executions) > 1:
+        names = ", ".join(executions)
         raise SettingError(f"the log holds the executions {names}; --execution NAME picks one")
-    if name is not None and name not in executions:
-        raise SettingError(f"there is no execution {name!r}; there are {names}")
-    return next(iter(executions.values())) if name is None else executions[name]
+    return next(iter(executions.values()))
 
 
 # --- compare ----------------------------------------------------------------------
@@ -199,7 +202,7 @@ def _compare(args: argparse.Namespace) -> int:
     from ketal.explanation.comparisons.comparison import compare_events
 
     compared = compare_events(executions, *pair, execution=args.execution)
-    if (args.to or picture_form(None, args.write, _SUFFIXES)) == "svg":
+    if picture_form(args.to, args.write, _SUFFIXES) == "svg":
         with opened(args.write, inputs=logs) as sink:
             sink.text(compared.to_svg())
         return FINE
@@ -288,7 +291,7 @@ def _restamp(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    form = args.to or picture_form(None, args.write, _SUFFIXES)
+    form = picture_form(args.to, args.write, _SUFFIXES)
     if (stamped := _stamped(args)) is None:
         return COULD_NOT_RUN
     execution, logs = stamped
