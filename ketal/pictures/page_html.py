@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+import re
 from html import escape
 from typing import Any
 
@@ -25,11 +26,7 @@ def page_html(title: str, data: dict[str, Any]) -> str:
         # In a script element only these could end it, or begin a comment.
         "data": text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
     }
-    out = []
-    for piece in _part("page.html").split("{{"):
-        name, closed, rest = piece.partition("}}")
-        out.append(parts[name] + rest if closed and name in parts else piece)
-    return "".join(out)
+    return re.sub(r"{{(\w+)}}", lambda name: parts[name[1]], _part("page.html"))
 
 
 def _part(name: str) -> str:

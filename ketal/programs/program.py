@@ -242,10 +242,9 @@ class Program(Mapping[str, "Program"]):
         >>> picture.to_dot().splitlines()[0], picture.to_svg().startswith("<svg")
         ('digraph "One" {', True)
         """
-        from ketal.grammar import render_guard
         from ketal.pictures.graphs.graph import Picture
 
-        return Picture.of(self.one, render_guard)
+        return Picture.of(self.one)
 
     def _repr_svg_(self) -> str | None:
         return self.graph()._repr_svg_() if len(self.compiled) == 1 else None

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from ketal.grammar import render_guard
 from ketal.pictures.graphs.graph import Picture
 from ketal.pictures.graphs.graph_data import GraphEdge, GraphState, Way
 from ketal.programs.compiling import compile
@@ -49,7 +48,7 @@ pattern Hostile {
 
 
 def graph(text: str) -> Picture:
-    return Picture.of(compile(text).one, render_guard)
+    return Picture.of(compile(text).one)
 
 
 def labels(of: Picture) -> dict[tuple[int, int], tuple[str, ...]]:

@@ -22,7 +22,6 @@ from ketal.explanation.observed_runs.observed_run import ObservedRun
 from ketal.explanation.reasons import Explanation
 from ketal.explanation.surroundings import marked_events
 from ketal.explanation.verdict_explaining import verdict_explained
-from ketal.grammar.printer import render_guard
 from ketal.logs import Log
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
@@ -254,7 +253,7 @@ def guard_texts(program: Program) -> dict[str, dict[str, str]]:
 def _picture(compiled: CompiledPattern) -> str:
     """Return the picture of an automaton; empty of one that is too large to be drawn."""
     try:
-        return Picture.of(compiled, render_guard).to_svg()
+        return Picture.of(compiled).to_svg()
     except SettingError:
         return ""
 

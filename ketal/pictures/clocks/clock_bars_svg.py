@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ketal.pictures import svg_document as elements
-from ketal.pictures.clocks.clock_bars import BarsRow, ClockBars, EventSquare, checked_size
+from ketal.pictures.clocks.clock_bars import BarsRow, ClockBars, EventSquare
 from ketal.pictures.labels import clipped, xml_text
 from ketal.pictures.svg_document import LABEL_PX, text_width
 
@@ -93,17 +93,15 @@ def bars_svg(title: str, rows: Sequence[BarsRow], note: str = "") -> str:
 
 def _levels(parts: Sequence[ClockBars | str]) -> int:
     """Return how many squares the highest column of a row has."""
-    bars = [part for part in parts if isinstance(part, ClockBars)]
-    levels = max((one.level for of in bars for one in of.squares), default=1)
-    checked_size(levels, max((len(of.labels) for of in bars), default=0))
-    return levels
+    bars = (part for part in parts if isinstance(part, ClockBars))
+    return max((one.level for of in bars for one in of.squares), default=1)
 
 
 def _column_px(bars: ClockBars) -> float:
     """Return how wide each column is, so that what is written in it and below it fits."""
     labels = [text_width(clipped(xml_text(label), LABEL_COLUMNS_MAX)) for label in bars.labels]
     texts = [text_width(one.text) / one.span for one in bars.squares]
-    return max(bars.column_px, *(wide + 8 if wide else 0 for wide in (*labels, *texts)), 0)
+    return max([bars.column_px, *(wide + 8 for wide in (*labels, *texts) if wide)])
 
 
 def _part_px(part: ClockBars | str) -> float:

@@ -22,12 +22,7 @@ from ketal.clocks.dotted import DottedVector
 from ketal.clocks.scheme import Clock
 from ketal.clocks.vector import Vector, join
 from ketal.clocks.versions.version_vectors import Version
-from ketal.pictures.clocks.clock_bars import (
-    LEVELS_MAX,
-    ClockBars,
-    EventSquare,
-    checked_size,
-)
+from ketal.pictures.clocks.clock_bars import LEVELS_MAX, ClockBars, EventSquare, checked_size
 from ketal.pictures.clocks.clock_bars_svg import bars_svg
 
 Knowledge: TypeAlias = (
@@ -115,10 +110,11 @@ class KnownEvents:
     def text(self, nodes: Sequence[str]) -> str:
         """Return it as the paper writes it: `[2,3,0]`, `[2,1,0]b2` or `{c3}`."""
         if self.dot is not None:
-            past = {**self.first}
-            if past.get(self.dot[0]) == self.dot[1]:
-                past[self.dot[0]] -= 1
-            return vector_text(past, nodes) + dot_text(*self.dot)
+            node, counter = self.dot
+            past = dict(self.first)
+            if past.get(node) == counter:
+                past[node] -= 1
+            return vector_text(past, nodes) + dot_text(node, counter)
         if self.as_set or (not self.first and self.others):
             return history_text(self.above({}))
         return vector_text(self.first, nodes) + (history_text(self.others) if self.others else "")
@@ -160,9 +156,9 @@ class BarsScale:
     @classmethod
     def of(cls, row: Sequence[KnownEvents], nodes: Sequence[str] | None = None) -> BarsScale:
         """Return a scale in which each of a row can be drawn."""
-        tops = join([*(one.first for one in row), *(dict(one.others) for one in row)])
+        tops = join(one.first for one in row)
         for node, counter in (dot for one in row for dot in one.others):
-            tops[node] = max(tops[node], counter)
+            tops[node] = max(tops.get(node, 0), counter)
         columns = tuple(dict.fromkeys([*(nodes or ()), *sorted(tops)]))
         floors = {}
         for node, top in tops.items():
@@ -226,7 +222,6 @@ def clock_svg(
     *,
     nodes: Sequence[str] | None = None,
     own: Collection[str] | None = None,
-    title: str = "",
 ) -> str:
     """Draw one clock, history, dotted clock or version.
 
@@ -238,9 +233,7 @@ def clock_svg(
         The columns in their order; others that are known follow, sorted.
     own : collection of str, optional
         The columns of the node's identity; if absent, no identity is drawn.
-    title : str, optional
-        What the picture shows; if absent, the events.
     """
     known = KnownEvents.of(knowledge)
     scale = BarsScale.of([known], nodes)
-    return bars_svg(title, [("", [scale.bars(known, own=own)])])
+    return bars_svg("", [("", [scale.bars(known, own=own)])])

@@ -32,9 +32,7 @@ _NOTES = {
 }
 
 
-def comparison_svg(
-    a: Knowledge, b: Knowledge, *, nodes: Sequence[str] | None = None, title: str = ""
-) -> str:
+def comparison_svg(a: Knowledge, b: Knowledge, *, nodes: Sequence[str] | None = None) -> str:
     """Draw two clocks beside each other: which one is included, or that they are concurrent.
 
     Parameters
@@ -43,29 +41,23 @@ def comparison_svg(
         What is compared.
     nodes : sequence of str, optional
         The columns in their order; others that are known follow, sorted.
-    title : str, optional
-        What the picture shows; if absent, the comparison.
     """
     pair = _Pair(a, b, nodes)
-    return bars_svg(title, [pair.compared()], _NOTES[pair.sign])
+    return bars_svg("", [pair.compared()], _NOTES[pair.sign])
 
 
-def join_svg(
-    a: Knowledge, b: Knowledge, *, nodes: Sequence[str] | None = None, title: str = ""
-) -> str:
+def join_svg(a: Knowledge, b: Knowledge, *, nodes: Sequence[str] | None = None) -> str:
     """Draw two clocks and their join, the point-wise maximum; parameters as of `comparison_svg`."""
-    return bars_svg(title, [_Pair(a, b, nodes).joined()], MARKS)
+    return bars_svg("", [_Pair(a, b, nodes).joined()], MARKS)
 
 
-def difference_svg(
-    a: Knowledge, b: Knowledge, *, nodes: Sequence[str] | None = None, title: str = ""
-) -> str:
+def difference_svg(a: Knowledge, b: Knowledge, *, nodes: Sequence[str] | None = None) -> str:
     """Draw what one clock knows beyond another one; parameters as of `comparison_svg`."""
-    return bars_svg(title, [_Pair(a, b, nodes).subtracted()], MARKS)
+    return bars_svg("", [_Pair(a, b, nodes).subtracted()], MARKS)
 
 
-def pair_svg(a: Knowledge, b: Knowledge, *, title: str = "") -> str:
-    """Draw two clocks compared, joined and subtracted; parameters as of `comparison_svg`."""
+def pair_svg(a: Knowledge, b: Knowledge, *, title: str) -> str:
+    """Draw two clocks compared, joined and subtracted, each in a row."""
     pair = _Pair(a, b, None)
     rows = [pair.compared(), pair.joined(), pair.subtracted(), pair.subtracted(backwards=True)]
     return bars_svg(title, rows, MARKS)
@@ -105,7 +97,7 @@ def versions_svg(
     replicas: Sequence[StoreReplica | ObjectReplica],
     *,
     nodes: Sequence[str] | None = None,
-    title: str = "",
+    title: str = "the versions that each replica keeps",
 ) -> str:
     """Draw the versions that servers or replicas keep, siblings beside each other, a row for each.
 
@@ -133,6 +125,6 @@ def versions_svg(
         parts: list[ClockBars | str] = []
         for one in known or [KnownEvents.of({})]:
             parts += [CONCURRENT] * bool(parts) + [scale.bars(one, own=[name])]
-        count = "no version" if not known else "a version" if len(known) == 1 else "siblings"
-        drawn.append((f"{name}: {count if len(known) < 2 else f'{len(known)} {count}'}", parts))
-    return bars_svg(title or "the versions that each replica keeps", drawn)
+        count = {0: "no version", 1: "a version"}.get(len(known), f"{len(known)} siblings")
+        drawn.append((f"{name}: {count}", parts))
+    return bars_svg(title, drawn)

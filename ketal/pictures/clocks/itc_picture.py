@@ -38,17 +38,17 @@ TreesRow: TypeAlias = "tuple[str, Sequence[IntervalTreeClock | str]]"
 """What is written above a row, and what it has from left to right: clocks, and operators."""
 
 
-def trees_svg(title: str, rows: Sequence[TreesRow], note: str = "") -> str:
-    """Draw rows of interval tree clocks, all in one scale, with a note below."""
+def trees_svg(title: str, rows: Sequence[TreesRow]) -> str:
+    """Draw rows of interval tree clocks, all in one scale."""
     clocks = [one for _, parts in rows for one in parts if isinstance(one, IntervalTreeClock)]
     scale = _Interval(clocks)
     drawn: list[BarsRow] = []
     for label, parts in rows:
         drawn.append((label, [one if isinstance(one, str) else scale.bars(one) for one in parts]))
-    return bars_svg(title, drawn, note)
+    return bars_svg(title, drawn)
 
 
-def tree_join_svg(a: IntervalTreeClock, b: IntervalTreeClock, *, title: str = "") -> str:
+def tree_join_svg(a: IntervalTreeClock, b: IntervalTreeClock) -> str:
     """Draw two interval tree clocks and their join: areas united, identities put together.
 
     Raises
@@ -61,7 +61,7 @@ def tree_join_svg(a: IntervalTreeClock, b: IntervalTreeClock, *, title: str = ""
     joined = join(a, b)
     scale = _Interval([a, b, joined])
     row: BarsRow = ("", [scale.bars(a, b), "⊔", scale.bars(b, a), "=", scale.bars(joined)])
-    return bars_svg(title, [row], MARKS)
+    return bars_svg("", [row], MARKS)
 
 
 class _Interval:
@@ -75,21 +75,15 @@ class _Interval:
         # A tree that is read has some hundred levels at most, so the power can be computed.
         self.columns = 2**depth
         checked_size(0, self.columns)
-        heights = [height for clock in clocks for height in self.heights(clock.events)]
+        heights = [height for clock in clocks for height in _heights(clock.events, self.columns)]
         top, common = max(heights, default=0), min(heights, default=0) - 1
         self.floor = common if top > LEVELS_MAX and common > 1 else 0
         checked_size(top - self.floor + bool(self.floor), self.columns)
 
-    def heights(self, events: Events) -> list[int]:
-        """Return how many events are known, in each column."""
-        out: list[int] = []
-        _fill_heights(events, self.columns, 0, out)
-        return out
-
     def bars(self, clock: IntervalTreeClock, other: IntervalTreeClock | None = None) -> ClockBars:
         """Draw a clock; what another one lacks is marked."""
-        heights = self.heights(clock.events)
-        others = heights if other is None else self.heights(other.events)
+        heights = _heights(clock.events, self.columns)
+        others = heights if other is None else _heights(other.events, self.columns)
         squares = []
         if self.floor:
             text = f"1–{self.floor:,}"
@@ -106,32 +100,29 @@ class _Interval:
                     tip = f"event {level} over {where}"
                     marked = state == "marked"
                     squares.append(EventSquare(left, span, level - shift, "known", tip, marked))
-        owned: list[bool] = []
-        _fill_owned(clock.identity, self.columns, owned)
+        owned = tuple(_halves(_owned(clock.identity, self.columns)))
         width = max(NARROWEST_PX, INTERVAL_PX / self.columns)
-        return ClockBars(
-            ("",) * self.columns, tuple(squares), literal(clock), tuple(_halves(owned)), width
-        )
+        return ClockBars(("",) * self.columns, tuple(squares), literal(clock), owned, width)
 
 
 def _depth(tree: Identity | Events) -> int:
     return 0 if isinstance(tree, int) else 1 + max(_depth(tree[-2]), _depth(tree[-1]))
 
 
-def _fill_heights(events: Events, columns: int, base: int, out: list[int]) -> None:
+def _heights(events: Events, columns: int, base: int = 0) -> list[int]:
+    """Return how many events are known, in each column."""
     if isinstance(events, int):
-        out += [base + events] * columns
-    else:
-        for half in events[1:]:
-            _fill_heights(half, columns // 2, base + events[0], out)
+        return [base + events] * columns
+    base, left, right = base + events[0], *events[1:]
+    return [*_heights(left, columns // 2, base), *_heights(right, columns // 2, base)]
 
 
-def _fill_owned(identity: Identity, columns: int, out: list[bool]) -> None:
+def _owned(identity: Identity, columns: int) -> list[bool]:
+    """Return whether each column belongs to an identity."""
     if isinstance(identity, int):
-        out += [bool(identity)] * columns
-    else:
-        for half in identity:
-            _fill_owned(half, columns // 2, out)
+        return [bool(identity)] * columns
+    left, right = identity
+    return [*_owned(left, columns // 2), *_owned(right, columns // 2)]
 
 
 def _halves(states: Sequence[T], left: int = 0) -> Iterator[tuple[int, int, T]]:

@@ -9,18 +9,17 @@ same states, edges and guards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ketal.compiler.automaton import Automaton
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError
+from ketal.grammar.printer import render_guard
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
 from ketal.pictures.graphs import svg, text_formats
 from ketal.pictures.graphs.graph_data import Graph, GraphEdge, GraphState, Way
-
-GuardText = Callable[[syntax.Guard], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +27,10 @@ class Picture(Graph):
     """A graph that writes itself as dot, Mermaid, JSON and SVG."""
 
     @classmethod
-    def of(cls, compiled: CompiledPattern, guard_text: GuardText) -> Picture:
-        """Describe a pattern's automaton; `guard_text` is `ketal.grammar.render_guard`."""
+    def of(cls, compiled: CompiledPattern) -> Picture:
+        """Describe a pattern's automaton."""
         automaton = compiled.automaton
-        words = _GuardTexts(compiled, guard_text)
+        words = _GuardTexts(compiled)
         states = tuple(
             GraphState(n, name, n == 0, n in automaton.finals, automaton.expected((n,)))
             for n, name in enumerate(automaton.names)
@@ -50,7 +49,7 @@ class Picture(Graph):
             fingerprint=compiled.fingerprint,
             states=states,
             edges=edges,
-            guards=tuple((name, guard_text(guard)) for name, guard in compiled.guards),
+            guards=tuple((name, render_guard(guard)) for name, guard in compiled.guards),
             nots=words.nots,
             minterms=minterms,
         )
@@ -90,17 +89,16 @@ class Picture(Graph):
 class _GuardTexts:
     """The texts of steps and `not` guards."""
 
-    def __init__(self, compiled: CompiledPattern, guard_text: GuardText) -> None:
+    def __init__(self, compiled: CompiledPattern) -> None:
         self.automaton = compiled.automaton
         self.guards = dict(compiled.guards)
-        self.guard_text = guard_text
         # The compiler numbers `not` guards as they stand in the body, equal ones once.
         absent = [n.guard for n in walk(compiled.pattern.body) if isinstance(n, syntax.Absent)]
         self.nots = tuple(map(self._absent, dict.fromkeys(absent)))
         assert len(self.nots) == len(self.automaton.nots), "a `not` guard is numbered otherwise"
 
     def _absent(self, guard: syntax.Guard) -> str:
-        text = self.guard_text(guard)
+        text = render_guard(guard)
         return text if isinstance(guard, syntax.Name) else f"({text})"
 
     def head(self, variant: int) -> str:
@@ -130,7 +128,7 @@ class _GuardTexts:
         if not informative:
             return ""  # events used as steps: the guard would repeat their names
         whole = operands[0] if len(operands) == 1 else syntax.And(tuple(operands))
-        return self.guard_text(whole)
+        return render_guard(whole)
 
 
 _Class = tuple[int, ...]

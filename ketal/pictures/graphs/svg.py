@@ -98,13 +98,12 @@ def document(
 def scene_of(graph: Graph) -> Scene:
     """Return the boxes of the states, then the dot that the initial arrow starts from."""
     start = len(graph.states)
-    numbers = {state.number: at for at, state in enumerate(graph.states)}
-    links = [Link(start, numbers[graph.initial])]
+    links = [Link(start, graph.initial)]
     for edge in graph.edges:
         lines = wrapped(edge.label)
         width = max(map(elements.text_width, lines)) + LABEL_PAD
         size = (math.ceil(width), len(lines) * LINE_PX + LABEL_PAD)
-        links.append(Link(numbers[edge.source], numbers[edge.target], *size))
+        links.append(Link(edge.source, edge.target, *size))
     boxes = (*map(_box, graph.states), Box(4.0, 4.0))
     return Scene(boxes, tuple(links), graph.horizontal)
 
@@ -154,7 +153,7 @@ def _edges(graph: Graph, scene: Scene, layout: Layout) -> Iterator[str]:
     """Draw the arrow to the initial state, then each edge."""
     yield elements.titled("initial", _arrow(layout.routes[0].curve), 'class="edge"')
     yield elements.circle("tip", layout.centers[-1], 4)
-    names = {state.number: state.name for state in graph.states}
+    names = [state.name for state in graph.states]
     for edge, link, route in zip(graph.edges, scene.links[1:], layout.routes[1:], strict=True):
         tip = f"{names[edge.source]} → {names[edge.target]}: {'; '.join(edge.label)}"
         drawn = _arrow(route.curve) + _label(edge, link, route.label)

@@ -48,9 +48,12 @@ def quoted(text: str) -> str:
 
 
 def _dot_text(text: str) -> str:
-    text = text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
-    # Blanks at the start of a line are kept only if they cannot be broken.
-    return re.sub("^ +", lambda m: "\u00a0" * len(m[0]), text)
+    return _unbroken(text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"'))
+
+
+def _unbroken(text: str) -> str:
+    """Replace the blanks at the start of a line by such as stay: those that cannot be broken."""
+    return re.sub("^ +", lambda blanks: "\u00a0" * len(blanks[0]), text)
 
 
 # --- mermaid ----------------------------------------------------------------
@@ -82,8 +85,9 @@ def _shape(state: GraphState) -> tuple[str, str]:
 
 def _mermaid(text: str) -> str:
     """Write every character that HTML, Markdown or Mermaid could read as an entity."""
-    text = re.sub("^ +", lambda m: "\u00a0" * len(m[0]), text)
-    return "".join(c if c.isalnum() or c in " \u00a0:.,=()" else f"#{ord(c)};" for c in text)
+    return "".join(
+        c if c.isalnum() or c in " \u00a0:.,=()" else f"#{ord(c)};" for c in _unbroken(text)
+    )
 
 
 # --- JSON -------------------------------------------------------------------

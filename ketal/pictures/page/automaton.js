@@ -6,18 +6,12 @@ const SCOPES_SHOWN = 20;
 class Automaton {
   constructor(data, execution) {
     const { name, picture, states } = data;
-    Object.assign(this, { data, execution, name, picture, states });
+    Object.assign(this, { data, execution, name, states });
     this.follow(data);
-    this.box = document.createElement("details");
-    this.box.open = true;
-    this.box.className = "automaton";
-    const head = document.createElement("summary");
-    head.textContent = this.name;
-    this.drawing = document.createElement("div");
-    this.drawing.innerHTML = this.picture;
-    this.list = document.createElement("ul");
+    this.drawing = made("div", { innerHTML: picture });
+    this.list = made("ul");
     this.list.setAttribute("aria-live", "polite");
-    this.box.append(head, this.drawing, this.list);
+    this.box = made("details", { open: true, className: "automaton" }, made("summary", {}, name), this.drawing, this.list);
   }
 
   /* Play these moves: those in the order of the log, or in the one that gives a verdict. */
@@ -49,19 +43,14 @@ class Automaton {
     }
     rows.sort((a, b) => (b[2] ? 1 : 0) - (a[2] ? 1 : 0) || a[0] - b[0]);
     const items = rows.slice(0, SCOPES_SHOWN).map(([scope, states, moved]) => {
-      const item = document.createElement("li"), of = this.scopes[scope];
       const named = (ones) => ones.map((state) => this.states[state]).join(", ") || "ended";
-      const by = moved ? `: ${named(moved[3])} → ${named(states)} by ${this.execution.dot(moved[2])}` : `: ${named(states)}`;
-      item.textContent = `${of || this.name}${by}`;
-      if (moved) item.className = "moved";
-      return item;
+      const by = moved ? `${named(moved[3])} → ${named(states)} by ${this.execution.dot(moved[2])}` : named(states);
+      return made("li", { className: moved ? "moved" : "" }, `${this.scopes[scope] || this.name}: ${by}`);
     });
     const left = rows.length - items.length;
     if (left > 0 || this.more) {
-      const item = document.createElement("li");
-      item.textContent = [left > 0 ? `… and ${left.toLocaleString("en")} more runs` : "",
-        this.more ? `the last ${this.more.toLocaleString("en")} moves are not kept (limit viewed_moves_max)` : ""].filter(Boolean).join("; ");
-      items.push(item);
+      items.push(made("li", {}, [left > 0 ? `… and ${numberText(left)} more runs` : "",
+        this.more ? `the last ${numberText(this.more)} moves are not kept (limit viewed_moves_max)` : ""].filter(Boolean).join("; ")));
     }
     this.list.replaceChildren(...items);
   }

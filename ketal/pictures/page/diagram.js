@@ -39,14 +39,15 @@ class Diagram {
     this.top = -24;
     this.left = 0;
     this.rowHeight = 22;
-    this.fitColumns();
-    this.drawHeads();
-    this.draw();
+    this.refit();
   }
 
-  fitColumns() {
+  /* Draw all anew, with columns as wide as the nodes that are shown allow. */
+  refit() {
     const columns = Math.max(1, this.shown().length);
     this.columnWidth = Math.max(36, Math.min(240, (this.canvas.clientWidth || 600) / columns));
+    this.drawHeads();
+    this.draw();
   }
 
   shown() { return this.execution.nodes.map((_, n) => n).filter((n) => !this.folded.has(n)); }
@@ -56,9 +57,7 @@ class Diagram {
     const ratio = window.devicePixelRatio || 1;
     this.canvas.width = this.canvas.clientWidth * ratio;
     this.canvas.height = this.canvas.clientHeight * ratio;
-    this.fitColumns();
-    this.drawHeads();
-    this.draw();
+    this.refit();
   }
 
   x(column) { return column * this.columnWidth + Math.min(22, this.columnWidth / 2) - this.left; }
@@ -149,30 +148,21 @@ class Diagram {
   }
 
   drawHeads() {
-    const buttons = [];
-    const shown = this.shown();
-    this.execution.nodes.forEach((name, node) => {
-      const column = shown.indexOf(node);
-      if (column < 0) return;
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = name;
+    const head = (text, style, act) => {
+      const button = made("button", { type: "button", onclick: () => { act(); this.refit(); } }, text);
+      Object.assign(button.style, style);
+      return button;
+    };
+    const buttons = this.shown().map((node, column) => {
+      const name = this.execution.nodes[node];
+      const style = { left: `${Math.max(2, this.x(column) - 14)}px`, maxWidth: `${Math.max(30, this.columnWidth - 4)}px` };
+      const button = head(name, style, () => this.folded.add(node));
       button.title = `${name}: fold this node`;
       button.setAttribute("aria-pressed", "true");
-      button.style.left = `${Math.max(2, this.x(column) - 14)}px`;
-      button.style.maxWidth = `${Math.max(30, this.columnWidth - 4)}px`;
-      button.addEventListener("click", () => { this.folded.add(node); this.fitColumns(); this.drawHeads(); this.draw(); });
-      buttons.push(button);
+      return button;
     });
     if (this.folded.size) {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = `show ${this.folded.size} folded`;
-      button.style.left = "auto";
-      button.style.right = "4px";
-      button.style.transform = "none";
-      button.addEventListener("click", () => { this.folded.clear(); this.fitColumns(); this.drawHeads(); this.draw(); });
-      buttons.push(button);
+      buttons.push(head(`show ${this.folded.size} folded`, { left: "auto", right: "4px", transform: "none" }, () => this.folded.clear()));
     }
     this.heads.replaceChildren(...buttons);
   }
@@ -295,11 +285,8 @@ class Diagram {
     const relation = this.relations ? this.relations[e] : -1;
     const mark = this.execution.marks[e], own = this.own.has(e);
     context.globalAlpha = pale ? 0.3 : 1;
-    let fill = [colour.event, colour.match, colour.violation, colour.other][mark];
-    if (relation === 1) fill = colour.past;
-    if (relation === 2) fill = colour.future;
-    if (mark && own) fill = [colour.event, colour.match, colour.violation, colour.other][mark];
-    context.fillStyle = fill;
+    const related = mark && own ? undefined : { 1: colour.past, 2: colour.future }[relation];
+    context.fillStyle = related || [colour.event, colour.match, colour.violation, colour.other][mark];
     context.beginPath();
     const size = own ? radius + 2 : radius;
     if (mark === 1) diamond(context, x, y, size + 1);
@@ -347,7 +334,7 @@ class Labels {
     for (const [e, x, y, pale] of labelled) {
       let element = this.shown.get(e);
       if (element === undefined) {
-        element = this.spare.pop() || this.made();
+        element = this.spare.pop() || this.added();
         element.hidden = false;
         element.textContent = execution.types[execution.type[e]];
         element.dataset.event = e;
@@ -360,9 +347,8 @@ class Labels {
     if (this.width !== width) this.box.style.setProperty("--label-width", `${this.width = width}px`);
   }
 
-  made() {
-    const element = document.createElement("span");
-    element.pale = false;
+  added() {
+    const element = made("span", { pale: false });
     this.box.append(element);
     return element;
   }

@@ -2,6 +2,15 @@
 
 const RELATIONS_KEPT_MAX = 16;
 
+/* A new element of the page, with its properties and what it holds. */
+function made(tag, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
+function numberText(number) { return number.toLocaleString("en"); }
+
 /* One execution, read from the data of the page: events in canonical order, by their numbers. */
 class Execution {
   constructor(data) {

@@ -59,7 +59,7 @@ class Panel {
     this.first.resize();
   }
 
-  /* Tell of the execution of one of the diagrams from now on. */
+  /* Make a diagram the one that the panel is about. */
   activate(diagram) {
     if (this.diagram === diagram) return;
     this.diagram = diagram;
@@ -67,15 +67,15 @@ class Panel {
     this.verdict = -1;
     this.played = null; // the order of a chosen verdict, with the moves of its check
     const { count, nodes, verdicts, more } = this.execution;
-    $("counts").textContent = `${count.toLocaleString("en")} events, ${nodes.length} nodes`;
+    $("counts").textContent = `${numberText(count)} events, ${nodes.length} nodes`;
     const all = verdicts.length + more;
-    $("verdict-count").textContent = all ? `Verdicts (${all.toLocaleString("en")})` : page.judged ? "No verdicts" : "No pattern";
+    $("verdict-count").textContent = all ? `Verdicts (${numberText(all)})` : page.judged ? "No verdicts" : "No pattern";
     this.listVerdicts();
     this.listTypes();
     this.automata = this.execution.automata.map((one) => new Automaton(one, this.execution));
     $("automata").replaceChildren(...this.automata.map((one) => one.box));
     this.find();
-    this.tell(null);
+    this.showDetails(null);
   }
 
   /* --- two executions --- */
@@ -91,32 +91,27 @@ class Panel {
     if (both) {
       const [ofFirst, ofSecond, unaligned] = counterparts(first.execution, second.execution);
       [first.peers, second.peers] = [ofFirst, ofSecond];
-      this.tellDifferences(unaligned);
+      this.listDifferences(unaligned);
       second.draw();
     }
     first.draw();
   }
 
-  tellDifferences(unaligned) {
-    const title = document.createElement("h2"), lines = [];
-    title.textContent = "Differences";
-    for (const one of [this.first, this.second]) {
-      const alone = [...one.peers.keys()].filter((e) => one.peers[e] < 0), line = document.createElement("p");
+  listDifferences(unaligned) {
+    const lines = [this.first, this.second].map((one) => {
+      const alone = [...one.peers.keys()].filter((e) => one.peers[e] < 0);
       const name = one.execution.name || `execution ${one.number + 1}`;
-      line.append(`only in ${name}: ${alone.length.toLocaleString("en")} of ${one.execution.count.toLocaleString("en")} events `);
-      line.append(this.links(alone.slice(0, DIFFERENCES_SHOWN).map((e) => [
+      const links = this.links(alone.slice(0, DIFFERENCES_SHOWN).map((e) => [
         `${one.execution.dot(e)} ${one.execution.types[one.execution.type[e]]}`,
         () => { this.activate(one); this.chooseEvent(e); },
-      ])));
-      if (alone.length > DIFFERENCES_SHOWN) line.append("…");
-      lines.push(line);
-    }
+      ]));
+      const counts = `only in ${name}: ${numberText(alone.length)} of ${numberText(one.execution.count)} events `;
+      return made("p", {}, counts, links, alone.length > DIFFERENCES_SHOWN ? "…" : "");
+    });
     if (unaligned.length) {
-      const line = document.createElement("p");
-      line.textContent = `${unaligned.join(", ")}: more than ${EDITS_MAX.toLocaleString("en")} differences; only the same beginning and end is paired`;
-      lines.push(line);
+      lines.push(made("p", {}, `${unaligned.join(", ")}: more than ${numberText(EDITS_MAX)} differences; only the same beginning and end is paired`));
     }
-    $("differences").replaceChildren(title, ...lines);
+    $("differences").replaceChildren(made("h2", {}, "Differences"), ...lines);
   }
 
   /* Mark in the other diagram what an event corresponds to there. */
@@ -150,8 +145,8 @@ class Panel {
     this.diagram.chosen = e;
     this.diagram.relations = e < 0 ? null : this.execution.relations(e);
     this.markPeer(e);
-    if (e < 0) { this.tell(null); this.write(""); this.diagram.draw(); return; }
-    this.tellEvent(e);
+    if (e < 0) { this.showDetails(null); this.write(""); this.diagram.draw(); return; }
+    this.describeEvent(e);
     for (const one of this.automata) one.play(e);
     this.diagram.goTo(e);
     if (!keep) this.write(`event=${encodeURIComponent(this.execution.dot(e))}`);
@@ -169,14 +164,14 @@ class Panel {
     if (verdict.events.length) this.diagram.goTo(verdict.events[verdict.events.length - 1]);
     this.diagram.draw();
     this.markVerdict();
-    this.tellVerdict(verdict);
+    this.describeVerdict(verdict);
     $("chosen").scrollIntoView({ block: "nearest" });
     this.playVerdict(verdict.play);
     if (verdict.events.length) for (const one of this.automata) one.play(verdict.events[verdict.events.length - 1]);
     this.write(`verdict=${verdict.id}`);
   }
 
-  /* Step from now on through the order of the events that gives a verdict; null: canonical order. */
+  /* Step through the order of the events that gives a verdict; null: the canonical order. */
   playVerdict(play) {
     if (this.played === play) return;
     this.played = play;
@@ -205,22 +200,19 @@ class Panel {
     }
   }
 
-  /* --- what is said --- */
+  /* --- the details --- */
 
-  tell(content) {
+  showDetails(content) {
     const box = $("chosen");
     if (content) { box.replaceChildren(...content); return; }
     box.textContent = "Choose an event or a verdict: by a click, by the arrow keys, or by the address of this page.";
   }
 
-  tellEvent(e) {
-    const { execution } = this, rows = document.createElement("dl");
+  describeEvent(e) {
+    const { execution } = this, rows = made("dl");
     const add = (name, value) => {
       if (value === "" || value === null || value === undefined) return;
-      const term = document.createElement("dt"), text = document.createElement("dd");
-      term.textContent = name;
-      if (value instanceof Node) text.append(value); else text.textContent = value;
-      rows.append(term, text);
+      rows.append(made("dt", {}, name), made("dd", {}, value));
     };
     add("event", execution.dot(e));
     add("type", execution.types[execution.type[e]]);
@@ -237,7 +229,7 @@ class Panel {
     }
     if (this.played) {
       const position = this.played.order.indexOf(e);
-      add("in this order", position < 0 ? "" : `${(position + 1).toLocaleString("en")} of ${this.played.order.length.toLocaleString("en")}`);
+      add("in this order", position < 0 ? "" : `${numberText(position + 1)} of ${numberText(this.played.order.length)}`);
     }
     add("received", this.dots(from));
     add("sent to", this.dots(to));
@@ -245,21 +237,17 @@ class Panel {
     add("in", of.length ? this.links(of.map(([one, n]) => [one.text, () => this.chooseVerdict(n)])) : "");
     const count = [0, 0, 0];
     this.diagram.relations.forEach((relation) => { if (relation < 3) count[relation]++; });
-    const legend = document.createElement("p");
-    legend.className = "legend";
-    legend.innerHTML = `<span class="past">${count[1]} in its past</span>, <span class="future">${count[2]} in its future</span>, ${count[0]} concurrent`;
-    this.tell([rows, legend]);
+    const past = made("span", { className: "past" }, `${count[1]} in its past`);
+    const future = made("span", { className: "future" }, `${count[2]} in its future`);
+    this.showDetails([rows, made("p", { className: "legend" }, past, ", ", future, `, ${count[0]} concurrent`)]);
   }
 
-  tellVerdict(verdict) {
-    const lines = document.createElement("pre");
+  describeVerdict(verdict) {
+    const lines = made("pre");
     for (const line of verdict.lines) lines.append(...this.linked(line), "\n");
-    if (!verdict.play) { this.tell([lines]); return; }
-    const play = document.createElement("button");
-    play.type = "button";
-    play.textContent = "Play this order";
-    play.addEventListener("click", () => { this.chooseEvent(verdict.play.order[0], { keep: true }); this.diagram.canvas.focus(); });
-    this.tell([lines, play]);
+    if (!verdict.play) { this.showDetails([lines]); return; }
+    const onclick = () => { this.chooseEvent(verdict.play.order[0], { keep: true }); this.diagram.canvas.focus(); };
+    this.showDetails([lines, made("button", { type: "button", onclick }, "Play this order")]);
   }
 
   /* A line of an explanation, in which the names of events choose them. */
@@ -277,47 +265,29 @@ class Panel {
 
   dotButton(e) { return this.button(this.execution.dot(e), () => this.chooseEvent(e, { keep: true })); }
 
-  button(text, act) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "dot";
-    button.textContent = text;
-    button.addEventListener("click", act);
-    return button;
-  }
+  button(text, act) { return made("button", { type: "button", className: "dot", onclick: act }, text); }
 
   dots(events) { return events.length ? this.links(events.slice(0, 20).map((e) => [this.execution.dot(e), () => this.chooseEvent(e)])) : ""; }
 
   links(pairs) {
-    const box = document.createElement("span");
-    pairs.forEach(([text, act]) => box.append(this.button(text, act), " "));
-    return box;
+    return made("span", {}, ...pairs.flatMap(([text, act]) => [this.button(text, act), " "]));
   }
 
   /* --- the lists --- */
 
   listVerdicts() {
     const items = this.execution.verdicts.slice(0, VERDICTS_SHOWN).map((verdict, number) => {
-      const item = document.createElement("li"), button = document.createElement("button");
-      button.type = "button";
-      button.className = verdict.kind;
-      button.textContent = verdict.text;
-      button.addEventListener("click", () => this.chooseVerdict(number));
-      item.append(button);
-      return item;
+      const properties = { type: "button", className: verdict.kind, onclick: () => this.chooseVerdict(number) };
+      return made("li", {}, made("button", properties, verdict.text));
     });
     const left = this.execution.verdicts.length + this.execution.more - items.length;
-    if (left > 0) {
-      const item = document.createElement("li");
-      item.textContent = `… and ${left.toLocaleString("en")} more`;
-      items.push(item);
-    }
+    if (left > 0) items.push(made("li", {}, `… and ${numberText(left)} more`));
     $("verdicts").replaceChildren(...items);
   }
 
   markVerdict() {
     document.querySelectorAll("#verdicts button").forEach((button, number) => {
-      if (number === this.verdict) { button.setAttribute("aria-current", "true"); }
+      if (number === this.verdict) button.setAttribute("aria-current", "true");
       else button.removeAttribute("aria-current");
     });
   }
@@ -328,15 +298,12 @@ class Panel {
     const types = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 200);
     this.hiddenTypes = new Set();
     $("types").replaceChildren(...types.map(([type, count]) => {
-      const label = document.createElement("label"), box = document.createElement("input");
-      box.type = "checkbox";
-      box.checked = true;
+      const box = made("input", { type: "checkbox", checked: true });
       box.addEventListener("change", () => {
         if (box.checked) this.hiddenTypes.delete(type); else this.hiddenTypes.add(type);
         this.find();
       });
-      label.append(box, ` ${this.execution.types[type]} (${count.toLocaleString("en")})`);
-      return label;
+      return made("label", {}, box, ` ${this.execution.types[type]} (${numberText(count)})`);
     }));
   }
 
@@ -350,7 +317,7 @@ class Panel {
       this.diagram.draw();
       return;
     }
-    const [holds, said] = this.sought(text);
+    const [holds, how] = this.sought(text);
     const found = new Uint8Array(execution.count);
     let count = 0;
     try {
@@ -359,7 +326,7 @@ class Panel {
         found[e] = 1;
         count++;
       }
-      $("found").textContent = `${count.toLocaleString("en")} found${said}`;
+      $("found").textContent = `${numberText(count)} found${how}`;
       this.diagram.dimmed = found;
     } catch (error) {
       if (!(error instanceof GuardError)) throw error;
@@ -369,7 +336,7 @@ class Panel {
     this.diagram.draw();
   }
 
-  /* What a text asks of an event, and how it was read: a guard, or else any part of what it says. */
+  /* The test of an event that a text is, and how it was read: as a guard, or else as text. */
   sought(text) {
     const { execution } = this;
     if (!text) return [() => true, ""];
@@ -394,7 +361,7 @@ class Panel {
     return chosen ? { ...out, ...page.guards[chosen.pattern] } : out;
   }
 
-  /* What the guards of a search may speak of: the steps of the chosen verdict, or the chosen event. */
+  /* What the guards of a search may name: the steps of the chosen verdict, or the chosen event. */
   bound() {
     const chosen = this.execution.verdicts[this.verdict];
     if (chosen) return chosen.events.map((e, n) => [chosen.steps[n], e]);
