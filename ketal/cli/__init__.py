@@ -157,7 +157,9 @@ def _dispatch(words: list[str]) -> int:
         return int(module.execute(parser.parse_intermixed_args(words[1:])))
     top = _top_parser()
     if head and not head.startswith("-"):
-        _no_such_command(top, head)
+        from ketal.errors import near
+
+        top.error(f"there is no command {head!r}{near(head, COMMANDS)}")
     top.parse_args(words)
     top.print_help(sys.stderr)
     return COULD_NOT_RUN
@@ -178,23 +180,13 @@ def _top_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _no_such_command(parser: argparse.ArgumentParser, name: str) -> NoReturn:
-    from ketal.errors import near
-
-    parser.error(f"there is no command {name!r}{near(name, COMMANDS)}")
-
-
 def complain(message: str) -> None:
     """Print on standard error why something could not be done."""
-    _say_error(f"ketal: {message}")
+    print_error(f"ketal: {message}")
 
 
-def complain_of_pattern(error: Exception) -> None:
-    """Show the diagnostics of a PatternError on standard error."""
-    _say_error(str(error))
-
-
-def _say_error(text: str) -> None:
+def print_error(text: str) -> None:
+    """Print lines on standard error, as those of a PatternError's diagnostics."""
     from ketal.errors import printable
 
     try:
@@ -225,7 +217,7 @@ def _reported(error: Exception) -> int:
     from ketal.errors import KetalError, PatternError, StateError
 
     if isinstance(error, PatternError):
-        complain_of_pattern(error)
+        print_error(str(error))
     elif isinstance(error, KetalError):
         complain(str(error))
     elif isinstance(error, OSError):

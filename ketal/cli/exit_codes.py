@@ -7,7 +7,7 @@ a duplicate, the clocks are those of an execution, and each check judged an even
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ketal.model.wording import counted
@@ -88,11 +88,6 @@ def _causes(text: str) -> tuple[str, ...]:
                 f"there is no {name!r} to fail on; there are {', '.join(CAUSES)}"
             )
     return names
-
-
-def causes_of(summary: Summary, names: Collection[str]) -> list[str]:
-    """Return those of some causes that a summary has."""
-    return [name for name in names if CAUSES[name](summary)]
 
 
 def unjudged(summary: Summary, program: Program) -> list[str]:

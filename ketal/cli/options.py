@@ -185,13 +185,21 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
     return replace(source, **changed), limits_of(args.limit, limits)
 
 
-def check_clocks_decide(source: Source) -> None:
-    """Refuse clocks that do not decide happened-before, for a command that asks them to."""
+def deciding_source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
+    """Return the same, for a command that asks of clocks what happened before what.
+
+    Raises
+    ------
+    SettingError
+        If the clocks do not decide that.
+    """
+    source, limits = source_and_limits(args)
     if source.scheme is not None and not source.scheme.decides:
         raise SettingError(
             f"{source.clock} clocks do not tell which events happened before which; "
             "`ketal run`, `explain` and `view` take them"
         )
+    return source, limits
 
 
 def pattern_text(path: str, limits: Limits) -> tuple[str, str]:

@@ -7,7 +7,7 @@ The one rule: a finding is about a place in a file, or about none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ketal.cli.output.output_lines import as_json
@@ -112,7 +112,7 @@ def sarif(annotations: Sequence[Annotation], **properties: Any) -> str:
 
 
 def _result(annotation: Annotation, rules: list[str]) -> dict[str, Any]:
-    location = {} if not annotation.place.file else _location(annotation.place)
+    location = _location(annotation.place) if annotation.place.file else {}
     if annotation.pattern:
         location["logicalLocations"] = [{"name": annotation.pattern, "kind": "type"}]
     out: dict[str, Any] = {
@@ -124,15 +124,12 @@ def _result(annotation: Annotation, rules: list[str]) -> dict[str, Any]:
     if location:
         out["locations"] = [location]
     if annotation.related:
-        out["relatedLocations"] = list(_related(annotation.related))
+        out["relatedLocations"] = [
+            {**_location(place), "message": {"text": text}} for place, text in annotation.related
+        ]
     if annotation.id:
         out["partialFingerprints"] = {"ketal/v1": annotation.id}
     return out
-
-
-def _related(places: Iterable[tuple[FilePlace, str]]) -> Iterable[dict[str, Any]]:
-    for place, text in places:
-        yield {**_location(place), "message": {"text": text}}
 
 
 def _location(place: FilePlace) -> dict[str, Any]:

@@ -19,7 +19,7 @@ class LineSignals:
     """
 
     def __init__(self) -> None:
-        self.came: type[KeyboardInterrupt] | None = None
+        self._received: type[KeyboardInterrupt] | None = None
         self.writing = False
         self._before: dict[int, Any] = {}
 
@@ -38,13 +38,13 @@ class LineSignals:
             signal.signal(number, before)
 
     def _handle(self, number: int, _: object) -> None:
-        again = self.came is not None
-        self.came = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        again = self._received is not None
+        self._received = Terminated if number == signal.SIGTERM else KeyboardInterrupt
         if again or not self.writing:
-            raise self.came
+            raise self._received
 
     def wrote(self) -> None:
         """Mark the line as written; raise the signal that waited."""
         self.writing = False
-        if self.came is not None:
-            raise self.came
+        if self._received is not None:
+            raise self._received

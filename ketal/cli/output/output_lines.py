@@ -22,7 +22,7 @@ from typing import Any, TextIO
 import msgspec
 
 from ketal.cli import STDOUT_NAME
-from ketal.errors import SettingError
+from ketal.errors import SettingError, printable
 
 STYLES = {
     "violation": "bold red",
@@ -94,6 +94,11 @@ class OutputLines:
             styled.stylize(STYLES["caret"])
         with self._reported():
             self._console.print(styled)
+
+    def lines(self, texts: Iterable[str]) -> None:
+        """Write texts, each on a line; what does not print is written as an escape."""
+        for text in texts:
+            self.line(printable(text))
 
     def text(self, text: str) -> None:
         """Write text as it is."""
@@ -204,8 +209,3 @@ def add_output(parser: argparse.ArgumentParser, *formats: str) -> None:
         default=formats[0],
         help=f"how results are written (default {formats[0]})",
     )
-
-
-def drop_zeros(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return the counts that are not zero."""
-    return {name: number for name, number in counts.items() if number}

@@ -19,10 +19,6 @@ SETTLED_S = 2.0
 """After so long a rate says how long the rest takes."""
 
 
-def _unknown() -> None:
-    return None
-
-
 class StatusLine:
     """A line on the terminal of standard error that is drawn over itself; none elsewhere."""
 
@@ -69,7 +65,7 @@ class ProgressLine(StatusLine):
     def __init__(
         self,
         read: Callable[[], float | None],
-        judged: Callable[[], float | None] = _unknown,
+        judged: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._shares = {"read": read, "judged": judged}
         self._phase = "read"

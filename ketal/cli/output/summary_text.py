@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ketal.cli.output.output_lines import drop_zeros
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import COUNTED
 from ketal.model.wording import counted
@@ -121,7 +120,7 @@ def _sentences_of(
 
 def records(events: dict[str, int]) -> str:
     """Return the equation of what was read and what became of it."""
-    parts = drop_zeros({key: events[key] for key in _RECORDS}) or {"accepted": 0}
+    parts = {key: events[key] for key in _RECORDS if events[key]} or {"accepted": 0}
     terms = [counted(number, *_RECORDS[key]) for key, number in parts.items()]
     return f"{events['read']:,} read = {' + '.join(terms)}"
 
@@ -129,7 +128,7 @@ def records(events: dict[str, int]) -> str:
 def _verdict_counts(
     kind: str, counts: Mapping[str, int], vacuous: Sequence[Mapping[str, Any]]
 ) -> str:
-    parts = drop_zeros({key: counts.get(key, 0) for key in COUNTED})
+    parts = {key: counts[key] for key in COUNTED if counts.get(key)}
     sought = "violations" if kind == "check" else "matches"
     terms = [counted(number, *COUNTED[key]) for key, number in parts.items()]
     if kind == "check" and vacuity.judged_nothing(vacuous):

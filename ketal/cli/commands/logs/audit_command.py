@@ -14,14 +14,9 @@ from typing import TYPE_CHECKING
 
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
 from ketal.cli.output.empty_log import nothing_read
-from ketal.cli.output.output_lines import (
-    add_output,
-    as_json,
-    opened,
-    unwritten,
-)
+from ketal.cli.output.output_lines import add_output, as_json, opened, unwritten
 from ketal.cli.whole_logs import read_whole
-from ketal.errors import SettingError, printable
+from ketal.errors import SettingError
 from ketal.model.wording import counted
 
 if TYPE_CHECKING:
@@ -68,8 +63,7 @@ def execute(args: argparse.Namespace) -> int:
 
     if args.repair and args.write in (None, "-"):
         raise SettingError("--repair needs --write FILE, the file for the corrected log")
-    source, limits = options.source_and_limits(args)
-    options.check_clocks_decide(source)
+    source, limits = options.deciding_source_and_limits(args)
     messages = None if args.match_messages is None else Messages.of(args.match_messages)
 
     def audited(log: Log) -> tuple[list[Examined], Audit]:
@@ -81,11 +75,11 @@ def execute(args: argparse.Namespace) -> int:
     repairs = _repaired_all(parts, args) if args.repair else []
     _report_void(parts)
     with opened(None if args.repair else args.write, inputs=args.logs) as sink:
-        for line in (_json if args.output == "json" else _human)(audit, repairs):
-            sink.line(line)
-        if args.output != "json":
-            for one in repairs:
-                sink.line(printable(one.sentence()))
+        if args.output == "json":
+            for line in _json(audit, repairs):
+                sink.line(line)
+        else:
+            sink.lines(_human(audit, repairs))
     if not audit.statistics.events and audit.clean:
         read = audit.statistics
         complain(nothing_read(args.logs, read.rejected, read.first_rejected))
@@ -173,20 +167,21 @@ def _json(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
 
 def _human(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
     for fault in audit.faults:
-        yield printable(str(fault))
-        yield printable(f"  hint: {fault.hint}")
+        yield str(fault)
+        yield f"  hint: {fault.hint}"
     for one in repairs:
-        yield from (printable(f"changed {change}") for change in one.repair.changed)
-        yield from (printable(f"left {change}") for change in one.repair.left)
+        yield from (f"changed {change}" for change in one.repair.changed)
+        yield from (f"left {change}" for change in one.repair.left)
     parts = audit.statistics.executions or {"": audit.statistics}
     for name, statistics in parts.items():
         if name:
-            yield printable(f"execution {name}")
-        yield from (printable(line) for line in _numbers(statistics))
+            yield f"execution {name}"
+        yield from _numbers(statistics)
     if audit.faults:
         yield counted(len(audit.faults), "fault")
     elif audit.statistics.events:
         yield "no faults: this can be a vector-clocked execution"
+    yield from (one.sentence() for one in repairs)
 
 
 def _numbers(numbers: Statistics) -> Iterator[str]:

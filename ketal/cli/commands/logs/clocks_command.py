@@ -25,7 +25,7 @@ from ketal.cli.output.output_lines import (
     picture_form,
 )
 from ketal.cli.whole_logs import read_whole
-from ketal.errors import EventError, SettingError, printable
+from ketal.errors import EventError, SettingError
 from ketal.model.events.dot import Dot
 from ketal.model.wording import counted
 
@@ -113,32 +113,26 @@ def execute(args: argparse.Namespace) -> int:
 # --- what is read ---------------------------------------------------------------
 
 
-def executions_read(logs: list[str], source: Source, limits: Limits) -> dict[str, ExecutionEvents]:
-    """Return the executions of logs that are read once, with progress on standard error.
+def _executions(
+    logs: list[str], source: Source, limits: Limits
+) -> dict[str, ExecutionEvents] | None:
+    """Return the executions of logs; None if they have no event.
 
-    Raises
-    ------
-    SettingError
-        If the clocks do not decide happened-before.
+    Why not, progress, and what was no event are reported on standard error.
     """
-    from ketal.explanation.execution_events import executions_of
+    from ketal.explanation.execution_events import executions_of, rejected_of
 
-    options.check_clocks_decide(source)
     unfinished = "the log was not read to its end"
-    return read_whole(logs, source, limits, lambda log: executions_of(log, limits), unfinished)
-
-
-def _nothing_in(executions: dict[str, ExecutionEvents], logs: list[str]) -> bool:
-    """Return whether no record was an event; complain of it, or of those that were none."""
-    from ketal.explanation.execution_events import rejected_of
-
-    rejected, why = rejected_of(executions)
+    executions = read_whole(
+        logs, source, limits, lambda log: executions_of(log, limits), unfinished
+    )
+    rejected, first = rejected_of(executions)
     if not any(map(len, executions.values())):
-        complain(nothing_read(logs, rejected, why))
-        return True
+        complain(nothing_read(logs, rejected, first))
+        return None
     if rejected:
-        complain(f"{counted(rejected, 'record')} left out, no event; the first is {why}")
-    return False
+        complain(f"{counted(rejected, 'record')} left out, no event; the first is {first}")
+    return executions
 
 
 def _chosen(executions: dict[str, ExecutionEvents], name: str | None) -> ExecutionEvents:
@@ -191,9 +185,8 @@ def _compare(args: argparse.Namespace) -> int:
     logs = args.words if pair is None else args.words[:-2]
     if pair is not None and args.scheme:
         raise SettingError("--scheme is for logs, and two events are compared by their clocks")
-    source, limits = options.source_and_limits(args)
-    executions = executions_read(logs, source, limits)
-    if _nothing_in(executions, logs):
+    source, limits = options.deciding_source_and_limits(args)
+    if (executions := _executions(logs, source, limits)) is None:
         return COULD_NOT_RUN
     if pair is None:
         if args.to == "svg":
@@ -230,16 +223,18 @@ def _print_comparison(
         if args.output == "json":
             sink.line(as_json({"comparison": compared.to_dict()}))
         else:
-            for line in compared.lines():
-                sink.line(printable(line))
+            sink.lines(compared.lines())
     return FINE
 
 
 # --- show and restamp -----------------------------------------------------------
 
 
-def _stamped(args: argparse.Namespace) -> tuple[StampedExecution, list[str]] | None:
-    """Return the log with the stamps that are asked for, and its files; None if it is empty."""
+def _stamped(args: argparse.Namespace) -> tuple[StampedExecution, list[str], Limits] | None:
+    """Return the log with the stamps that are asked for, its files, and the limits.
+
+    None if it has no event; why is reported on standard error.
+    """
     from ketal.clocks.schemes import scheme_named
     from ketal.logs.restamping import restamped
 
@@ -247,14 +242,13 @@ def _stamped(args: argparse.Namespace) -> tuple[StampedExecution, list[str]] | N
     if not logs:
         raise SettingError(f"there is no log after {name!r}; {_USAGE[args.action]}")
     scheme = scheme_named(name)
-    source, limits = options.source_and_limits(args)
-    executions = executions_read(logs, source, limits)
-    if _nothing_in(executions, logs):
+    source, limits = options.deciding_source_and_limits(args)
+    if (executions := _executions(logs, source, limits)) is None:
         return None
     events = _chosen(executions, args.execution).events()
     if args.only is not None:
         events = _of_alphabets(events, args.only, limits)
-    return restamped(events, scheme), logs
+    return restamped(events, scheme), logs, limits
 
 
 def _of_alphabets(events: list[Event], path: str, limits: Limits) -> list[Event]:
@@ -283,7 +277,7 @@ def _restamp(args: argparse.Namespace) -> int:
 
     if (stamped := _stamped(args)) is None:
         return COULD_NOT_RUN
-    execution, logs = stamped
+    execution, logs, _ = stamped
     with opened(args.write, inputs=logs) as sink:
         for draft in execution.drafts():
             sink.line(msgspec.json.encode(object_of(draft)).decode())
@@ -294,8 +288,7 @@ def _show(args: argparse.Namespace) -> int:
     form = picture_form(args.to, args.write, _SUFFIXES)
     if (stamped := _stamped(args)) is None:
         return COULD_NOT_RUN
-    execution, logs = stamped
-    _, limits = options.source_and_limits(args)
+    execution, logs, limits = stamped
     if len(execution.events) > limits.stamped_events_max:
         raise SettingError(
             f"the log has {len(execution.events):,} events, and a diagram with stamps shows "
@@ -312,8 +305,7 @@ def _show(args: argparse.Namespace) -> int:
         else:
             from ketal.explanation.views.stamped_diagram import text
 
-            for line in text(execution):
-                sink.line(printable(line))
+            sink.lines(text(execution))
     return FINE
 
 

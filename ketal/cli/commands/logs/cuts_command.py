@@ -47,8 +47,7 @@ def execute(args: argparse.Namespace) -> int:
     """Print the numbers, or draw the lattice; return the exit code."""
     from ketal.explanation.cuts.cut_report import cuts
 
-    source, limits = options.source_and_limits(args)
-    options.check_clocks_decide(source)
+    source, limits = options.deciding_source_and_limits(args)
     form = picture_form(args.to, args.write, _SUFFIXES)
     if form is not None and args.output == "json":
         raise SettingError(f"--output json is for numbers, and a picture is asked for ({form})")

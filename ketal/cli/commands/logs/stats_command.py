@@ -54,8 +54,7 @@ def execute(args: argparse.Namespace) -> int:
     """Print what is in the logs; return the exit code."""
     from ketal.auditing.contents.contents_report import lines
 
-    source, limits = options.source_and_limits(args)
-    options.check_clocks_decide(source)
+    source, limits = options.deciding_source_and_limits(args)
     contents = stats_of(args.logs, source, limits)
     with opened(args.write, inputs=args.logs) as sink:
         if args.output == "json":

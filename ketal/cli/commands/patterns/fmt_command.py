@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import os
-import shutil
-import tempfile
+import stat
 from collections.abc import Iterator
+from pathlib import Path
 
-from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, complain_of_pattern, options
+from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options, print_error
 from ketal.cli.output.output_lines import OutputLines, opened
 from ketal.errors import PatternError, SettingError, printable
 from ketal.model.limits import Limits
@@ -52,7 +51,7 @@ def execute(args: argparse.Namespace) -> int:
             try:
                 differ |= _lay_out(path, args, limits, sink)
             except PatternError as fault:
-                complain_of_pattern(fault)
+                print_error(str(fault))
                 failed = True
             except SettingError as fault:
                 complain(str(fault))
@@ -93,24 +92,9 @@ def _difference(before: str, after: str, name: str) -> Iterator[str]:
 
 
 def _replace(path: str, text: str) -> None:
-    """Replace the text of a file atomically.
+    """Replace the text of a file, whose mode stays; a link to it is left."""
+    from ketal.streaming.whole_files import refused_as_setting, replaced
 
-    Raises
-    ------
-    SettingError
-        If it cannot be written.
-    """
-    real = os.path.realpath(path)
-    folder, base = os.path.split(real)
-    try:
-        descriptor, beside = tempfile.mkstemp(prefix=f".{base}.", dir=folder)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            shutil.copymode(real, beside)
-            os.replace(beside, real)
-        except BaseException:
-            os.unlink(beside)
-            raise
-    except OSError as fault:
-        raise SettingError(f"cannot write {path}: {fault.strerror}") from None
+    with refused_as_setting(f"cannot write {path}"):
+        file = Path(path).resolve()
+        replaced(file, text.encode(), mode=stat.S_IMODE(file.stat().st_mode))

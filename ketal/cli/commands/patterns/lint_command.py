@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
 from ketal.cli.commands.logs.stats_command import stats_of
 from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sarif
-from ketal.cli.output.empty_log import nothing_read
+from ketal.cli.output.empty_log import nothing_read, some_rejected
 from ketal.cli.output.output_lines import add_output, as_json, opened
 from ketal.errors import (
     Diagnostic,
@@ -146,8 +146,7 @@ def _log_was_read(logs: list[str], stats: LogStats, programs: list[Program]) -> 
         complain(nothing_read(logs, stats.rejected, stats.first_rejected))
         return False
     if stats.rejected:
-        records = counted(stats.rejected, "record was", "records were")
-        complain(f"--log: {records} rejected; the first is {stats.first_rejected}")
+        complain(f"--log: {some_rejected(stats.rejected, stats.first_rejected)}")
     for sentence in unchecked([one for p in programs for one in p.compiled], stats):
         complain(f"--log: {sentence}")
     return True

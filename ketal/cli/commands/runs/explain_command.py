@@ -14,7 +14,6 @@ from ketal.cli import COULD_NOT_RUN, FINE, complain, options
 from ketal.cli.output.empty_log import nothing_read, rejection, some_rejected
 from ketal.cli.output.output_lines import OutputLines, add_output, as_json, opened
 from ketal.cli.whole_logs import read_whole
-from ketal.errors import printable
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import counted
 
@@ -86,8 +85,7 @@ def _print(sink: OutputLines, explained: Sequence[Explanation], *, as_data: bool
             continue
         if number:
             sink.line("")
-        for line in one.lines():
-            sink.line(printable(line))
+        sink.lines(one.lines())
 
 
 def _code(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Explanation]) -> int:

@@ -263,7 +263,8 @@ class _RunCommand:
             reasons += exit_codes.empty_checks(summary, program)
         for reason in reasons:
             complain(reason)
-        return FOUND if reasons or exit_codes.causes_of(summary, args.fail_on) else FINE
+        failed = any(exit_codes.CAUSES[name](summary) for name in args.fail_on)
+        return FOUND if reasons or failed else FINE
 
     def _nothing_judged(self, summary: dict[str, Any]) -> str:
         """Return why no event was judged, or none as the pattern asks; empty where one was."""

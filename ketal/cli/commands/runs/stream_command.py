@@ -150,7 +150,7 @@ class _Stream:
 
         hooks = Hooks(
             show=self._print_verdict,
-            flush=self._flush,
+            flush=lambda: self._sink.flush(),
             notify=self._report,
             report=lambda figures: self._status.show(printable(figures.line())),
         )
@@ -167,11 +167,9 @@ class _Stream:
                     f"the group is {self._job.group_id}, after the pattern file: neither [kafka] "
                     "group_id nor --group-id names one"
                 )
-        port = self._job.metrics_port
         server = None
-        if port is not None:
+        if (port := self._job.metrics_port) is not None:
             server = MetricsServer(engine.figures, port, self._job.metrics_host)
-        if server is not None:
             self._report(f"metrics at port {server.port}, /metrics")
         before = {one: signal.signal(one, self._handle) for one in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -207,9 +205,6 @@ class _Stream:
         text = as_json(verdict.to_dict()) if self._json else printable(str(verdict))
         self._sink.line(text)
 
-    def _flush(self) -> None:
-        self._sink.flush()
-
     def _report(self, what: str) -> None:
         self._status.stop()
         complain(what)
@@ -234,5 +229,4 @@ class _Stream:
         self._sink.line(
             f"{read} = {summary['events']['read']:,} read + {kafka['control']:,} control"
         )
-        for line in summary_text.lines(summary, self._program, None):
-            self._sink.line(printable(line))
+        self._sink.lines(summary_text.lines(summary, self._program, None))
