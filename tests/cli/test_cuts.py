@@ -158,6 +158,12 @@ def test_ctrl_c_ends_with_its_exit_code(
     assert said.err == "ketal: interrupted: the cuts were not counted to their end\n"
 
 
+def test_a_file_name_that_is_no_text(ketal: Ketal, write: Write) -> None:
+    log = write("run\udcff.jsonl", RUN + "rubbish\n")
+    (cuts,) = ketal("cuts", "--output", "json", log).objects
+    assert cuts["cuts"]["first_rejected"].startswith("run\udcff.jsonl:4: ")
+
+
 def test_the_page_shows_what_it_says(ketal: Ketal, write: Write) -> None:
     run = (
         event("a", "write", {"a": 1}, key="x", value=1)

@@ -55,6 +55,15 @@ def test_a_log_without_events_is_not_shown(ketal: Ketal, write: Write, tmp_path:
     assert "1 record was rejected" in said.err
 
 
+def test_a_file_name_that_is_no_text(ketal: Ketal, write: Write) -> None:
+    log, pattern = write("run\udcff.jsonl", LOG), write("p.ketal", CONFLICT)
+    said = ketal("view", "--pattern", pattern, "--to", "perfetto", "--write", "-", log)
+    events = json.loads(said.out)["traceEvents"]
+    assert "run\\udcff.jsonl:1" in [x["args"].get("place") for x in events if x["ph"] == "X"]
+    for form in ("html", "svg", "shiviz"):
+        assert ketal("view", "--pattern", pattern, "--to", form, "--write", "-", log).code == 0
+
+
 def test_the_log_is_not_written_over(ketal: Ketal, write: Write) -> None:
     log = write("run.html", LOG)
     said = ketal("view", "--format", "jsonl", "--write", "run.html", log)

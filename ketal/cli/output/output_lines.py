@@ -50,7 +50,18 @@ def as_json(value: object) -> str:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
         # A file's name may hold bytes that are no text.
-        return json.dumps(value, separators=(",", ":"))
+        return msgspec.json.encode(_escaped(value)).decode()
+
+
+def _escaped(value: Any) -> Any:
+    """Return plain data in which each text is JSON already, in ASCII."""
+    if isinstance(value, str):
+        return msgspec.Raw(json.dumps(value).encode())
+    if isinstance(value, Mapping):
+        return {name: _escaped(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escaped(one) for one in value]
+    return value
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -193,7 +193,7 @@ class View:
                     event.type,
                     {
                         "event": str(event.dot),
-                        "place": one.place(event),
+                        "place": _encodable(one.place(event)),
                         "clock": event.clock,
                         "data": event.data,
                     },
@@ -202,11 +202,16 @@ class View:
                 for event in one.events
             ]
             verdicts = [
-                (max(v["events"]), v["text"], {"id": v["id"], "why": "\n".join(v["lines"])})
+                (
+                    max(v["events"]),
+                    v["text"],
+                    {"id": v["id"], "why": _encodable("\n".join(v["lines"]))},
+                )
                 for v in one.verdicts
                 if v["events"]
             ]
-            out += trace_events(number, one.title, one.nodes, events, one.messages, verdicts)
+            title = _encodable(one.title)
+            out += trace_events(number, title, one.nodes, events, one.messages, verdicts)
         return msgspec.json.encode({"traceEvents": out, "displayTimeUnit": "ms"}).decode()
 
     def to_shiviz(self) -> str:
@@ -238,3 +243,8 @@ class View:
     def _repr_html_(self) -> str:
         inner = escape(self.html, quote=True)
         return f'<iframe srcdoc="{inner}" style="width:100%;height:600px;border:0"></iframe>'
+
+
+def _encodable(text: str) -> str:
+    """Return text in which bytes of a file's name that are no text are escapes."""
+    return text.encode(errors="backslashreplace").decode()
