@@ -9,7 +9,6 @@ The one rule: what is asked for is explained, or the error says why it cannot be
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 
 from ketal.errors import EventError, SettingError
 from ketal.explanation.event_explaining import event_explained
@@ -122,5 +121,7 @@ def explanations(
         return tuple(event_explained(judged))
     if verdict is not None:
         return (verdict_explained(judged, judged.named(verdict)),)
-    explained = tuple(verdict_explained(judged, one) for one in judged.explainable[:first])
-    return explained + tuple(islice(near_misses(judged), first - len(explained)))
+    explained = [verdict_explained(judged, one) for one in judged.explainable[:first]]
+    left = range(first - len(explained))
+    explained += (one for _, one in zip(left, near_misses(judged), strict=False))
+    return tuple(explained)

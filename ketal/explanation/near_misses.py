@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from heapq import nsmallest
-from itertools import islice
 from typing import Literal
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -20,7 +19,7 @@ from ketal.compiler.pipeline import compile_pattern
 from ketal.engine.configurations import Seen
 from ketal.errors import PatternError
 from ketal.explanation.judged_log import JudgedLog
-from ketal.explanation.observed_runs.observations import LiveRun
+from ketal.explanation.observed_runs.observations import LiveRun, first_of
 from ketal.explanation.observed_runs.observed_run import ObservedRun
 from ketal.explanation.observed_runs.partial_matches import may_follow
 from ketal.explanation.reasons import Explanation, PlacedEvent, RunReason, StepReason
@@ -68,12 +67,12 @@ def _near_miss(judged: JudgedLog, run: ObservedRun) -> Explanation:
     reasons = StepReasons(run, scope)
     *_, live = reasons.taking(taken)
     most = run.limits.near_misses_max
-    looked_at = list(islice(_following(run, run.steps.offered(scope), live), most + 1))
-    candidates = [judged.placed(run, event) for event in looked_at[:most]]
+    following, cut = first_of(_following(run, run.steps.offered(scope), live), most)
+    candidates = [judged.placed(run, event) for event in following]
     state = run.machine.automaton.named((live.configuration.state,))
     names = " or ".join(run.machine.automaton.expected((live.configuration.state,)))
     statements = () if candidates else (f"no event after it could be {names}",)
-    if len(looked_at) > len(candidates):
+    if cut:
         statements = (f"the first {most:,} events after it are judged (near_misses_max)",)
     return Explanation(
         run.compiled.name,

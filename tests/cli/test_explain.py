@@ -57,6 +57,18 @@ def test_an_event_is_explained_in_every_pattern(ketal: Ketal, write: Write) -> N
     assert "of n the log has n@1 to n@2" in said.err
 
 
+def test_a_count_and_a_limit_may_be_of_any_size(ketal: Ketal, write: Write) -> None:
+    pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
+    most = "9" * 25
+    assert ketal("explain", "--first", most, pattern, log).out == EXPLAINED
+    none = write("none.ketal", CONFLICT.replace("Conc(Write)", "Causal(Write)"))
+    words = ("--limit", f"explained_runs_max={most}", "--limit", f"near_misses_max={most}")
+    for more in ((pattern, log, "--event", "b@1"), (none, log)):
+        said = ketal("explain", *more)
+        assert (said.code, said.err) == (0, "")
+        assert ketal("explain", *words, *more).out == said.out
+
+
 def test_so_many_verdicts_are_explained_and_the_rest_is_counted(ketal: Ketal, write: Write) -> None:
     log = write(
         "run.jsonl", "".join(event(f"n{n}", "write", {f"n{n}": 1}, key=1) for n in range(6))

@@ -21,6 +21,7 @@ from resvg_py import svg_to_bytes
 from ketal.errors import SettingError, columns
 from ketal.pictures.graphs.graph import Picture
 from ketal.pictures.graphs.graph_data import GraphEdge, GraphState, Way
+from ketal.pictures.graphs.hasse import HasseDiagram, HasseElement
 from ketal.pictures.graphs.layout import Layout, Scene
 from ketal.pictures.graphs.svg import (
     LABEL_PAD,
@@ -289,6 +290,20 @@ def test_a_graphviz_that_fails_is_named_and_replaced(
     with pytest.warns(LayoutWarning, match=said):
         drawn = PROTOCOL.to_svg()
     assert "Laid out by layers." in drawn
+
+
+def test_graphviz_may_lay_out_a_box_without_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = '{"bb": "0,0,9,9", "objects": [{"name": "n0", "pos": "4,4"}]}'
+    program = tmp_path / "dot"
+    program.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    lone = HasseDiagram("one", "a caption", (HasseElement("0", "the empty cut"),), ())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LayoutWarning)
+        assert "Laid out by Graphviz." in lone.to_svg()
 
 
 def test_too_many_states_or_edges_name_the_limit() -> None:

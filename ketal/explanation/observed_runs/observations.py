@@ -6,14 +6,23 @@ The one rule: nothing here changes once the event that it is of has been offered
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ketal.engine.configurations import Configuration, Seen
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.semantics import History
+
+T = TypeVar("T")
+
+
+def first_of(items: Iterator[T], most: int) -> tuple[list[T], bool]:
+    """Return the first of some items, however high the limit, and whether there are more."""
+    first = [item for _, item in zip(range(most), items, strict=False)]
+    return first, next(items, None) is not None
 
 
 class LiveRun:

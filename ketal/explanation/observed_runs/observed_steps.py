@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from ketal.engine.check_run import CheckRun
@@ -22,7 +21,7 @@ from ketal.engine.losses import ScopeName
 from ketal.engine.scope_steps import ScopeSteps
 from ketal.engine.scopes import Scope, mapping_of
 from ketal.explanation.observed_runs.check_readings import CheckReadings, Configurations
-from ketal.explanation.observed_runs.observations import LiveRun, Move, Offer
+from ketal.explanation.observed_runs.observations import LiveRun, Move, Offer, first_of
 from ketal.explanation.observed_runs.partial_matches import partial_matches
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import FrozenMapping
@@ -97,10 +96,8 @@ class ObservedSteps(ScopeSteps):
         return out
 
     def _offer(self, name: ScopeName, seen: Seen, live: Iterator[LiveRun]) -> Offer:
-        most = self.limits.explained_runs_max
-        runs = list(islice(live, most + 1))
-        scope = mapping_of(self.scopes.key_of(name))
-        offer = Offer(scope, seen, runs[:most], cut=len(runs) > most)
+        runs, cut = first_of(live, self.limits.explained_runs_max)
+        offer = Offer(mapping_of(self.scopes.key_of(name)), seen, runs, cut)
         self.offers.append(offer)
         return offer
 
@@ -180,8 +177,6 @@ class ObservedSteps(ScopeSteps):
         bool
             Whether there are more.
         """
-        most = self.limits.explained_runs_max
-        offered = self.offered(offer.scope)
-        matches = list(islice(partial_matches(self._machine, offered, offer.seen), most + 1))
-        runs = [LiveRun(here, partial(self._named, taken)) for here, taken in matches[:most]]
-        return runs, len(matches) > most
+        matches = partial_matches(self._machine, self.offered(offer.scope), offer.seen)
+        runs = (LiveRun(here, partial(self._named, taken)) for here, taken in matches)
+        return first_of(runs, self.limits.explained_runs_max)

@@ -83,7 +83,7 @@ def _answer(answer: dict[str, Any], scene: Scene) -> Layout:
         return (x, top - y)
 
     boxes = {item["name"]: point(item["pos"]) for item in answer["objects"]}
-    links = {int(item["id"]): item for item in answer["edges"]}
+    links = {int(item["id"]): item for item in answer.get("edges", ())}
     routes = []
     for number, link in enumerate(scene.links):
         curve = tuple(map(point, links[number]["pos"].split(" ")))
