@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,15 @@ def add_logs(parser: argparse.ArgumentParser) -> None:
         metavar="LOG",
         nargs="+",
         help="logs of one execution, .gz and .zst too; - is standard input",
+    )
+
+
+def add_pattern_and_logs(parser: argparse.ArgumentParser, verb: str) -> None:
+    """Add a pattern file with the one pattern of it to `verb`, and logs."""
+    parser.add_argument("pattern", metavar="PATTERN", help="a pattern file, - is standard input")
+    add_logs(parser)
+    parser.add_argument(
+        "--pattern", dest="chosen", metavar="NAME", help=f"{verb} this pattern of the file only"
     )
 
 
@@ -153,7 +163,7 @@ def limits_of(words: list[str], base: Limits = DEFAULT) -> Limits:
     return replace(base, **given)
 
 
-def params_of(words: list[str]) -> dict[str, ParamValue]:
+def params_of(words: Sequence[str]) -> dict[str, ParamValue]:
     """Return the values that `--set` options give to parameters."""
     from ketal.analysis import parameters as params
 
@@ -218,8 +228,10 @@ def check_stdin(paths: list[str]) -> None:
         raise SettingError("standard input (-) is given twice, and can be read only once")
 
 
-def program_of(path: str, *, words: list[str], chosen: str | None, limits: Limits) -> Program:
-    """Compile a pattern file with its `--set` options; take the one pattern chosen."""
+def program_of(
+    path: str, limits: Limits, *, words: Sequence[str] = (), chosen: str | None = None
+) -> Program:
+    """Compile a pattern file with its `--set` options; take the one pattern chosen, if any."""
     import ketal
 
     params = params_of(words)

@@ -39,6 +39,11 @@ def clipped(text: str, columns_max: int = NAME_COLUMNS_MAX) -> str:
     return _cut(text, columns_max - 1)[0] + ELLIPSIS
 
 
+def padded(text: str, width: int) -> str:
+    """Return a text, filled up with blanks to `width` columns."""
+    return text + " " * (width - columns(text))
+
+
 def wrapped(label: Iterable[str]) -> tuple[str, ...]:
     """Return a label as lines of at most `LABEL_COLUMNS_MAX` columns."""
     columns_max = LABEL_COLUMNS_MAX * LABEL_LINES_MAX

@@ -20,6 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ketal.errors import columns
+from ketal.pictures.labels import clipped, padded
+
 COLUMN_MIN, COLUMN_MAX = 5, 14
 """How wide the column of a node is."""
 _EVENT, _MARKED = "●", "◆"
@@ -54,9 +57,11 @@ class DiagramRow:
 def text_diagram(rows: Sequence[DiagramRow]) -> list[str]:
     """Return the lines of a diagram; the nodes stand in the order of their names."""
     nodes = sorted({node for row in rows for node in (row.node, *row.senders)})
-    widths = [min(max(len(node) + 2, COLUMN_MIN), COLUMN_MAX) for node in nodes]
+    widths = [min(max(columns(node) + 2, COLUMN_MIN), COLUMN_MAX) for node in nodes]
     starts = [sum(widths[:number]) for number in range(len(nodes) + 1)]
-    heads = (_fitted(node, width) for node, width in zip(nodes, widths, strict=True))
+    heads = (
+        padded(clipped(node, width - 1), width) for node, width in zip(nodes, widths, strict=True)
+    )
     lines = ["".join(heads).rstrip()]
     for number, row in enumerate(rows):
         cells = [" "] * starts[-1]
@@ -69,11 +74,6 @@ def text_diagram(rows: Sequence[DiagramRow]) -> list[str]:
         cells[here] = _MARKED if row.marked else _EVENT
         lines.append(f"{''.join(cells)}{row.label}".rstrip())
     return lines
-
-
-def _fitted(name: str, width: int) -> str:
-    short = name if len(name) < width else f"{name[: width - 2]}…"
-    return short.ljust(width)
 
 
 def _draw_messages(

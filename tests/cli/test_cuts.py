@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -162,16 +161,3 @@ def test_a_file_name_that_is_no_text(ketal: Ketal, write: Write) -> None:
     log = write("run\udcff.jsonl", RUN + "rubbish\n")
     (cuts,) = ketal("cuts", "--output", "json", log).objects
     assert cuts["cuts"]["first_rejected"].startswith("run\udcff.jsonl:4: ")
-
-
-def test_the_page_shows_what_it_says(ketal: Ketal, write: Write) -> None:
-    run = (
-        event("a", "write", {"a": 1}, key="x", value=1)
-        + event("b", "write", {"b": 1}, key="x", value="2")
-        + event("b", "read", {"b": 2}, key="x")
-    )
-    page = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text("utf-8")
-    shown = page.split("```\n$ ketal cuts run.jsonl\n")[1].split("```")[0]
-    said = ketal("cuts", write("run.jsonl", run))
-    assert said.out == shown
-    assert json.loads(ketal("cuts", "--output", "json", "run.jsonl").out)

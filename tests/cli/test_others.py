@@ -18,7 +18,7 @@ from ketal.analysis.parameters import value_of
 from ketal.cli import COMMANDS
 from ketal.model.limits import Limits
 from ketal.model.syntax import Duration
-from tests.cli.conftest import CONFLICT, PHASES, Ketal, Write
+from tests.cli.conftest import CONFLICT, PHASES, ROOT, Ketal, Write, event
 
 # --- graph ----------------------------------------------------------------------------
 
@@ -216,3 +216,15 @@ def test_the_reference_has_every_option(ketal: Ketal, command: str) -> None:
     section = text.split(f"\n## `ketal {command}`\n")[1].split("\n## ")[0]
     options = set(re.findall(r"^  (--[a-z-]+)", ketal(command, "--help").out, re.MULTILINE))
     assert options <= set(re.findall(r"--[a-z-]+", section))
+
+
+@pytest.mark.parametrize("command", ["stats", "cuts"])
+def test_the_page_shows_what_it_prints(ketal: Ketal, write: Write, command: str) -> None:
+    run = (
+        event("a", "write", {"a": 1}, key="x", value=1)
+        + event("b", "write", {"b": 1}, key="x", value="2")
+        + event("b", "read", {"b": 2}, key="x")
+    )
+    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    shown = page.split(f"```\n$ ketal {command} run.jsonl\n")[1].split("```")[0]
+    assert ketal(command, write("run.jsonl", run)).out == shown

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from tests.cli.conftest import RUN, Ketal, Write, event
 
@@ -133,14 +132,3 @@ def test_it_is_written_to_a_file_that_is_no_log(ketal: Ketal, write: Write) -> N
     assert ketal("stats", "--write", "stats.txt", log).out == ""
     assert ketal("stats", "--write", log, log).code == 2
     assert ketal("stats", log).out == log.parent.joinpath("stats.txt").read_text()
-
-
-def test_the_page_shows_what_it_says(ketal: Ketal, write: Write) -> None:
-    run = (
-        event("a", "write", {"a": 1}, key="x", value=1)
-        + event("b", "write", {"b": 1}, key="x", value="2")
-        + event("b", "read", {"b": 2}, key="x")
-    )
-    page = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text("utf-8")
-    shown = page.split("```\n$ ketal stats run.jsonl\n")[1].split("```")[0]
-    assert ketal("stats", write("run.jsonl", run)).out == shown

@@ -6,9 +6,10 @@ and the order of each node.
 
 from __future__ import annotations
 
+from ketal.errors import columns
 from ketal.logs.restamping import StampedExecution
 from ketal.pictures.clocks.stamped_space_time import TimelineEvent, stamped_space_time_svg
-from ketal.pictures.labels import clipped
+from ketal.pictures.labels import clipped, padded
 from ketal.pictures.text_diagram import DiagramRow, text_diagram
 
 NAME_COLUMNS_MAX = 30
@@ -18,14 +19,14 @@ NAME_COLUMNS_MAX = 30
 def text(execution: StampedExecution) -> list[str]:
     """Return a space-time diagram in text, with a stamp in each row."""
     names = [clipped(str(event), NAME_COLUMNS_MAX) for event in execution.events]
-    width = max(map(len, names), default=0)
+    width = max(map(columns, names), default=0)
     last: dict[str, int] = {}
     rows = []
     for name, event, happening, stamp in zip(
         names, execution.events, execution.happenings, execution.stamps, strict=True
     ):
         senders = tuple(execution.events[send].node for send in happening.receives)
-        label = f"{name.ljust(width)}  {execution.scheme.text(stamp)}"
+        label = f"{padded(name, width)}  {execution.scheme.text(stamp)}"
         follows = event.counter == last.get(event.node, 0) + 1
         rows.append(DiagramRow(event.node, label, senders, follows=follows))
         last[event.node] = event.counter

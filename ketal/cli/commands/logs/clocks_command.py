@@ -261,7 +261,7 @@ def _of_alphabets(events: list[Event], path: str, limits: Limits) -> list[Event]
     """
     from ketal.compiler.predicates import evaluate
 
-    program = options.program_of(path, words=[], chosen=None, limits=limits)
+    program = options.program_of(path, limits)
     kept = [
         event
         for event in events

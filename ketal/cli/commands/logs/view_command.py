@@ -59,7 +59,7 @@ def execute(args: argparse.Namespace) -> int:
     source, limits = options.source_and_limits(args)
     program = None
     if args.pattern is not None:
-        program = options.program_of(args.pattern, words=args.set, chosen=None, limits=limits)
+        program = options.program_of(args.pattern, limits, words=args.set)
     suffix = os.path.splitext(args.write or "")[1].lower()
     form = args.to or _BY_NAME.get(suffix, "html")
     held = []

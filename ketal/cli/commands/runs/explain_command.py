@@ -34,11 +34,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EXAMPLE
-    parser.add_argument("pattern", metavar="PATTERN", help="a pattern file, - is standard input")
-    options.add_logs(parser)
-    parser.add_argument(
-        "--pattern", dest="chosen", metavar="NAME", help="explain this pattern of the file only"
-    )
+    options.add_pattern_and_logs(parser, "explain")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--verdict", metavar="ID", help="explain this verdict: its id, or how the id begins"
@@ -65,7 +61,7 @@ def execute(args: argparse.Namespace) -> int:
 
     options.check_stdin([args.pattern, *args.logs])
     source, limits = options.source_and_limits(args)
-    program = options.program_of(args.pattern, words=args.set, chosen=args.chosen, limits=limits)
+    program = options.program_of(args.pattern, limits, words=args.set, chosen=args.chosen)
     event = None if args.event is None else dot_of(args.event)
 
     def judge(log: Log) -> tuple[JudgedLog, tuple[Explanation, ...]]:

@@ -60,11 +60,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EXAMPLE
-    parser.add_argument("pattern", metavar="PATTERN", help="a pattern file, - is standard input")
-    options.add_logs(parser)
-    parser.add_argument(
-        "--pattern", dest="chosen", metavar="NAME", help="run this pattern of the file only"
-    )
+    options.add_pattern_and_logs(parser, "run")
     parser.add_argument(
         "--live", action="store_true", help="judge each event as it comes; do not wait for the end"
     )
@@ -145,7 +141,7 @@ def execute(args: argparse.Namespace) -> int:
 def _program(args: argparse.Namespace, limits: Limits) -> Program:
     """Compile the pattern file; where it is none, see whether it is swapped with a log."""
     try:
-        return options.program_of(args.pattern, words=args.set, chosen=args.chosen, limits=limits)
+        return options.program_of(args.pattern, limits, words=args.set, chosen=args.chosen)
     except KetalError:
         for log in () if _is_pattern(args.pattern, limits) else args.logs:
             if _is_pattern(log, limits):

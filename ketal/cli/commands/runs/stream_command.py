@@ -95,9 +95,7 @@ def execute(args: argparse.Namespace) -> int:
         raise SettingError("the pattern of a streaming job is a file: the job is started again")
     own = {word.partition("=")[0].strip() for word in args.set}
     words = [f"{name}={value}" for name, value in job.params.items() if name not in own]
-    program = options.program_of(
-        job.pattern, words=[*words, *args.set], chosen=None, limits=job.limits
-    )
+    program = options.program_of(job.pattern, job.limits, words=[*words, *args.set])
     # It refuses patterns that no stream runs, before any call to Kafka.
     Execution(program, limits=job.limits)
     if job.engine == "spark":
