@@ -63,17 +63,28 @@ def text_diagram(rows: Sequence[DiagramRow]) -> list[str]:
         padded(clipped(node, width - 1), width) for node, width in zip(nodes, widths, strict=True)
     )
     lines = ["".join(heads).rstrip()]
-    for number, row in enumerate(rows):
+    column_of = dict(zip(nodes, starts, strict=False))
+    below = dict.fromkeys(nodes, _DOTTED)  # each node's line at the row that is drawn
+    for row, after in zip(rows, _next_of_node(rows), strict=True):
         cells = [" "] * starts[-1]
-        for node, start in zip(nodes, starts, strict=False):
-            later = next((one for one in rows[number:] if one.node == node), None)
-            begun = any(one.node == node for one in rows[:number])
-            cells[start] = _LINE if begun and later is not None and later.follows else _DOTTED
-        here = starts[nodes.index(row.node)]
-        _draw_messages(cells, here, (starts[nodes.index(node)] for node in row.senders), starts)
+        for node, line in below.items():
+            cells[column_of[node]] = line
+        here = column_of[row.node]
+        _draw_messages(cells, here, (column_of[node] for node in row.senders), starts)
         cells[here] = _MARKED if row.marked else _EVENT
         lines.append(f"{''.join(cells)}{row.label}".rstrip())
+        below[row.node] = _LINE if after is not None and after.follows else _DOTTED
     return lines
+
+
+def _next_of_node(rows: Sequence[DiagramRow]) -> list[DiagramRow | None]:
+    """Return for each row the next one of its node."""
+    after: dict[str, DiagramRow] = {}
+    out = []
+    for row in reversed(rows):
+        out.append(after.get(row.node))
+        after[row.node] = row
+    return out[::-1]
 
 
 def _draw_messages(
