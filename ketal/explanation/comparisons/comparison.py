@@ -124,18 +124,10 @@ def compare_events(
     if execution is not None:
         executions = {execution: execution_named(executions, execution)}
     graphs = {name: CausalGraph(part.events()) for name, part in executions.items()}
-    try:
-        name = _execution_of(graphs, first, second)
-    except KeyError as absent:
-        _, rejected = rejected_of(executions)
-        more = f"; records were rejected, the first is {rejected}" if rejected else ""
-        raise SettingError(f"{absent.args[0]}{more}") from None
-    return _compared(executions[name], graphs[name], first, second)
+    _, rejected = rejected_of(executions)
+    name = _execution_of(graphs, first, second, rejected)
+    part, graph = executions[name], graphs[name]
 
-
-def _compared(
-    part: ExecutionEvents, graph: CausalGraph, first: Dot, second: Dot
-) -> EventComparison:
     def placed(event: Event) -> PlacedEvent:
         return PlacedEvent(event, part.place(event.dot))
 
@@ -148,15 +140,13 @@ def _compared(
 # --- which events ---------------------------------------------------------------
 
 
-def _execution_of(graphs: Mapping[str, CausalGraph], first: Dot, second: Dot) -> str:
+def _execution_of(graphs: Mapping[str, CausalGraph], first: Dot, second: Dot, rejected: str) -> str:
     """Return the name of the one execution that has both events.
 
     Raises
     ------
-    KeyError
-        If no execution has one of them.
     SettingError
-        If several have both, or none has.
+        If several have both, or none has. Of a missing one it has the first `rejected` record.
     """
     both = [name for name, graph in graphs.items() if first in graph and second in graph]
     if len(both) == 1:
@@ -169,7 +159,8 @@ def _execution_of(graphs: Mapping[str, CausalGraph], first: Dot, second: Dot) ->
     having = {dot: [name for name in graphs if dot in graphs[name]] for dot in (first, second)}
     for dot, names in having.items():
         if not names:
-            raise KeyError(f"the log has no event {dot}{_near(graphs, dot)}")
+            more = f"; records were rejected, the first is {rejected}" if rejected else ""
+            raise SettingError(f"the log has no event {dot}{_near(graphs, dot)}{more}")
     raise SettingError(
         f"{first} is of execution {having[first][0]} and {second} of {having[second][0]}; "
         "events of different executions are not ordered"
