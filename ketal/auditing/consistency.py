@@ -76,8 +76,7 @@ def _restore(execution: AuditedExecution, left: frozenset[str]) -> None:
     for event in execution.in_causal_order():
         restored = dict(event.clock)
         for known in execution.knowns(event):
-            for name in left & known.clock.keys():
-                if known.clock[name] > restored.get(name, 0) and name != event.node:
-                    restored[name] = known.clock[name]
-        if restored != event.clock:
-            event.clock = restored
+            for name, value in known.clock.items():
+                if name in left and name != event.node and value > restored.get(name, 0):
+                    restored[name] = value
+        event.clock = restored

@@ -82,8 +82,8 @@ class Examined:
 
     def examine(self) -> None:
         """Find the faults of the events, nodes that started again read as incarnations."""
-        restarts = read_restarts(self.events, self.controls, self.limits)
         left = _departed(self.events, self.controls)
+        restarts = read_restarts(self.events, self.controls, left, self.limits)
         left |= restarts.departed | {e.node for e in restarts.events if e.read.node in left}
         self.execution, self.aside = examine(restarts.events, left, self.messages), restarts.aside
         for event, base in restarts.starts:

@@ -61,12 +61,20 @@ Firsts = dict[str, list[AuditedEvent]]
 """A node that started again → the first events of its later runs."""
 _Lines = dict[str, list[AuditedEvent]]
 """By node, its events that have an own entry, in file order."""
+_Runs = list[list[AuditedEvent]]
+"""The events of each run of a node, in its order."""
 
 
 def read_restarts(
-    events: list[AuditedEvent], controls: list[tuple[int, Control]], limits: Limits
+    events: list[AuditedEvent],
+    controls: list[tuple[int, Control]],
+    left: set[str],
+    limits: Limits,
 ) -> Restarts:
-    """Return the events of an execution, each as of the run of its node that it is of."""
+    """Return the events of an execution, each as of the run of its node that it is of.
+
+    `left` are the nodes that left: a clock may lack what it knows of them.
+    """
     lines: _Lines = {}
     for event in events:
         if event.counter and isinstance(event.read, Event):
@@ -82,7 +90,7 @@ def read_restarts(
     if not ordered:
         return _unjudged(events, nodes)
     if nodes or numbered:
-        return _renamed(events, lines, nodes, controls, limits)
+        return _renamed(events, lines, nodes, controls, left, limits)
     return Restarts(events)
 
 
@@ -112,9 +120,9 @@ def _is_in_order(line: list[AuditedEvent], firsts: list[AuditedEvent]) -> bool:
     return 10 * falls <= len(line) and all(len(run) > 1 for run in runs)
 
 
-def _runs(line: list[AuditedEvent], firsts: list[AuditedEvent]) -> list[list[AuditedEvent]]:
+def _runs(line: list[AuditedEvent], firsts: list[AuditedEvent]) -> _Runs:
     """Return the events of each run of a node, in its order."""
-    runs: list[list[AuditedEvent]] = [[]]
+    runs: _Runs = [[]]
     for event in line:
         if event in firsts and runs[-1]:
             runs.append([])
@@ -130,6 +138,7 @@ def _renamed(
     lines: _Lines,
     nodes: Firsts,
     controls: list[tuple[int, Control]],
+    left: set[str],
     limits: Limits,
 ) -> Restarts:
     """Return the events under the names that `ketal run` gives them."""
@@ -143,7 +152,7 @@ def _renamed(
         return "duplicate" if known_content == content(event) else "contradiction"
 
     out = {}
-    for event in _in_causal_order(lines, nodes) if nodes else events:
+    for event in _in_causal_order(lines, nodes, left) if nodes else events:
         if not isinstance(event.read, Event):
             continue
         named, unread = _named(event.read, membership, status)
@@ -157,14 +166,12 @@ def _renamed(
     return Restarts(named_events, starts, set(membership.departed))
 
 
-def _in_causal_order(lines: _Lines, nodes: Firsts) -> list[AuditedEvent]:
+def _in_causal_order(lines: _Lines, nodes: Firsts, left: set[str]) -> list[AuditedEvent]:
     """Return events, each after those that its clock names; who knows fewer restarts first.
 
-    An entry of a node that started again may name an event of several runs; each time
-    that it goes backwards it is of a later one. Who knows of a run must be named before
-    the next one begins.
+    Who knows of a run must be named before the next one begins.
     """
-    runs: dict[str, list[list[AuditedEvent]]] = {}
+    runs: dict[str, _Runs] = {}
     for node in sorted(lines, key=nodes.__contains__):
         line = lines[node]
         if node not in nodes:
@@ -173,23 +180,24 @@ def _in_causal_order(lines: _Lines, nodes: Firsts) -> list[AuditedEvent]:
             line = [e for e in line if e.counter > 1 or e is first]
             line.sort(key=lambda e: (e.counter, e.position))
         runs[node] = _runs(line, nodes.get(node, []))
+    compared = lines.keys() - nodes.keys() - left
     causes: dict[int, list[AuditedEvent]] = {}
     restarts: dict[int, int] = {}
     for node, of_node in runs.items():
-        falls: dict[str, int] = {}
-        before: AuditedEvent | None = None
+        last: list[AuditedEvent] = []
         for number, run in enumerate(of_node):
+            named: dict[str, int] = {}
+            clock: dict[str, int] = {}
             for event in run:
-                known = [before]
+                known = causes[event.position] = last
                 for name, counter in event.clock.items():
-                    if name != node:
-                        if before is not None and counter < before.clock.get(name, 0):
-                            falls[name] = falls.get(name, 0) + (name in nodes)
-                        later = runs.get(name, [])[falls.get(name, 0) :]
-                        known.append(_event_of(later, counter))
-                causes[event.position] = [e for e in known if e is not None]
+                    if name != node and name in runs:
+                        least = named.get(name, 0) + (counter < clock.get(name, 0))
+                        named[name], cause = _event_named(event, name, runs[name], least, compared)
+                        if cause is not None:
+                            known.append(cause)
                 restarts[event.position] = number
-                before = event
+                last, clock = [event], event.clock
     roots = (event for of_node in runs.values() for run in of_node for event in run)
     order = list(causal_order(roots, lambda event: causes[event.position]))
     for event in order:
@@ -198,13 +206,27 @@ def _in_causal_order(lines: _Lines, nodes: Firsts) -> list[AuditedEvent]:
     return sorted(order, key=lambda event: restarts[event.position])
 
 
-def _event_of(runs: list[list[AuditedEvent]], counter: int) -> AuditedEvent | None:
-    """Return the event of a counter, or the last before it, of the first run that is as long."""
-    run = next((run for run in runs if run[-1].counter >= counter), None)
-    if run is None:
-        return None
-    rank = bisect_left(run, counter, key=lambda event: event.counter)
-    return run[rank] if run[rank].counter == counter or not rank else run[rank - 1]
+def _event_named(
+    event: AuditedEvent, name: str, runs: _Runs, least: int, compared: set[str]
+) -> tuple[int, AuditedEvent | None]:
+    """Return the run that an entry names, by its place, and the event, or the last before it.
+
+    It is the first run from `least` on that is as long, and whose event has no entry of a node
+    to be compared that this one lacks.
+    """
+    counter, clock = event.clock[name], event.clock
+    possible: list[tuple[int, AuditedEvent]] = []
+    for at, run in enumerate(runs):
+        if at >= min(least, len(runs) - 1) and run[-1].counter >= counter:
+            rank = bisect_left(run, counter, key=lambda e: e.counter)
+            before = run[rank].counter > counter and rank > 0
+            possible.append((at, run[rank - before]))
+    known = (
+        (at, e)
+        for at, e in possible
+        if all(v <= clock.get(n, 0) for n, v in e.clock.items() if n in compared)
+    )
+    return next(known, possible[0] if possible else (least, None))
 
 
 def _named(

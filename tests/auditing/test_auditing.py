@@ -406,6 +406,28 @@ def test_a_restart_in_files_one_after_the_other(tmp_path: Path) -> None:
     assert audit.statistics.inversions == 5
 
 
+def test_the_first_entry_of_a_restarted_node_means_a_run_that_may_be_known(
+    tmp_path: Path,
+) -> None:
+    """c@1 does not know b@2, which the first run's a@2 knows: it knows the second run's."""
+    rows = [
+        row("a", {"a": 1}), row("b", {"b": 1}), row("b", {"b": 2}), row("a", {"a": 2, "b": 2}),
+        row("a", {"a": 1}, "again"), row("a", {"a": 2}, "again"), row("c", {"a": 2, "c": 1}),
+    ]  # fmt: skip
+    assert faults(tmp_path / "log.jsonl", rows) == [(5, "A011", "a#2@1")]
+    assert faults(tmp_path / "log.jsonl", rows[-1:] + rows[:-1]) == [(6, "A011", "a#2@1")]
+
+
+def test_entries_of_nodes_that_left_are_restored_in_the_order_of_the_clock_known() -> None:
+    names = [f"n{number}" for number in range(9)]
+    events = [ketal.Event(node=name, type="x", clock={name: 1}) for name in names]
+    everything = dict.fromkeys([*names, "a"], 1)
+    log = [*events, ketal.Event(node="a", type="x", clock=everything)]
+    log.append(ketal.Event(node="a", type="x", clock={"a": 2}))
+    (part,) = examined(Log.of([*log, *(Control("leave", node=name) for name in names)]), None)
+    assert list(part.execution.events[-1].clock) == ["a", *names]
+
+
 def test_faults_beside_a_restart_are_named(tmp_path: Path) -> None:
     again = [row("a", {"a": n}, "again") for n in (1, 2, 4, 5)]
     lost = [row("c", {"c": 1}), row("c", {"c": 3})]
