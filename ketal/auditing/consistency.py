@@ -79,4 +79,5 @@ def _restore(execution: AuditedExecution, left: frozenset[str]) -> None:
             for name, value in known.clock.items():
                 if name in left and name != event.node and value > restored.get(name, 0):
                     restored[name] = value
-        event.clock = restored
+        if restored != event.clock:
+            event.clock = restored

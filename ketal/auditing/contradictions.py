@@ -77,7 +77,7 @@ def find_contradictions(execution: AuditedExecution) -> None:
         _explain(execution, lacks)
 
 
-def cases_of(execution: AuditedExecution) -> Iterator[Case]:
+def _cases_of(execution: AuditedExecution) -> Iterator[Case]:
     """Yield the contradictions between events and what they know, each node's in its order."""
     lines = execution.lines
     for node, line in lines.items():
@@ -148,7 +148,7 @@ def _lacks_of(execution: AuditedExecution) -> list[_Lack]:
     """Return what the events of an execution lack; that of a node is in its order."""
     last: dict[tuple[str, str], _Lack] = {}
     lacks = []
-    for case in cases_of(execution):
+    for case in _cases_of(execution):
         event, name, value = case.event, case.name, case.known.value(case.name)
         lack = last.get((event.node, name))
         if lack is not None and event is lack.event:

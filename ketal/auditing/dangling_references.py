@@ -67,14 +67,16 @@ def _known_to_none(execution: AuditedExecution, event: AuditedEvent) -> bool:
 
 
 def _report_group(execution: AuditedExecution, name: str, group: list[_Reference]) -> None:
-    for event, _ in group:
-        event.unknown |= {name}
     first, counter = min(
         group, key=lambda r: (sum(r[0].clock.values()) - r[0].clock[name], r[0].position)
     )
     # What any event after the last one of the node knows, this one must know.
     last = execution.last(name)
     wrong = len(group) == 1 and last is not None and bool(first.lacks(last))
+    for event, _ in group:
+        event.unknown |= {name}
+        if not wrong:
+            event.lost |= {name}
     _report(execution, first, name, counter, len(group), certain=wrong)
 
 

@@ -19,13 +19,13 @@ dot, and a hole that nothing fits is a lost event.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 from math import sqrt
-from typing import NamedTuple
 
-from ketal.auditing.log_model import NONE, AuditedEvent, AuditedExecution, Everything
+from ketal.auditing.log_model import NONE, AuditedEvent, AuditedExecution, Everything, Hole
 from ketal.auditing.own_entry import Trouble
 from ketal.model.events.dot import Dot
 
@@ -89,25 +89,14 @@ def _named_behind(execution: AuditedExecution, most: dict[str, int]) -> dict[str
 
 def _report_holes(execution: AuditedExecution) -> None:
     for node, line in execution.lines.items():
-        for first, last in line.gaps():
+        for hole in line.holes():
+            first, last = hole
             after = line.at[last + 1]
             what = f"{node}@{first} is"
             if last > first:
-                what = f"{node}@{first} to {node}@{last} ({last - first + 1:,} events) are"
+                what = f"{node}@{first} to {node}@{last} ({hole.room:,} events) are"
             message = f"{what} not in the log: a hole before {after.dot}"
             execution.report("A004", after, message, dot=Dot(node, first))
-
-
-class _Hole(NamedTuple):
-    """A run of counters that no event has."""
-
-    first: int
-    last: int
-
-    @property
-    def room(self) -> int:
-        """Return how many events it has room for."""
-        return self.last - self.first + 1
 
 
 @dataclass(slots=True, eq=False)
@@ -118,14 +107,14 @@ class _Loose:
     ----------
     event : AuditedEvent
         The event.
-    holes : list of _Hole
+    holes : list of Hole
         Where it fits, the best first.
     rivals : bool
         Whether another event with its dot could get one in its stead.
     """
 
     event: AuditedEvent
-    holes: Sequence[_Hole]
+    holes: Sequence[Hole]
     rivals: bool = False
 
 
@@ -155,13 +144,13 @@ class _DotEvidence:
     ordered: bool
 
     def around(
-        self, event: AuditedEvent, hole: _Hole
+        self, event: AuditedEvent, hole: Hole
     ) -> tuple[AuditedEvent | None, AuditedEvent | None]:
         """Return the neighbours that an event has in a hole of its node."""
         line = self.execution.lines[event.node]
         return line.upto(hole.first - 1), line.above(hole.last)
 
-    def fits(self, event: AuditedEvent, hole: _Hole) -> bool:
+    def fits(self, event: AuditedEvent, hole: Hole) -> bool:
         """Return whether nothing contradicts an event in a hole, but perhaps the file."""
         node, execution = event.node, self.execution
         before, after = self.around(event, hole)
@@ -193,7 +182,7 @@ class _DotEvidence:
             for name in later.lacks(event)
         )
 
-    def misorder(self, event: AuditedEvent, hole: _Hole) -> int:
+    def misorder(self, event: AuditedEvent, hole: Hole) -> int:
         """Count the neighbours in a hole that stand on its wrong side in the file."""
         before, after = self.around(event, hole)
         return (before is not None and before.position > event.position) + (
@@ -225,15 +214,15 @@ class _DotAssignment:
         self._trouble = trouble
         self._named = named
         # Wrong own entries far behind have places of their own, in no order.
-        self._by_place = sorted((self._place_before(hole), hole) for hole in self._holes())
+        self._by_place = sorted((self._place_before(hole), hole) for hole in self._line.holes())
 
     def assign(self) -> None:
         """Assign a counter to each of its events, or report it."""
         trouble, line = self._trouble, self._line
         behind = self._take_behind()
-        holes = self._holes()
+        holes = self._line.holes()
         if line.top < (last := min(self._named, line.top + trouble.spare)):
-            holes.append(_Hole(line.top + 1, last))
+            holes.append(Hole(line.top + 1, last))
         movers = self._movers(holes)
         loose = [_Loose(e, self._options(e, holes, fill=True)) for e in trouble.strays]
         loose += [_Loose(e, self._options(e, holes)) for e in behind]
@@ -250,12 +239,7 @@ class _DotAssignment:
 
     # --- where an event fits ------------------------------------------------------------------
 
-    def _holes(self) -> list[_Hole]:
-        return [_Hole(first, last) for first, last in self._line.gaps()]
-
-    def _options(
-        self, event: AuditedEvent, holes: list[_Hole], *, fill: bool = False
-    ) -> list[_Hole]:
+    def _options(self, event: AuditedEvent, holes: list[Hole], *, fill: bool = False) -> list[Hole]:
         """Return the holes that an event fits, the best first.
 
         To be one of several in a hole explains nothing, unless by the order of the
@@ -271,7 +255,7 @@ class _DotAssignment:
                 options.append((misorder, abs(hole.first - event.counter), hole))
         return [hole for _, _, hole in sorted(options)]
 
-    def _near(self, event: AuditedEvent, holes: list[_Hole]) -> list[_Hole]:
+    def _near(self, event: AuditedEvent, holes: list[Hole]) -> list[Hole]:
         """Return the holes around the one that its line, or its clock, leads to."""
         if len(holes) <= _NEAR:
             return holes
@@ -279,7 +263,7 @@ class _DotAssignment:
         near = self._by_place[max(0, rank - _NEAR) : rank + 1]
         return [*(hole for _, hole in near if hole < holes[-1]), holes[-1]]
 
-    def _place_before(self, hole: _Hole) -> int:
+    def _place_before(self, hole: Hole) -> int:
         before = self._line.upto(hole.first - 1)
         return -1 if before is None else self._place_of(before)
 
@@ -292,7 +276,7 @@ class _DotAssignment:
     def _take_behind(self) -> list[AuditedEvent]:
         """Remove the last events, as long as they more likely belong in holes."""
         taken: list[AuditedEvent] = []
-        line, holes = self._line, self._holes()
+        line, holes = self._line, self._line.holes()
         latest = max(line.events(), key=self._place_of, default=None)
         while holes:
             top = line.top
@@ -309,14 +293,14 @@ class _DotAssignment:
         return taken
 
     def _belongs_below(
-        self, event: AuditedEvent, top: int, holes: list[_Hole], latest: AuditedEvent | None
+        self, event: AuditedEvent, top: int, holes: list[Hole], latest: AuditedEvent | None
     ) -> bool:
         """Return whether an event with the last dot is likelier in a hole than there.
 
         Its place contradicts it; or no event knows the ones that would be missing right
         before it, and by the order of the file it is not last.
         """
-        here, evidence = _Hole(top, top), self._evidence
+        here, evidence = Hole(top, top), self._evidence
         if (
             not evidence.fits(event, here)
             or (latest is not None and evidence.contradicts(latest, event))
@@ -335,7 +319,7 @@ class _DotAssignment:
             evidence.misorder(event, options[0]) <= evidence.misorder(event, here)
         )
 
-    def _movers(self, holes: list[_Hole]) -> list[_Loose]:
+    def _movers(self, holes: list[Hole]) -> list[_Loose]:
         """Remove, of events with one dot, those that fit a hole; the best of the others has it.
 
         It moves first what is wrong there, then what leaves the lines in order.
@@ -343,7 +327,7 @@ class _DotAssignment:
         movers: list[_Loose] = []
         evidence, at = self._evidence, self._line.at
         for counter, same in sorted(self._trouble.twins.items()):
-            here = _Hole(counter, counter)
+            here = Hole(counter, counter)
             keepers = sorted(
                 same,
                 key=lambda e: (not evidence.fits(e, here), evidence.misorder(e, here), e.position),
@@ -370,15 +354,13 @@ class _DotAssignment:
 
     def _place(self, loose: list[_Loose]) -> None:
         """Assign events to holes; one with the fewest candidates goes first."""
-        held: dict[_Hole, list[_Loose]] = {}
-        wanted: dict[_Hole, int] = {}
+        placed: dict[Hole, list[_Loose]] = {}
+        wanted = Counter(hole for one in loose for hole in one.holes)
         for one in sorted(loose, key=lambda one: (len(one.holes), one.event.position)):
-            for hole in one.holes:
-                wanted[hole] = wanted.get(hole, 0) + 1
-            free = (hole for hole in one.holes if len(held.get(hole, ())) < hole.room)
-            for first in islice(free, 1):
-                held.setdefault(first, []).append(one)
-        for hole, members in held.items():
+            free = (hole for hole in one.holes if len(placed.get(hole, ())) < hole.room)
+            if (first := next(free, None)) is not None:
+                placed.setdefault(first, []).append(one)
+        for hole, members in placed.items():
             members.sort(key=lambda one: (self._place_of(one.event), one.event.position))
             full = len(members) == hole.room and (hole.room == 1 or self._ordered)
             for counter, one in enumerate(members, hole.first):
@@ -398,7 +380,7 @@ class _DotAssignment:
         line = self._line
         whole = line.top == len(line.counters)
         for event in sorted(strays, key=lambda e: (self._place_of(e), e.position)):
-            hole = _Hole(line.top + 1, line.top + 1)
+            hole = Hole(line.top + 1, line.top + 1)
             in_order = whole or not self._ordered or not self._evidence.misorder(event, hole)
             if in_order and self._evidence.fits(event, hole):
                 self._renumber(event, hole.first, certain=whole and len(strays) == 1)
@@ -441,7 +423,7 @@ class _DotAssignment:
         Only a hole right where the second one stands in the file is evidence enough.
         """
         for event in self._trouble.copies:
-            hole = _Hole(event.counter + 1, event.counter + 1)
+            hole = Hole(event.counter + 1, event.counter + 1)
             free = hole.first not in self._line.at and hole.first < self._line.top
             if free and self._ordered and self._options(event, [hole]):
                 self._execution.events.append(event)

@@ -15,6 +15,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
 
 from ketal.logs.traces.message_pairing import Pairing
 from ketal.model.events.content import content
@@ -57,6 +59,9 @@ class AuditedEvent:
         Its clock; entries of nodes that have left are restored in it.
     unknown : frozenset of str
         The nodes whose entries are wrong, and so unknown.
+    lost : frozenset of str
+        Those of them whose entry may name a lost event: all that is there of such a node
+        is in the event's past.
     """
 
     read: Event | Draft
@@ -67,6 +72,7 @@ class AuditedEvent:
     counter: int
     clock: dict[str, int]
     unknown: frozenset[str] = NONE
+    lost: frozenset[str] = NONE
 
     @property
     def dot(self) -> Dot:
@@ -106,10 +112,9 @@ class AuditedEvent:
                     out.append(name)
         return out
 
-    def certain_entries(self, lost: frozenset[str] = NONE) -> dict[str, int]:
-        """Return its clock without the entries that are unknown, but for those of `lost`."""
-        unknown = self.unknown
-        clock = {n: v for n, v in self.clock.items() if n not in unknown or n in lost}
+    def certain_entries(self) -> dict[str, int]:
+        """Return its clock without the entries that are unknown."""
+        clock = {name: value for name, value in self.clock.items() if name not in self.unknown}
         clock[self.node] = self.counter
         return clock
 
@@ -119,16 +124,16 @@ class AuditedEvent:
             self.clock = self.clock | entries
             self.unknown = self.unknown - entries.keys()
 
-    def as_event(self, lost: frozenset[str] = NONE) -> Event:
+    def as_event(self) -> Event:
         """Return it as it counts: with its dot as it must be, and a clock restored.
 
-        Entries that are unknown are left out, but for those of nodes in `lost`.
+        Entries that are unknown are left out, but for those that may name lost events.
         """
-        read, unknown = self.read, self.unknown
+        read, wrong = self.read, self.unknown - self.lost
         same = isinstance(read, Event) and read.clock is self.clock and read.node == self.node
-        if isinstance(read, Event) and same and read.counter == self.counter and unknown <= lost:
+        if isinstance(read, Event) and same and read.counter == self.counter and not wrong:
             return read
-        clock = self.certain_entries(lost)
+        clock = {name: value for name, value in self.clock.items() if name not in wrong}
         clock[self.node] = max(1, self.counter)
         receives = known_receives(read, clock)
         return Event(self.node, read.type, clock, read.time, read.data, read.id, receives)
@@ -159,6 +164,18 @@ class Finding:
     message: str
     blamed: set[str] = field(default_factory=set)
     certain: bool = True
+
+
+class Hole(NamedTuple):
+    """A run of counters that no event of a node has."""
+
+    first: int
+    last: int
+
+    @property
+    def room(self) -> int:
+        """How many events it has room for."""
+        return self.last - self.first + 1
 
 
 class NodeEvents:
@@ -210,13 +227,10 @@ class NodeEvents:
         """Yield the events in the node's order."""
         return map(self.at.__getitem__, self.counters)
 
-    def gaps(self) -> Iterator[tuple[int, int]]:
-        """Yield the first and last counter of each run of missing ones."""
-        before = 0
-        for counter in self.counters:
-            if counter > before + 1:
-                yield before + 1, counter - 1
-            before = counter
+    def holes(self) -> list[Hole]:
+        """Return the holes before the greatest counter."""
+        pairs = pairwise((0, *self.counters))
+        return [Hole(a + 1, b - 1) for a, b in pairs if b > a + 1]
 
 
 class AuditedExecution:

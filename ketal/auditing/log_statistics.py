@@ -15,7 +15,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Protocol
+from math import comb
+from typing import Any, NamedTuple
 
 from ketal.model.events.event import Event
 from ketal.operators.order.hold_back import HoldBackQueue
@@ -99,8 +100,8 @@ def measured(events: Sequence[Event]) -> dict[str, int]:
     No two events may have one dot.
     """
     ranks = _Ranks(events)
-    pairs = len(events) * (len(events) - 1) // 2
-    ordered = _ordered(events, ranks)
+    pairs = comb(len(events), 2)
+    ordered = ordered_pairs(events, ranks)
     inversions, before = _file_order(events, ranks)
     return {
         "nodes": len(ranks.counters),
@@ -114,40 +115,31 @@ def measured(events: Sequence[Event]) -> dict[str, int]:
     }
 
 
-class DotAndClock(Protocol):
-    """What has a dot and a clock, as an event."""
+class DotAndClock(NamedTuple):
+    """The dot and the clock of an event."""
 
-    @property
-    def node(self) -> str:
-        """Where it happened."""
-
-    @property
-    def counter(self) -> int:
-        """Its own entry."""
-
-    @property
-    def clock(self) -> dict[str, int]:
-        """Its vector clock."""
+    node: str
+    counter: int
+    clock: dict[str, int]
 
 
-def ordered_pairs(events: Sequence[DotAndClock]) -> int:
+def ordered_pairs(
+    events: Sequence[Event] | Sequence[DotAndClock], ranks: _Ranks | None = None
+) -> int:
     """Return how many pairs a → b there are among some events of one execution.
 
     No two events may have one dot.
     """
-    return _ordered(events, _Ranks(events))
-
-
-def _ordered(events: Sequence[DotAndClock], ranks: _Ranks) -> int:
+    upto = (ranks or _Ranks(events)).upto
     # An event counts itself among what it knows.
-    ordered = sum(sum(map(ranks.upto, e.clock, e.clock.values())) - 1 for e in events)
-    return min(ordered, len(events) * (len(events) - 1) // 2)
+    ordered = sum(sum(map(upto, e.clock, e.clock.values())) - 1 for e in events)
+    return min(ordered, comb(len(events), 2))
 
 
 class _Ranks:
     """The place of each dot among its node's events that the log has, from 1."""
 
-    def __init__(self, events: Iterable[DotAndClock]) -> None:
+    def __init__(self, events: Iterable[Event] | Iterable[DotAndClock]) -> None:
         self.counters: dict[str, list[int]] = {}
         for event in events:
             self.counters.setdefault(event.node, []).append(event.counter)

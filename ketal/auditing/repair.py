@@ -28,7 +28,6 @@ from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.draft import Draft, known_receives
 from ketal.model.events.event import Event
-from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import file_and_line, place_at
 
 
@@ -150,10 +149,7 @@ def _holds(part: Examined, items: list[_Item], decisions: dict[int, _Decision]) 
     """Return whether a corrected log has no fault but those that were left."""
     again = Examined(part.name, part.messages, part.limits)
     for position, item in items:
-        if isinstance(item, Draft):
-            again.add(position, Rejected(place="", reason="", draft=item), "", 0)
-        else:
-            again.add(position, item, "", 0)
+        again.add(position, item)
     again.examine()
     left = {(f.event.position, f.code) for d in decisions.values() for f, _ in d.left}
     return left.issuperset((f.event.position, f.code) for f in again.execution.findings)

@@ -18,13 +18,14 @@ from typing import Any
 
 from ketal.auditing.consistency import examine
 from ketal.auditing.faults import CODES, Audit, Fault
-from ketal.auditing.log_model import NONE, AuditedEvent, AuditedExecution, Finding
+from ketal.auditing.log_model import AuditedEvent, AuditedExecution, Finding
 from ketal.auditing.log_statistics import Statistics, measured, summed
 from ketal.auditing.restarts import read_restarts
 from ketal.errors import SettingError
 from ketal.logs import Log
 from ketal.logs.traces.message_pairing import Messages
 from ketal.model.events.control import Control
+from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.log_arguments import records_of
@@ -65,7 +66,9 @@ class Examined:
     execution: AuditedExecution = field(default_factory=AuditedExecution)
     aside: list[AuditedEvent] = field(default_factory=list)
 
-    def add(self, position: int, item: Event | Control | Rejected, file: str, line: int) -> bool:
+    def add(
+        self, position: int, item: Event | Draft | Control | Rejected, file: str = "", line: int = 0
+    ) -> bool:
         """Add a record of the log; return whether it is an event to be judged."""
         if isinstance(item, Control):
             self.controls.append((position, item))
@@ -143,10 +146,8 @@ def summarised(parts: list[Examined]) -> Audit:
     """Return the audit of a log from its examined executions."""
     faults = [fault for part in parts for fault in _faults(part)]
     statistics = {part.name: _statistics(part) for part in parts}
-    if list(statistics) == [""]:
-        return Audit(faults=tuple(faults), statistics=statistics[""])
-    if not statistics:
-        return Audit(faults=(), statistics=Statistics())
+    if statistics.keys() <= {""}:
+        return Audit(faults=tuple(faults), statistics=statistics.get("", Statistics()))
     return Audit(faults=tuple(faults), statistics=summed(statistics))
 
 
@@ -216,9 +217,7 @@ def _hint(finding: Finding, part: Examined) -> str:
 def _statistics(part: Examined) -> Statistics:
     execution = part.execution
     events = sorted(execution.settled(), key=lambda event: event.position)
-    lost = _lost_references(execution)
-    measures: dict[str, Any] = {}
-    measures |= measured([e.as_event(lost.get(e.position, NONE)) for e in events])
+    measures: dict[str, Any] = {**measured([event.as_event() for event in events])}
     # Those without a dot of their own are there, too.
     measures["events"] = len(execution.events) + len(part.aside)
     pairing, messages = execution.pairing, None
@@ -237,24 +236,3 @@ def _statistics(part: Examined) -> Statistics:
         first_rejected=f"{first.place}: {first.reason}" if first is not None else "",
         messages=messages,
     )
-
-
-def _lost_references(execution: AuditedExecution) -> dict[int, frozenset[str]]:
-    """Return, by position, the nodes of which an event knows what may be lost.
-
-    All that is there of such a node is in its past, too.
-    """
-    wrong = {
-        (finding.event.position, name)
-        for finding in execution.findings
-        if finding.certain
-        for name in finding.blamed
-    }
-    lost: dict[int, frozenset[str]] = {}
-    for event in execution.settled():
-        for name in event.unknown:
-            line = execution.lines.get(name)
-            beyond = line is None or event.clock.get(name, 0) > line.top
-            if beyond and (event.position, name) not in wrong:
-                lost[event.position] = lost.get(event.position, NONE) | {name}
-    return lost

@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from ketal.auditing.log_model import NONE, AuditedEvent, Everything, causal_order
+from ketal.auditing.log_model import AuditedEvent, Everything, causal_order
 from ketal.errors import EventError
 from ketal.model.events.content import content
 from ketal.model.events.control import Control
@@ -57,7 +57,7 @@ class Restarts:
     aside: list[AuditedEvent] = field(default_factory=list)
 
 
-Firsts = dict[str, list[AuditedEvent]]
+_Firsts = dict[str, list[AuditedEvent]]
 """A node that started again → the first events of its later runs."""
 _Lines = dict[str, list[AuditedEvent]]
 """By node, its events that have an own entry, in file order."""
@@ -79,7 +79,7 @@ def read_restarts(
     for event in events:
         if event.counter and isinstance(event.read, Event):
             lines.setdefault(event.node, []).append(event)
-    nodes: Firsts = {}
+    nodes: _Firsts = {}
     ordered = True
     numbered = {n for n, line in lines.items() if any(ATTRIBUTE in e.read.data for e in line)}
     for node, line in lines.items():
@@ -136,7 +136,7 @@ def _runs(line: list[AuditedEvent], firsts: list[AuditedEvent]) -> _Runs:
 def _renamed(
     events: list[AuditedEvent],
     lines: _Lines,
-    nodes: Firsts,
+    nodes: _Firsts,
     controls: list[tuple[int, Control]],
     left: set[str],
     limits: Limits,
@@ -159,14 +159,17 @@ def _renamed(
         if status(named) == "new":
             known[named.node, named.counter] = content(named)
             membership.arrived(named)
-        out[event.position] = _copy(event, named, frozenset(unread))
+        node, counter, clock = named.node, named.counter, named.clock
+        out[event.position] = replace(
+            event, node=node, counter=counter, clock=clock, unknown=frozenset(unread)
+        )
     # A draft, or an event with a used dot, is judged under its own name.
     named_events = [out.get(event.position, event) for event in events]
     starts = _unannounced(named_events, nodes, controls)
     return Restarts(named_events, starts, set(membership.departed))
 
 
-def _in_causal_order(lines: _Lines, nodes: Firsts, left: set[str]) -> list[AuditedEvent]:
+def _in_causal_order(lines: _Lines, nodes: _Firsts, left: set[str]) -> list[AuditedEvent]:
     """Return events, each after those that its clock names; who knows fewer restarts first.
 
     Who knows of a run must be named before the next one begins.
@@ -215,18 +218,18 @@ def _event_named(
     to be compared that this one lacks.
     """
     counter, clock = event.clock[name], event.clock
+    first = min(least, len(runs) - 1)
     possible: list[tuple[int, AuditedEvent]] = []
-    for at, run in enumerate(runs):
-        if at >= min(least, len(runs) - 1) and run[-1].counter >= counter:
+    for at, run in enumerate(runs[first:], first):
+        if run[-1].counter >= counter:
             rank = bisect_left(run, counter, key=lambda e: e.counter)
             before = run[rank].counter > counter and rank > 0
             possible.append((at, run[rank - before]))
-    known = (
-        (at, e)
-        for at, e in possible
-        if all(v <= clock.get(n, 0) for n, v in e.clock.items() if n in compared)
-    )
-    return next(known, possible[0] if possible else (least, None))
+    if len(possible) > 1:
+        for at, known in possible:
+            if all(v <= clock.get(n, 0) for n, v in known.clock.items() if n in compared):
+                return at, known
+    return possible[0] if possible else (least, None)
 
 
 def _named(
@@ -248,16 +251,8 @@ def _named(
     return named, [name for base in unread for name in names(base)]
 
 
-def _copy(
-    event: AuditedEvent, named: Event | None = None, unknown: frozenset[str] = NONE
-) -> AuditedEvent:
-    """Return an event under its name, with the entries that are ambiguous unknown."""
-    e, n = event, event if named is None else named
-    return AuditedEvent(e.read, e.file, e.line, e.position, n.node, n.counter, n.clock, unknown)
-
-
 def _unannounced(
-    events: list[AuditedEvent], nodes: Firsts, controls: list[tuple[int, Control]]
+    events: list[AuditedEvent], nodes: _Firsts, controls: list[tuple[int, Control]]
 ) -> list[tuple[AuditedEvent, str]]:
     """Return the restarts that no control event announces."""
     firsts = {first.position: node for node, starts_of in nodes.items() for first in starts_of}
@@ -281,7 +276,7 @@ def _announces(control: Control, node: str) -> bool:
     return control.node == node or (control.kind == "view" and node not in control.members)
 
 
-def _unjudged(events: list[AuditedEvent], nodes: Firsts) -> Restarts:
+def _unjudged(events: list[AuditedEvent], nodes: _Firsts) -> Restarts:
     """Return the events with nothing that the nodes that started again could be judged by."""
     out: list[AuditedEvent] = []
     aside: list[AuditedEvent] = []
@@ -289,11 +284,12 @@ def _unjudged(events: list[AuditedEvent], nodes: Firsts) -> Restarts:
     for event in events:
         node = event.node
         if node not in nodes:
-            out.append(_copy(event, None, frozenset(nodes) & event.clock.keys() or NONE))
+            unknown = frozenset(node for node in event.clock if node in nodes)
+            out.append(replace(event, unknown=unknown))
         elif (node, event.counter) in used:
             aside.append(event)
         else:
             used.add((node, event.counter))
-            out.append(_copy(event, None, Everything()))
+            out.append(replace(event, unknown=Everything()))
     starts = [(first, node) for node, starts_of in nodes.items() for first in starts_of]
     return Restarts(out, starts, set(nodes), aside)

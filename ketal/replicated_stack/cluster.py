@@ -134,14 +134,14 @@ class _EmbeddedMonitor:
 
     def __init__(self, patterns: Path, log: Path, port: int) -> None:
         self._found: list[str] = []
-        handlers = dict.fromkeys(("violation", "match"), self._keep)
+        handlers = dict.fromkeys(("violation", "match"), self._record)
         self._monitor = ketal.Monitor(ketal.load(patterns), on=handlers)
         if log.exists():
             for event in ketal.read_log(log):
                 self._monitor.feed(event)
         self.collector = Collector(self._monitor, port=port)
 
-    def _keep(self, verdict: Any) -> None:
+    def _record(self, verdict: Any) -> None:
         self._found.append(verdict.id)
 
     def end(self, path: Path) -> None:

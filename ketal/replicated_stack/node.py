@@ -78,8 +78,8 @@ class StackNode:
         self._pop = call(self._operate, type="ReplicatedStack.pop", at="begin")
         self.top = call(self._top, type="ReplicatedStack.top")
 
-    def _note(self, what: str, **more: Any) -> None:
-        """Write down what the node does, for the checker; no clock is in it."""
+    def _write_history(self, what: str, **more: Any) -> None:
+        """Append what the node does to its history, for the checker; no clock is in it."""
         self._history.write(json.dumps({"what": what, **more}) + "\n")
 
     # --- what a program calls ---
@@ -132,7 +132,9 @@ class StackNode:
         self._operations, self._elements, self._view = operations, elements, view
         self._view.pop(self._node, None)
         self._waiting, self._needed = [], set()
-        self._note("on", session=self._session, operations=[*operations], elements=[*elements])
+        self._write_history(
+            "on", session=self._session, operations=[*operations], elements=[*elements]
+        )
         for op, operation in operations.items():
             data = {"kind": operation["kind"], "session": self._session, "by": "state"}
             self._tracer.record("apply", op=op, **data)
@@ -141,7 +143,7 @@ class StackNode:
     def _off(self) -> None:
         self.is_on = False
         self._view, self._waiting = {}, []
-        self._note("off")
+        self._write_history("off")
 
     def _operate(self, op: str, kind: str, value: Any, session: str) -> None:
         height = 1 + max((o["height"] for o in self._operations.values()), default=0)
@@ -165,32 +167,32 @@ class StackNode:
         self.transport.send(to, {"type": type, "headers": headers, **content})
 
     def handle(self, sender: str, message: Message) -> None:
-        """Take a message."""
+        """Handle a message, unless the node is off and the protocol ignores it."""
         type = message["type"]
         if type == "operation":
-            self._take_operation(sender, message)
+            self._handle_operation(sender, message)
         elif type == "state" and self._asked:
             self._receive(message)
             elements = {op: (height, value) for op, (height, value) in message["elements"].items()}
             self.on(message["operations"], elements, message["view"])
         elif type != "state" and self.is_on:
             self._receive(message)
-            getattr(self, f"_take_{type}")(sender, message)
+            getattr(self, f"_handle_{type}")(sender, message)
 
     def _receive(self, message: Message) -> None:
         self._tracer.receive(message["headers"], f"{message['type']} received")
 
-    def _take_ask(self, sender: str, message: Message) -> None:
+    def _handle_ask(self, sender: str, message: Message) -> None:
         operations, elements = self._operations, self._elements
         if self._bug is Bug.STALE_COPY:
             self._copy = self._copy or (dict(operations), dict(elements))
             operations, elements = self._copy
         view = {**self._view, self._node: self._session}
-        self._note("serve", operations=[*operations], elements=[*elements])
+        self._write_history("serve", operations=[*operations], elements=[*elements])
         self._tracer.record("serve", to=sender, operations=len(operations))
         self._send(sender, "state", operations=operations, elements=elements, view=view)
 
-    def _take_compare(self, sender: str, message: Message) -> None:
+    def _handle_compare(self, sender: str, message: Message) -> None:
         self._view[sender] = message["session"]
         if self._bug is Bug.STALE_COPY:
             return  # It is taken to have the state that it was served.
@@ -198,22 +200,22 @@ class StackNode:
         if missing:
             self._send(sender, "missing", session=message["session"], operations=missing)
 
-    def _take_missing(self, sender: str, message: Message) -> None:
+    def _handle_missing(self, sender: str, message: Message) -> None:
         for operation in message["operations"] if message["session"] == self._session else ():
             if operation["op"] not in self._operations:
                 self._apply(operation, "comparison")
         self._apply_waiting()
 
-    def _take_bye(self, sender: str, message: Message) -> None:
+    def _handle_bye(self, sender: str, message: Message) -> None:
         if self._view.get(sender) == message["session"]:
             del self._view[sender]
 
-    def _take_acknowledge(self, sender: str, message: Message) -> None:
-        self._note("acknowledged", op=message["op"])
+    def _handle_acknowledge(self, sender: str, message: Message) -> None:
+        self._write_history("acknowledged", op=message["op"])
 
     # --- operations ---
 
-    def _take_operation(self, sender: str, message: Message) -> None:
+    def _handle_operation(self, sender: str, message: Message) -> None:
         operation = message["operation"]
         if not self.is_on and self._bug is not Bug.APPLIES_WHEN_OFF:
             return
@@ -226,7 +228,7 @@ class StackNode:
         self._apply_waiting()
 
     def _acknowledge(self, sender: str, operation: Message) -> None:
-        self._note("acknowledge", op=operation["op"])
+        self._write_history("acknowledge", op=operation["op"])
         self._send(sender, "acknowledge", op=operation["op"])
 
     def _ready(self, operation: Message) -> bool:
@@ -271,14 +273,16 @@ class StackNode:
                     self._needed.add(needed)
                     self._tracer.record("needs", op=needed, session=self._session, by=op)
             self._tracer.receive(message["headers"], "apply", **data)
-        self._note(
+        self._write_history(
             "apply", operation=operation, by=by, elements=[*self._elements],
             session=None if message is None else message["session"],
         )  # fmt: skip
 
     def end(self) -> None:
         """Write down the state that it has at the end."""
-        self._note("end", on=self.is_on, operations=[*self._operations], elements=self._elements)
+        self._write_history(
+            "end", on=self.is_on, operations=[*self._operations], elements=self._elements
+        )
         self._history.close()
 
     @property

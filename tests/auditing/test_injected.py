@@ -167,7 +167,7 @@ def test_own_entries_that_are_wrong_side_by_side(
     holes = {
         (node, counter)
         for node, line in part.execution.lines.items()
-        for first, last in line.gaps()
+        for first, last in line.holes()
         for counter in range(first, min(last, rig.last[node]) + 1)
     }
     # A dot that no event says is a hole, or the event is named that has it.

@@ -14,7 +14,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from math import comb
+from typing import Any
 
 from ketal.auditing.contents.attribute_counts import (
     KEYS_MAX,
@@ -26,8 +27,8 @@ from ketal.auditing.contents.attribute_counts import (
 from ketal.auditing.contents.contents_report import LogStats
 from ketal.auditing.contents.log_contents import ConcurrencyStats, LeftOut, TypeStats
 from ketal.auditing.contents.message_pairs import MessageSearch
-from ketal.auditing.log_statistics import ordered_pairs
-from ketal.auditing.repeated_dots import RepeatedDots
+from ketal.auditing.contents.repeated_dots import RepeatedDots
+from ketal.auditing.log_statistics import DotAndClock, ordered_pairs
 from ketal.logs import Log
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -195,12 +196,6 @@ class LogCounts:
         return [one for one in out if one.number]
 
 
-class _Stamp(NamedTuple):
-    node: str
-    counter: int
-    clock: dict[str, int]
-
-
 class _Sample:
     """A uniform sample of events whose clocks have at most `entries_max` entries together."""
 
@@ -209,13 +204,13 @@ class _Sample:
         self._entries = self._events = 0
         self._draw = random.Random(SEED).random
         # The highest number first; no two events have one place in the log.
-        self._heap: list[tuple[float, int, str, _Stamp]] = []
+        self._heap: list[tuple[float, int, str, DotAndClock]] = []
 
     def add(self, execution: str, event: Event) -> None:
         """Offer an event."""
         self._events += 1
         number = -self._draw()
-        stamp = _Stamp(event.node, event.clock[event.node], event.clock)
+        stamp = DotAndClock(event.node, event.clock[event.node], event.clock)
         full = self._entries + len(stamp.clock) > self._entries_max
         if full and self._heap and number < self._heap[0][0]:
             return
@@ -226,10 +221,10 @@ class _Sample:
 
     def measured(self) -> ConcurrencyStats:
         """Return how many pairs of events of the sample, each of one execution, are concurrent."""
-        stamps: dict[str, list[_Stamp]] = {}
+        stamps: dict[str, list[DotAndClock]] = {}
         for _, _, execution, stamp in self._heap:
             stamps.setdefault(execution, []).append(stamp)
-        pairs = sum(len(part) * (len(part) - 1) // 2 for part in stamps.values())
+        pairs = sum(comb(len(part), 2) for part in stamps.values())
         ordered = sum(map(ordered_pairs, stamps.values()))
         return ConcurrencyStats(
             events=len(self._heap),

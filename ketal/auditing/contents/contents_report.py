@@ -24,6 +24,7 @@ from ketal.auditing.contents.log_contents import (
 from ketal.errors import columns, printable
 from ketal.model import syntax
 from ketal.model.events.event_time import rfc3339
+from ketal.model.wording import counted
 
 WIDTH = 100
 ROWS = 20
@@ -165,14 +166,13 @@ def lines(stats: LogStats, rows: int = ROWS) -> Iterator[str]:
 
 
 def _records(stats: LogStats) -> str:
-    terms = {
-        "event": stats.events,
-        "duplicate": stats.duplicates,
-        "control event": stats.controls,
-        "rejected": stats.rejected,
-    }
-    parts = [_of(n, noun) for noun, n in terms.items() if n or noun == "event"]
-    return f"{_of(stats.records, 'record')} = {' + '.join(parts)}"
+    parts = [
+        counted(stats.events, "event"),
+        counted(stats.duplicates, "duplicate") if stats.duplicates else "",
+        counted(stats.controls, "control event") if stats.controls else "",
+        f"{stats.rejected:,} rejected" if stats.rejected else "",
+    ]
+    return f"{counted(stats.records, 'record')} = {' + '.join(filter(None, parts))}"
 
 
 def _times(stats: LogStats) -> str:
@@ -180,7 +180,7 @@ def _times(stats: LogStats) -> str:
         return "time        no event has one (--field time=PATH says where it is)"
     span = _duration(stats.last_time - stats.first_time)
     first, last = rfc3339(stats.first_time), rfc3339(stats.last_time)
-    whose = "all events" if stats.timed == stats.events else f"{_of(stats.timed, 'event')}"
+    whose = "all events" if stats.timed == stats.events else counted(stats.timed, "event")
     return f"time        {first} to {last} ({span}); {whose}"
 
 
@@ -197,16 +197,16 @@ def _concurrency(stats: LogStats) -> Iterator[str]:
     share = _share(compared.concurrent_pairs, pairs)
     numbers = f"{compared.concurrent_pairs:,}, and {compared.ordered_pairs:,} ordered"
     if compared.seed is None:
-        yield f"concurrent  {share} of {_of(pairs, 'pair')} of events: {numbers}"
+        yield f"concurrent  {share} of {counted(pairs, 'pair')} of events: {numbers}"
     else:
         yield f"concurrent  {share} of the pairs of events in a sample: {numbers};"
         yield (
-            f"            of {compared.events:,} of {_of(compared.of, 'event')}, drawn with seed "
-            f"{compared.seed} (limit stats_entries_max)"
+            f"            of {compared.events:,} of {counted(compared.of, 'event')}, "
+            f"drawn with seed {compared.seed} (limit stats_entries_max)"
         )
     if stats.repeated:
         yield (
-            f"            not compared: {_of(stats.repeated, 'event')} with the dot of another "
+            f"            not compared: {counted(stats.repeated, 'event')} with the dot of another "
             "event and other content;"
         )
         yield "            `ketal audit` says whether a node started again"
@@ -293,8 +293,8 @@ def _messages(stats: LogStats, rows: int) -> Iterator[str]:
         yield "messages: the clocks show none"
     else:
         yield (
-            f"messages ({messages.pairs:,}, received by {_of(messages.receives, 'event')}): by the "
-            "clocks the first event happened"
+            f"messages ({messages.pairs:,}, received by {counted(messages.receives, 'event')}): "
+            "by the clocks the first event happened"
         )
         yield "immediately before the second, which is of another node"
         yield from _pair_rows(messages.types, rows)
@@ -302,8 +302,8 @@ def _messages(stats: LogStats, rows: int) -> Iterator[str]:
         yield from _pair_rows(messages.nodes, rows)
     if messages.unknown:
         yield (
-            f"  {_of(messages.unknown, 'event')} may be receives too: an event before is not in "
-            "the log, or far away in it"
+            f"  {counted(messages.unknown, 'event')} may be receives too: "
+            "an event before is not in the log, or far away in it"
         )
         yield "  (limit stats_entries_max)"
 
@@ -322,10 +322,6 @@ def _pair_rows(pairs: dict[tuple[str, str], int], rows: int) -> Iterator[str]:
 # --- words ---
 
 
-def _of(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 or noun == 'rejected' else 's'}"
-
-
 def _number(stats: LogStats, what: str, number: int) -> str:
     more = any(one.what == what for one in stats.left_out)
     return f"{number:,}{' and more' if more else ''}"
@@ -340,14 +336,18 @@ def _cut_by(one: LeftOut) -> str:
     at = f"limit {one.limit} = {one.most:,}"
     match one.what:
         case "types" | "nodes":
-            return f"{_of(one.number, 'event')} of other {one.what} ({at})"
+            return f"{counted(one.number, 'event')} of other {one.what} ({at})"
         case "attributes":
-            return f"{_of(one.number, 'value')} of other attributes ({at})"
+            return f"{counted(one.number, 'value')} of other attributes ({at})"
         case "inner attributes":
-            return f"{_of(one.number, 'value')} inside of {one.most} objects and more"
+            return f"{counted(one.number, 'value')} inside of {one.most} objects and more"
         case "dots":
-            return f"{_of(one.number, 'dot')}, so that duplicates of them count as events ({at})"
-    return f"{_of(one.number, 'message')} between other {one.what.removeprefix('message ')} ({at})"
+            return (
+                f"{counted(one.number, 'dot')}, so that duplicates of them count as events ({at})"
+            )
+    return (
+        f"{counted(one.number, 'message')} between other {one.what.removeprefix('message ')} ({at})"
+    )
 
 
 def _share(number: int, of: int) -> str:
@@ -359,16 +359,18 @@ def _share(number: int, of: int) -> str:
 
 
 def _name(one: AttributeStats) -> str:
-    from ketal.grammar.printer import render_value
-
-    return printable(render_value(syntax.Attribute(one.path)))
+    return _rendered(syntax.Attribute(one.path))
 
 
 def _text(text: str) -> str:
-    """Write a text as a pattern does."""
+    return _rendered(syntax.Literal(text))
+
+
+def _rendered(value: syntax.Value) -> str:
+    """Return a value as a pattern writes it."""
     from ketal.grammar.printer import render_value
 
-    return printable(render_value(syntax.Literal(text)))
+    return printable(render_value(value))
 
 
 def _kinds(one: AttributeStats) -> str:

@@ -7,9 +7,9 @@ the edges of the Hasse diagram of happened-before between nodes (Mattern, "Virtu
 states of distributed systems", 1989). A program that logs more than its messages has other events
 at the ends: the last event that the sender logged, and the first that the receiver did.
 
-An event is judged when as many entries of clocks have come after it as are kept of before.
+An event is judged when as many entries of clocks have come after it as are stored of before.
 
-The one rule: a receive counts only if the event before it and all that it newly knows are kept.
+The one rule: a receive counts only if the event before it and all that it newly knows are stored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Dot = tuple[str, str, int]
 """Execution, node, counter."""
 
 
-class _Kept(NamedTuple):
+class _Stored(NamedTuple):
     type: str
     clock: dict[str, int]
 
@@ -37,7 +37,7 @@ class MessageSearch:
 
     def __init__(self, limits: Limits) -> None:
         self._entries_max = limits.stats_entries_max
-        self._kept: dict[_Dot, _Kept] = {}
+        self._stored: dict[_Dot, _Stored] = {}
         self._unjudged: deque[_Dot] = deque()
         self._judged: deque[_Dot] = deque()
         self._entries = self._unjudged_entries = 0
@@ -48,14 +48,14 @@ class MessageSearch:
     def add(self, execution: str, event: Event) -> None:
         """Add an event; no two have one dot."""
         dot = (execution, event.node, event.clock[event.node])
-        self._kept[dot] = _Kept(event.type, event.clock)
+        self._stored[dot] = _Stored(event.type, event.clock)
         self._unjudged.append(dot)
         self._entries += len(event.clock)
         self._unjudged_entries += len(event.clock)
         while self._unjudged_entries > self._entries_max // 2:
             self._judge_oldest()
         while self._entries > self._entries_max and self._judged:
-            self._entries -= len(self._kept.pop(self._judged.popleft()).clock)
+            self._entries -= len(self._stored.pop(self._judged.popleft()).clock)
 
     def found(self) -> MessageStats:
         """Judge the events that are left; return what was found."""
@@ -73,29 +73,29 @@ class MessageSearch:
         dot = self._unjudged.popleft()
         self._judged.append(dot)
         execution, node, counter = dot
-        type, clock = self._kept[dot]
+        type, clock = self._stored[dot]
         self._unjudged_entries -= len(clock)
         if len(clock) == 1:
             return
-        before = self._kept.get((execution, node, counter - 1)) if counter > 1 else _NOTHING
+        before = self._stored.get((execution, node, counter - 1)) if counter > 1 else _NOTHING
         if before is None:
             self._unknown += 1
             return
         old = before.clock
         new = {
-            (name, value): self._kept.get((execution, name, value))
+            (name, value): self._stored.get((execution, name, value))
             for name, value in clock.items()
             if name != node and value > old.get(name, 0)
         }
-        known = {sent: kept for sent, kept in new.items() if kept is not None}
+        known = {sent: event for sent, event in new.items() if event is not None}
         if len(known) < len(new):
             self._unknown += 1
         elif known:
             self._receives += 1
-            for sent in latest({dot: kept.clock for dot, kept in known.items()}):
+            for sent in latest({dot: event.clock for dot, event in known.items()}):
                 self._pairs += 1
                 self.types.add((known[sent].type, type))
                 self.nodes.add((sent[0], node))
 
 
-_NOTHING = _Kept("", {})
+_NOTHING = _Stored("", {})

@@ -93,8 +93,7 @@ class RepeatedDots:
         beyond.add(counter)
         self._beyond += 1
         before = dots.upto
-        while dots.upto + 1 in beyond:
-            dots.upto += 1
+        dots.upto = beyond.last_after(before)
         beyond.count -= dots.upto - before
         self._beyond -= dots.upto - before
         beyond.drop(dots.upto)
