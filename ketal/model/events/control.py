@@ -66,20 +66,25 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
             _force(self, "node", _named(self.node, f"the node of {CONTROL_PREFIX}{self.kind}"))
         elif self.kind in ("join", "leave"):
             raise EventError(f"{CONTROL_PREFIX}{self.kind} has no node")
-        if self.members is _ABSENT:
-            if self.kind == "view":
-                raise EventError(
-                    f"{CONTROL_PREFIX}view has no members; it lists the nodes that are there"
-                )
+        if self.members is not _ABSENT:
+            _force(self, "members", self._named_members())
+        elif self.kind == "view":
+            raise EventError(
+                f"{CONTROL_PREFIX}view has no members; it lists the nodes that are there"
+            )
+        else:
             _force(self, "members", ())
-        if isinstance(self.members, str) or not isinstance(self.members, Sequence):
-            raise EventError(f"the members of {CONTROL_PREFIX}{self.kind} must be a list of nodes")
-        what = f"a member of {CONTROL_PREFIX}{self.kind}"
-        _force(self, "members", tuple(_named(member, what) for member in self.members))
         if self.time is not None:
             _force(self, "time", seconds(self.time))
         elif self.kind == "watermark":
             raise EventError(f"{CONTROL_PREFIX}watermark has no time")
+
+    def _named_members(self) -> tuple[str, ...]:
+        members: object = self.members
+        if isinstance(members, str) or not isinstance(members, Sequence):
+            raise EventError(f"the members of {CONTROL_PREFIX}{self.kind} must be a list of nodes")
+        what = f"a member of {CONTROL_PREFIX}{self.kind}"
+        return tuple(_named(member, what) for member in members)
 
 
 def _named(node: object, what: str) -> str:
