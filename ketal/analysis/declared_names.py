@@ -6,7 +6,7 @@ reported once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from ketal.analysis.bodies import Finding
@@ -196,6 +196,31 @@ def names_in(node: ast.Node) -> set[str]:
             case ast.Reference(step=name) | ast.Causal(anchor=name) | ast.Conc(anchor=name):
                 names.add(name)
     return names
+
+
+def events_behind(names: Iterable[str], guards: Mapping[str, ast.Guard]) -> set[str]:
+    """Return the events among names and those that their guards name, directly or through others.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Names of events; others are ignored.
+    guards : mapping of str to Guard
+        The guard of each event.
+    """
+    reached: set[str] = set()
+    todo = [*names]
+    while todo:
+        name = todo.pop()
+        if name in guards and name not in reached:
+            reached.add(name)
+            todo.extend(names_in(guards[name]))
+    return reached
+
+
+def event_guards(names: Mapping[str, Declaration]) -> dict[str, ast.Guard]:
+    """Return the guards of the events among declarations."""
+    return {name: d.guard for name, d in names.items() if isinstance(d, ast.EventDecl)}
 
 
 def _event_of(step: str, names: Mapping[str, Declaration]) -> str:

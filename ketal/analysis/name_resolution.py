@@ -17,6 +17,8 @@ from ketal.analysis.declared_names import (
     Declaration,
     NameFindings,
     declared_as,
+    event_guards,
+    events_behind,
     names_in,
     params_among,
 )
@@ -230,14 +232,8 @@ class _PatternNames(NameFindings):
         todo = [d.guard for d in self.pattern.declarations]
         todo += [n.guard for n in walk(self.pattern.body) if isinstance(n, ast.Absent)]
         named = steps_of(self.pattern.body).union(*(names_in(guard) for guard in todo))
-        seen: set[str] = set()
-        while named - seen:
-            name = min(named - seen)
-            seen.add(name)
-            declaration = self.names.get(name)
-            if isinstance(declaration, ast.EventDecl):
-                todo.append(declaration.guard)
-                named |= names_in(declaration.guard)
+        guards = event_guards(self.names)
+        todo += [guards[name] for name in sorted(events_behind(named, guards))]
         for node in (n for guard in todo for n in walk(guard)):
             if isinstance(node, ast.Localhost):
                 self.error(
@@ -305,15 +301,9 @@ def _check_cycles(
     findings: NameFindings, events: tuple[ast.EventDecl, ...], names: Mapping[str, Declaration]
 ) -> None:
     """Report the events that are defined in terms of themselves."""
+    guards = event_guards(names)
     for event in events:
-        todo, seen = [*names_in(event.guard)], set[str]()
-        while todo:
-            name = todo.pop()
-            known = names.get(name)
-            if name not in seen and isinstance(known, ast.EventDecl):
-                seen.add(name)
-                todo.extend(names_in(known.guard))
-        if event.name in seen:
+        if event.name in events_behind(names_in(event.guard), guards):
             findings.error(
                 "K116", f"the event `{event.name}` is defined by itself", event.span,
                 "say what its events are like: a type, an attribute",

@@ -47,6 +47,8 @@ class CompiledPattern:
         Which events are offered, over the automaton's atoms.
     events : tuple of (EventDecl, Formula)
         The declared events that make the alphabet, each with its guard over these atoms.
+    named_events : tuple of EventDecl
+        Those events, and those that their guards name, directly or through others.
     order_independent : bool
         Whether every linear extension gives the same verdicts.
     declared : tuple of (str, Guard)
@@ -73,6 +75,7 @@ class CompiledPattern:
     undecided: str = ""
     source: PatternText | None = field(default=None, compare=False, repr=False)
     events: tuple[tuple[syntax.EventDecl, Formula], ...] = field(default=(), repr=False)
+    named_events: tuple[syntax.EventDecl, ...] = field(default=(), repr=False)
     declared: tuple[tuple[str, syntax.Guard], ...] = field(default=(), repr=False)
     guard_failed: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
@@ -143,6 +146,7 @@ class CompiledPattern:
             self.automaton,
             self.alphabet,
             self.events,
+            self.named_events,
             self.registered,
         )
 
@@ -186,8 +190,8 @@ class CompiledPattern:
     @functools.cached_property
     def unknown_types(self) -> Callable[[Event], bool] | None:
         """Whether an event leaves the types of a `call` unknown; None without such calls."""
-        steps, events = (guard for _, guard in self.guards), (event for event, _ in self.events)
-        return unknown_types((*steps, *events, self.pattern.body))
+        steps = (guard for _, guard in self.guards)
+        return unknown_types((*steps, *self.named_events, self.pattern.body))
 
     def __repr__(self) -> str:
         states = len(self.automaton.table)

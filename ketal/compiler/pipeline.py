@@ -13,10 +13,11 @@ The one rule: nothing that depends on hash order leaves this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ketal.analysis.bodies import Finding
+from ketal.analysis.declared_names import events_behind
 from ketal.analysis.parameters import ParamValue, with_params
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.compiler.automaton import ANONYMOUS, Automaton, LiveRegisters, Variant
@@ -103,8 +104,11 @@ class _Compilation:
         """Return the events that make the alphabet, each with the formula of its guard."""
         named = steps_of(self.pattern.body)
         named |= {n.name for n in walk(self.pattern) if isinstance(n, syntax.Name)}
-        events = [d for d in self.file.events if d.name in named] + list(self.pattern.events)
-        return tuple((d, self.lowering.lower(d.guard)) for d in events)
+        return tuple((d, self.lowering.lower(d.guard)) for d in self._named(named))
+
+    def _named(self, names: Collection[str]) -> tuple[syntax.EventDecl, ...]:
+        """Return the events of the file that have these names, and those of the pattern."""
+        return (*(d for d in self.file.events if d.name in names), *self.pattern.events)
 
     # the body
 
@@ -248,6 +252,7 @@ class _Compilation:
             undecided=self.undecided,
             source=source,
             events=events,
+            named_events=self._named(events_behind((d.name for d, _ in events), self.events)),
             declared=(*self.events.items(), *((d.name, d.guard) for d in p.steps)),
         )
 

@@ -125,7 +125,7 @@ def _beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
             limit=1,
         )
         # What the pattern names is declared in it, or is an event that the file shares.
-        shared = tuple(event for event, _ in compiled.events if event not in pattern.events)
+        shared = tuple(event for event in compiled.named_events if event not in pattern.events)
         file = syntax.File((beginning,), events=shared)
         try:
             yield compile_pattern(

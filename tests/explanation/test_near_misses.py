@@ -57,6 +57,18 @@ def _pattern(rng: random.Random) -> str:
     return f"pattern P {{ {order}{events}{' '.join(lines)} find {strategy} {' '.join(body)}; }}"
 
 
+def test_a_beginning_has_the_events_that_only_another_event_names() -> None:
+    text = """
+event Ready = x == 1;
+event First = Ready && type == "a";
+pattern P { event B = type == "b"; find any First B; }
+"""
+    log = [Event("n", "a", {"n": 1}, data={"x": 1}), Event("n", "c", {"n": 2})]
+    near = _near(ketal.compile(text), log)
+    assert near is not None
+    assert "n@1" in str(near)
+
+
 def test_no_run_came_further_and_what_is_near_fails_a_step() -> None:
     met = [0, 0, 0]
 

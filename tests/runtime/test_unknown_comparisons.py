@@ -174,6 +174,24 @@ def parsed_guard(guard: str) -> tuple[semantics._Judge, syntax.Guard]:
     return semantics._Judge(file, pattern, {}, {}, None), declared.guard
 
 
+def test_an_event_that_only_another_event_names_is_counted_too() -> None:
+    text = """
+event Known = call(int Stack.pop(..)) || x == 1;
+event Popped = Known && type == "pop";
+pattern P { find any Popped Popped; }
+"""
+    events = [event(1, "pop", x="1"), event(2, "push", x=1)]
+    assert [(n, kinds) for n, kinds, *_ in found(text, events)] == [
+        ("x == 1", "string with number"),
+    ]
+    (counts,) = ketal.run(ketal.compile(text), events).summary["patterns"].values()
+    causes = [(one["what"], one["name"]) for one in counts["vacuous"]]
+    assert causes == [("alphabet", "P")]
+    called = [event(1, "Stack.pop"), event(2, "push", x=1)]
+    (counts,) = ketal.run(ketal.compile(text), called).summary["patterns"].values()
+    assert counts["unknown_types"] == 1
+
+
 # --- the sample ---
 
 

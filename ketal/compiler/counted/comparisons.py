@@ -21,7 +21,6 @@ from ketal.compiler.predicates import (
     Formula,
     Lowering,
     constant_of,
-    disjunction,
     free_of_run,
     variables,
 )
@@ -109,6 +108,7 @@ class ComparisonSite:
 def comparisons(
     pattern: syntax.Pattern,
     events: Sequence[syntax.EventDecl],
+    alphabet: Formula,
     atoms: Sequence[Atom],
     registered: Iterable[RegisteredGuard],
 ) -> tuple[tuple[ComparisonSite, ...], tuple[SiteReading, ...]]:
@@ -119,7 +119,9 @@ def comparisons(
     pattern : Pattern
         The pattern.
     events : sequence of EventDecl
-        The events of its alphabet, those of the file too.
+        The events that it names, those of the file too.
+    alphabet : Formula
+        Which events are offered, over `atoms`.
     atoms : sequence of Atom
         Those of its guards.
     registered : iterable of RegisteredGuard
@@ -136,21 +138,20 @@ def comparisons(
         for name, guard in {**declared, **steps}.items()
     }
     absents = (node.guard for node in walk(pattern.body) if isinstance(node, syntax.Absent))
-    found: list[ComparisonSite] = []
+    sites: list[ComparisonSite] = []
     readings: list[SiteReading] = []
-    alphabet = disjunction([local[event.name] for event in events])
     for key in pattern.partition:
-        if isinstance(key, syntax.Attribute) and _in_masks(alphabet, len(atoms)):
-            readings.append(SiteReading(len(found), (0,), alphabet, 0))
-            found.append(ComparisonSite(key.span, (Operand(key, "", SCALAR),), alike=True))
+        if isinstance(key, syntax.Attribute):
+            readings.append(SiteReading(len(sites), (0,), alphabet, 0))
+            sites.append(ComparisonSite(key.span, (Operand(key, "", SCALAR),), alike=True))
     for holder in (*declared.values(), *steps.values(), *absents):
         guard = free_of_run(lowering.lower(holder), table.atoms)
         for node in walk(holder):
             operands = tuple(_operands(node))
             if all(map(_is_always_known, operands)):
                 continue
-            number = len(found)
-            found.append(ComparisonSite(node.span, operands, _alike(node)))
+            number = len(sites)
+            sites.append(ComparisonSite(node.span, operands, _alike(node)))
             by_step: dict[str, list[int]] = {}
             for at, operand in enumerate(operands):
                 by_step.setdefault(operand.step, []).append(at)
@@ -160,7 +161,7 @@ def comparisons(
                 of = local.get(step, True) if step else guard
                 if _in_masks(of, len(atoms)):
                     readings.append(SiteReading(number, tuple(numbers), of, bits))
-    return tuple(found), tuple(readings)
+    return tuple(sites), tuple(readings)
 
 
 def _in_masks(guard: Formula, atoms: int) -> bool:

@@ -41,6 +41,8 @@ class CountedParts:
         Which events are offered, over the automaton's atoms.
     events : tuple of (EventDecl, Formula)
         The declared events that make the alphabet, each with its guard over these atoms.
+    named_events : tuple of EventDecl
+        Those events, and those that their guards name, directly or through others.
     registered : tuple of RegisteredGuard
         Guards added in code.
     """
@@ -49,6 +51,7 @@ class CountedParts:
     automaton: Automaton
     alphabet: Formula
     events: tuple[tuple[syntax.EventDecl, Formula], ...]
+    named_events: tuple[syntax.EventDecl, ...]
     registered: tuple[RegisteredGuard, ...]
 
     @functools.cached_property
@@ -99,8 +102,7 @@ class CountedParts:
 
     @functools.cached_property
     def _named_values(self) -> tuple[NamedValue, ...]:
-        events = [event for event, _ in self.events]
-        return named_values(self.pattern, events, self.automaton.atoms)
+        return named_values(self.pattern, self.named_events, self.automaton.atoms)
 
     @functools.cached_property
     def type_guard(self) -> Formula:
@@ -113,10 +115,11 @@ class CountedParts:
     @functools.cached_property
     def comparisons(self) -> tuple[tuple[ComparisonSite, ...], tuple[SiteReading, ...]]:
         """The comparisons of its guards, and how their operands are read from events."""
-        events = [event for event, _ in self.events]
-        found, readings = comparisons(self.pattern, events, self.automaton.atoms, self.registered)
+        sites, readings = comparisons(
+            self.pattern, self.named_events, self.alphabet, self.automaton.atoms, self.registered
+        )
         of_event = (replace(one, guard=self._of_one_event(one.guard)) for one in readings)
-        return found, tuple(of_event)
+        return sites, tuple(of_event)
 
     @functools.cached_property
     def guards(self) -> dict[Formula, str]:

@@ -67,7 +67,7 @@ def named_values(
     pattern : Pattern
         The pattern.
     events : sequence of EventDecl
-        The events of its alphabet, those of the file too.
+        The events that it names, those of the file too.
     atoms : sequence of Atom
         Those of its guards.
     """

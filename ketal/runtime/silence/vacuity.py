@@ -194,7 +194,7 @@ class _Vacuity:
         self._events = met.events
         self._names = names
         self._declared = {event.name: event for event, _ in compiled.events}
-        self._guards = {name: event.guard for name, event in self._declared.items()}
+        self._guards = {event.name: event.guard for event in compiled.named_events}
         self._unmet = {
             name.key: name
             for name in compiled.counted.named_values
@@ -263,8 +263,8 @@ class _Vacuity:
         deployment = self._compiled.pattern.deployment
         if deployment is not None and deployment.glob is not None:
             wanted += [key for key in self._unmet if key == ("node", deployment.glob)]
-        for guard in self._guards.values():
-            wanted += [key for key in self._unmet if key in needed(guard, self._guards)]
+        for event in self._declared.values():
+            wanted += [key for key in self._unmet if key in needed(event.guard, self._guards)]
         for key in list(dict.fromkeys(wanted))[:SHOWN_MAX]:
             yield self._name_entry(self._unmet[key], self._there_are(key[0]))
 
