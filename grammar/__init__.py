@@ -12,13 +12,13 @@ not before.
 from __future__ import annotations
 
 from ketal.grammar.printer import render, render_body, render_guard, render_value
-from ketal.model import syntax as pattern
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.syntax import File
 
 __all__ = ["format_text", "parse", "render", "render_body", "render_guard", "render_value"]
 
 
-def parse(text: str, *, name: str = "<pattern>", limits: Limits = DEFAULT) -> pattern.File:
+def parse(text: str, *, name: str = "<pattern>", limits: Limits = DEFAULT) -> File:
     """Read a pattern file.
 
     Parameters

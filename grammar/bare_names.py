@@ -16,11 +16,11 @@ The one rule: what the printer leaves bare, the builder reads back the same.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Set
 from dataclasses import dataclass
 
+from ketal.errors import nearest
 from ketal.model.language_words import RESERVED
 from ketal.model.syntax import EVENT_FIELDS, Field, Value
 
@@ -60,18 +60,12 @@ class DeclaredNames:
     """Whether the event's own `type` or `node` is compared with the expression."""
 
 
-def nearest(name: str, known: Set[str], cutoff: float = NEARLY) -> str | None:
-    """Return the name among `known` that `name` may have been meant to be."""
-    matches = difflib.get_close_matches(name, sorted(known), 1, cutoff)
-    return matches[0] if matches else None
-
-
 def reads_as_reference(head: str, scope: DeclaredNames) -> bool:
     """Return whether `head.x` is read as a reference to a step."""
     return (
         head in scope.declared
         or head[:1].isupper()
-        or (head not in scope.params and nearest(head, scope.declared) is not None)
+        or (head not in scope.params and nearest(head, scope.declared, NEARLY) is not None)
     )
 
 

@@ -16,8 +16,8 @@ from typing import Any, cast
 
 from lark import Token
 
-from ketal.errors import Diagnostic, PatternError, Span, diagnostic_place
-from ketal.grammar.bare_names import DeclaredNames, nearest
+from ketal.errors import Diagnostic, PatternError, Span, diagnostic_place, nearest
+from ketal.grammar.bare_names import DeclaredNames
 from ketal.grammar.body_trees import Bodies
 from ketal.grammar.dotted_names import PLACEHOLDER
 from ketal.grammar.expressions import Expressions
@@ -33,6 +33,7 @@ from ketal.grammar.reader import Reading
 from ketal.model import syntax as ast
 from ketal.model.limits import Limits
 
+_NO_NAMES = DeclaredNames()
 _STRATEGIES = ("strict", "next", "any")
 
 
@@ -50,7 +51,8 @@ def build(reading: Reading, limits: Limits) -> ast.File:
     except PatternError as error:
         # A limit ends the building; earlier faults are reported with it.
         raise PatternError([*builder.faults, *error.diagnostics], reading.source) from None
-    builder.finish(reading)
+    if builder.faults:
+        raise PatternError(sorted(builder.faults, key=diagnostic_place), reading.source)
     return file
 
 
@@ -61,16 +63,11 @@ class Builder:
         self.limits = limits
         self.faults: list[Diagnostic] = []
 
-    def finish(self, reading: Reading) -> None:
-        """Raise what was collected, if anything was."""
-        if self.faults:
-            raise PatternError(sorted(self.faults, key=diagnostic_place), reading.source)
-
     # --- the file and its patterns ---
 
     def file(self, tree: ParseTree) -> ast.File:
         """Build a whole file."""
-        shared = self.file_scope(tree)
+        shared = names_declared(tree)
         nodes = [
             (self.pattern if child.data == "pattern" else self.statement)(child, shared)
             for child in subtrees(tree)
@@ -84,23 +81,10 @@ class Builder:
         events, params = _of_sort(ast.EventDecl, nodes), _of_sort(ast.ParamDecl, nodes)
         return ast.File(patterns, events, params)
 
-    def file_scope(self, tree: ParseTree) -> DeclaredNames:
-        """Return the names that the file's own declarations bring in scope."""
-        return DeclaredNames(
-            frozenset(_declared(tree, "param")), frozenset(_declared(tree, "event"))
-        )
-
-    def pattern_scope(self, tree: ParseTree, shared: DeclaredNames) -> DeclaredNames:
-        """Return the names in scope inside of a pattern."""
-        return DeclaredNames(
-            shared.params | _declared(tree, "param"),
-            shared.declared | _declared(tree, "event", "step"),
-        )
-
     def pattern(self, tree: ParseTree, shared: DeclaredNames) -> ast.Pattern:
         """Build one pattern."""
         name = cast(Token, tree.children[0])
-        scope = self.pattern_scope(tree, shared)
+        scope = names_declared(tree, shared)
         start = len(self.faults)
         parts: dict[str, Any] = {}
         places: dict[str, Span] = {}
@@ -222,12 +206,7 @@ class Builder:
         return {"topology": ast.Topology(tuple(edges), is_open, span=span_of(tree))}
 
     def _check(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
-        return self._body("check", tree, make)
-
-    def _find(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
-        return self._body("find", tree, make)
-
-    def _body(self, kind: str, tree: ParseTree, make: Expressions) -> dict[str, Any]:
+        kind = str(tree.data)
         strategy, body = cast("tuple[ParseTree | None, ParseTree]", tree.children)
         if kind == "find" and strategy is None:
             self._misspelt_strategy(body, make.scope)
@@ -237,6 +216,8 @@ class Builder:
             "body": Bodies(make).whole(body),
         }
 
+    _find = _check
+
     def _misspelt_strategy(self, body: ParseTree, scope: DeclaredNames) -> None:
         """Report a first step that no name is declared for, and that is nearly a strategy."""
         while body.data in ("alternation", "sequence"):
@@ -244,7 +225,7 @@ class Builder:
         word = cast(Token, body.children[0])
         if body.data != "step_name" or word in scope.declared:
             return
-        if nearest(word, scope.declared | {*_STRATEGIES}, 0.6) in _STRATEGIES:
+        if nearest(word, scope.declared | {*_STRATEGIES}) in _STRATEGIES:
             report_unknown_word(self.fault, "strategy", word, _STRATEGIES)
 
     def _within(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
@@ -310,5 +291,12 @@ def _of_sort(sort: Any, nodes: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(node for node in nodes if isinstance(node, sort))
 
 
-def _declared(tree: ParseTree, *sorts: str) -> set[str]:
-    return {str(child.children[0]) for child in subtrees(tree) if child.data in sorts}
+def names_declared(tree: ParseTree, shared: DeclaredNames = _NO_NAMES) -> DeclaredNames:
+    """Return the names in scope inside of a file or a pattern, `shared` around it."""
+
+    def declared(*sorts: str) -> set[str]:
+        return {str(child.children[0]) for child in subtrees(tree) if child.data in sorts}
+
+    return DeclaredNames(
+        shared.params | declared("param"), shared.declared | declared("event", "step")
+    )

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from ketal.errors import Diagnostic, Span
-from ketal.grammar.bare_names import nearest
+from ketal.errors import Diagnostic, Span, nearest
 from ketal.model.language_words import STATEMENTS
 
 CLOSING = {"(": ")", "[": "]", "{": "}"}
@@ -163,17 +162,21 @@ class Rule:
     (the statement in words), `{pattern}`, `{open}` and `{near}`.
     """
 
-    code: str
     when: Callable[[Situation], bool]
     message: str
     hint: str
     examples: tuple[str, ...]
     at: str = "found"
     """The place: at what was `found`, at the token `before` it, or just `behind` that."""
+    code: str = "K001"
 
 
 def _near_statement(s: Situation) -> str:
     return nearest(s.before, STATEMENTS, 0.7) or ""
+
+
+def _near_top(s: Situation) -> str:
+    return nearest(s.found, ("pattern", "event", "param"), 0.7) or ""
 
 
 def _misses_semicolon(s: Situation) -> bool:
@@ -187,57 +190,56 @@ def _misses_semicolon(s: Situation) -> bool:
 RULES: tuple[Rule, ...] = (
     # --- characters ---
     Rule(
-        "K002",
         lambda s: s.found == '"',
         "this string has no closing quote on its line",
         'a quote inside a string is written `\\"`, a line end `\\n`',
         ('pattern P { event E = type == "x;\n find next E; }',),
+        code="K002",
     ),
     Rule(
-        "K002",
         lambda s: s.rest.startswith("/*"),
         "this comment is not closed",
         "close it with `*/`",
         ("pattern P { /* a comment", "/* event E = true;"),
+        code="K002",
     ),
     Rule(
-        "K002",
         lambda s: s.found in ("'", "“", "”", "„", "\u2018", "\u2019", "`"),
         "a string stands in double quotes",
         'write "text"',
         ("pattern P { event E = type == 'x'; }", "pattern P { event E = type == “x”; }"),
+        code="K002",
     ),
     Rule(
-        "K002",
         lambda s: s.found == "#" or (s.rest.startswith("--") and not s.statement),
         "a comment begins with `//`",
         "write `// …`, or `/* … */`",
         ("# forks\npattern P { }", "pattern P { -- forks\n }"),
+        code="K002",
     ),
     Rule(
-        "K002",
         lambda s: s.found.isspace() and s.found != "\n",
         "the character {code} only looks like a space",
         "write a plain space",
         ("pattern P {\u00a0 }", "pattern P { event E = x\u2003== 1; }"),
+        code="K002",
     ),
     Rule(
-        "K002",
         lambda s: s.found.isalpha() and not s.found.isascii(),
         "`{found}` cannot stand in a name",
         'names are made of A-Z a-z 0-9 _; an attribute of another name is written data["größe"]',
         ("pattern P { event E = größe > 1; }", "pattern P { event Ä = true; }"),
+        code="K002",
     ),
     Rule(
-        "K002",
         lambda s: s.found == "." and s.rest[1:2].isdigit(),
         "a number begins with a digit",
         "write `0.5`",
         ("pattern P { event E = x > .5; }",),
+        code="K002",
     ),
     # --- files of another kind ---
     Rule(
-        "K001",
         lambda s: s.found in ("{", "[") and not s.before,
         "a pattern file does not begin with `{found}`",
         "is it a log? The pattern comes first: `ketal run PATTERN LOG`",
@@ -245,7 +247,6 @@ RULES: tuple[Rule, ...] = (
     ),
     # --- operators of guards ---
     Rule(
-        "K001",
         lambda s: s.after_operand and s.found in ("and", "AND", "And", "&"),
         "`{found}` is no operator",
         "write `&&`",
@@ -256,14 +257,12 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        "K001",
         lambda s: s.after_operand and s.found in ("or", "OR", "Or", "|"),
         "`{found}` is no operator",
         "write `||`",
         ("pattern P { event E = On or b == 2; }", "pattern P { event E = X | Y; }"),
     ),
     Rule(
-        "K001",
         lambda s: s.after_operand and s.before_kind == "NAME" and s.before in ("and", "AND"),
         "`{before}` is no operator",
         "write `&&`",
@@ -271,7 +270,6 @@ RULES: tuple[Rule, ...] = (
         at="before",
     ),
     Rule(
-        "K001",
         lambda s: s.after_operand and s.before_kind == "NAME" and s.before in ("or", "OR"),
         "`{before}` is no operator",
         "write `||`",
@@ -279,7 +277,6 @@ RULES: tuple[Rule, ...] = (
         at="before",
     ),
     Rule(
-        "K001",
         lambda s: s.before_kind == "NAME" and s.before in ("not", "NOT") and s.after_operand,
         "`{before}` is no operator of a guard",
         "write `!`; `not` stands between the steps of a body",
@@ -287,28 +284,24 @@ RULES: tuple[Rule, ...] = (
         at="before",
     ),
     Rule(
-        "K001",
         lambda s: s.found in ("=", "==") and s.before == "==",
         "`===` is no operator",
         "write `==`",
         ("pattern P { event E = a === 1; }",),
     ),
     Rule(
-        "K001",
         lambda s: s.before in ("<", ">") and s.found in ("=", ">", "<", ">=", "=="),
         "`{before}{found}` is no operator",
         "the comparisons are `==`, `!=`, `<`, `<=`, `>` and `>=`",
         ("pattern P { event E = a <> 1; }", "pattern P { event E = a < = 1; }"),
     ),
     Rule(
-        "K001",
         lambda s: s.after_operand and s.rest.startswith(("=>", "=<")),
         "`=>` and `=<` are no operators",
         "write `>=` or `<=`",
         ("pattern P { event E = a => 1; }", "pattern P { event E = a =< 1; }"),
     ),
     Rule(
-        "K001",
         lambda s: s.after_operand and s.found in ("~", "=~"),
         "`{found}` is no operator",
         "write `matches /…/`",
@@ -319,28 +312,24 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        "K001",
         lambda s: s.after_operand and s.found == "!~",
         "`!~` is no operator",
         "write `!(… matches /…/)`",
         ("pattern P { event E = type !~ /x.*/; }",),
     ),
     Rule(
-        "K001",
         lambda s: s.found == "~" and "BANG" in s.expects,
         "`~` is no operator",
         "write `!`",
         ("pattern P { event E = ~X; }", "pattern P { event E = a == 1 && ~(b == 2); }"),
     ),
     Rule(
-        "K001",
         lambda s: s.after_operand and s.found == "=" and "COMPARE" in s.expects,
         "`=` does not compare",
         "write `==`",
         ("pattern P { event E = type = 1; }", 'pattern P { A = X && (b.c = "d"); }'),
     ),
     Rule(
-        "K001",
         lambda s: (
             s.after_operand
             and s.found in ("==", "!=", "<", "<=", ">", ">=", "in", "matches", "=")
@@ -351,7 +340,6 @@ RULES: tuple[Rule, ...] = (
         ("pattern P { event E = 1 < a < 3; }", "pattern P { event E = a == b == c; }"),
     ),
     Rule(
-        "K001",
         lambda s: (
             s.after_operand
             and s.found
@@ -362,7 +350,6 @@ RULES: tuple[Rule, ...] = (
         ('pattern P { event E = type is "x"; }', 'pattern P { event E = type like "x%"; }'),
     ),
     Rule(
-        "K001",
         lambda s: s.expects == {"REGEX"},
         "expected a regular expression in slashes after `matches`",
         "write `matches /…/`; a `/` inside is written `\\/`, and an empty one `/(?:)/`",
@@ -373,14 +360,12 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        "K001",
         lambda s: s.before == "in" and s.expects == {"LSQB"},
         "expected a list in brackets after `in`",
         "write `in [1, 2]`",
         ("pattern P { event E = x in (1, 2); }", "pattern P { event E = x in y; }"),
     ),
     Rule(
-        "K001",
         lambda s: s.before == "[" and s.expects == {"STRING"} and not s.found.startswith('"'),
         "no element of a list can be asked for",
         "have the program log it as an attribute of its own, or register a guard; in brackets "
@@ -393,7 +378,6 @@ RULES: tuple[Rule, ...] = (
     ),
     # --- guards that are words ---
     Rule(
-        "K010",
         lambda s: (
             s.before in ("host", "origin", "exists", "call", "Causal", "Conc")
             and s.expects == {"LPAR"}
@@ -407,23 +391,21 @@ RULES: tuple[Rule, ...] = (
             'pattern P { event E = x == 1 && origin in ["a"]; }',
         ),
         at="before",
+        code="K010",
     ),
     Rule(
-        "K001",
         lambda s: s.expects == {"GLOB"} and s.found == "(",
         "`call` wants the type of the result before `Type.method`",
         "write `call(* Type.method(..))`; `*` is any type",
         ("pattern P { event E = call(Stack.push(..)); }",),
     ),
     Rule(
-        "K001",
         lambda s: s.before_kind == "GLOB" and s.expects == {"LPAR"} and s.found == ")",
         "`call` wants the types of the arguments behind `Type.method`",
         "write `call(* Type.method(..))`; `..` is any arguments",
         ("pattern P { event E = call(* Stack.push); }",),
     ),
     Rule(
-        "K001",
         lambda s: "GLOB" in s.expects and s.found.startswith('"'),
         "the type and method of a `call` stand without quotes",
         "write `call(* Type.method(..))`",
@@ -431,14 +413,12 @@ RULES: tuple[Rule, ...] = (
     ),
     # --- names ---
     Rule(
-        "K001",
         lambda s: s.found == "=" and s.statement in (("event",), ("param",)),
         "expected a name after `{before}`",
         "write `{before} Name = …;`",
         ("pattern P { event = true; }", "param = 3;"),
     ),
     Rule(
-        "K010",
         lambda s: s.found == "=" and s.before == s.keyword and s.before in STATEMENTS,
         "`{before}` is a word of the language and names no step",
         "choose another name",
@@ -450,10 +430,10 @@ RULES: tuple[Rule, ...] = (
             "pattern P { check = X; find any check; }",
         ),
         at="before",
+        code="K010",
     ),
     # --- bodies ---
     Rule(
-        "K001",
         lambda s: (
             s.in_body
             and s.found in (";", ")")
@@ -465,14 +445,12 @@ RULES: tuple[Rule, ...] = (
         ("pattern P { check ; }", "pattern P { find any; }", "pattern P { check A (); }"),
     ),
     Rule(
-        "K001",
         lambda s: s.before_kind in _REPETITION and s.in_body and s.found in ("*", "+", "?"),
         "a repetition cannot be repeated",
         "write `(A*)?`, with parentheses",
         ("pattern P { check A**; }", "pattern P { find next A+?; }"),
     ),
     Rule(
-        "K001",
         lambda s: (
             s.before == "{"
             and s.in_body
@@ -485,7 +463,6 @@ RULES: tuple[Rule, ...] = (
         ("pattern P { check A*{2}; }", "pattern P { check A{1000}{1000}; }"),
     ),
     Rule(
-        "K001",
         lambda s: (
             s.before == "{"
             and s.open is not None
@@ -497,49 +474,42 @@ RULES: tuple[Rule, ...] = (
         ("pattern P { check A{,3}; }", "pattern P { check A{1.5}; }", "pattern P { check A{-1}; }"),
     ),
     Rule(
-        "K001",
         lambda s: s.found == "}" and s.open is not None and s.open.text == "{",
         "braces hold two blocks or more, in any order: `{A & B}`",
         "write `(A)` for a group; a `}` that ends the pattern wants a `;` before it",
         ("pattern P { check {A}; }", "pattern P { check {}; }"),
     ),
     Rule(
-        "K001",
         lambda s: s.before in ("&", "|") and s.found == s.before and s.in_body,
         "`{before}{found}` stands in guards, not between steps",
         "between steps write `{before}`; steps that may come in any order are `{A & B}`",
         ("pattern P { check A || B; }", "pattern P { check {A && B}; }"),
     ),
     Rule(
-        "K001",
         lambda s: s.in_body and s.found in ("&", "&&") and "VBAR" in s.expects,
         "`{found}` does not stand between steps here",
         "steps that may come in any order are `{A & B}`; a guard is declared as a step",
         ("pattern P { check A & B; }", "pattern P { check A && B; }"),
     ),
     Rule(
-        "K001",
         lambda s: s.in_body and s.found == "," and s.before != "{",
         "steps follow each other without a comma",
         "write `A B`",
         ("pattern P { find next A, B; }", "pattern P { check (A, B)*; }"),
     ),
     Rule(
-        "K001",
         lambda s: s.in_body and s.found in ("->", ">"),
         "`->` does not stand between steps",
         "write `A B` for one after the other; happened-before is `Causal(…)` in a step's guard",
         ("pattern P { find next A -> B; }",),
     ),
     Rule(
-        "K001",
         lambda s: s.in_body and s.found == "!",
         "`!` does not stand in a body",
         "write `A not N B`: no N between A and B",
         ("pattern P { find next A !B C; }",),
     ),
     Rule(
-        "K001",
         lambda s: s.in_body and s.before in ("within", "limit") and s.found[:1].isdigit(),
         "expected `;` before `{before}`",
         "write `;` before `{before}`: a body ends with `;`",
@@ -547,7 +517,6 @@ RULES: tuple[Rule, ...] = (
         at="before",
     ),
     Rule(
-        "K001",
         lambda s: s.in_body and s.statement[-2:-1] == ("return",) and s.found == "=",
         "expected `;` before `return`",
         "write `;` before `return`: a body ends with `;`",
@@ -555,21 +524,18 @@ RULES: tuple[Rule, ...] = (
         at="before",
     ),
     Rule(
-        "K001",
         lambda s: s.in_body and s.found in ("==", "=", "!=", "<", "<=", ">=", "."),
         "a body is made of steps; a guard cannot stand in it",
         "declare a step, `A = …;`, and name it here",
         ('pattern P { find next type == "x"; }', "pattern P { find next A.x; }"),
     ),
     Rule(
-        "K001",
         lambda s: s.before == "not" and "CALL" in s.expects and "BANG" not in s.expects,
         "expected the name of an event or a guard in parentheses after `not`",
         "write `A not N B` or `A not (N && x > 1) B`",
         ("pattern P { find next A not; }", "pattern P { find next A not {B} C; }"),
     ),
     Rule(
-        "K001",
         lambda s: s.found in ("*", "+", "?") and "VBAR" in s.expects and "STAR" not in s.expects,
         "what `not` bars cannot be repeated",
         "`A not N B` bars every N between A and B already",
@@ -577,7 +543,6 @@ RULES: tuple[Rule, ...] = (
     ),
     # --- brackets ---
     Rule(
-        "K001",
         lambda s: (
             s.open is not None
             and (s.ended or s.found in (";", "}", ")", "]"))
@@ -594,7 +559,6 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        "K001",
         lambda s: (s.found in (")", "]") and s.open is None) or (s.found == "}" and not s.brackets),
         "this `{found}` closes nothing",
         "remove it",
@@ -602,14 +566,12 @@ RULES: tuple[Rule, ...] = (
     ),
     # --- statements ---
     Rule(
-        "K001",
         lambda s: s.ended and "RBRACE" in s.expects,
         "the file ends inside of pattern `{pattern}`",
         "close it with `}`",
         ("pattern P {", "pattern P { event E = true;"),
     ),
     Rule(
-        "K001",
         _misses_semicolon,
         "expected `;` after {what}",
         "",
@@ -623,7 +585,6 @@ RULES: tuple[Rule, ...] = (
         at="behind",
     ),
     Rule(
-        "K001",
         lambda s: (
             s.expects == {"EQUAL"} and s.statement == (s.before,) and bool(_near_statement(s))
         ),
@@ -637,14 +598,12 @@ RULES: tuple[Rule, ...] = (
         at="before",
     ),
     Rule(
-        "K001",
         lambda s: s.expects == {"EQUAL"} and s.statement == (s.before,) and s.found in (":", ":="),
         "expected `=` after the name of the step",
         "a step is declared `A = guard;`",
         ("pattern P { A: X; }", "pattern P { A := X; }"),
     ),
     Rule(
-        "K001",
         lambda s: s.expects == {"EQUAL"} and s.statement == (s.before,),
         "`{before}` begins no statement",
         "a step is declared `{before} = guard;`, a body follows `check` or `find`",
@@ -652,31 +611,24 @@ RULES: tuple[Rule, ...] = (
         at="before",
     ),
     Rule(
-        "K001",
         lambda s: "PATTERN" in s.expects and s.found in STATEMENTS | {"step"},
         "`{found}` stands inside of a pattern",
         "begin with `pattern Name {`; outside stand `event` and `param`",
         ("find any A B;", "event E = true;\norder CausalOrder;"),
     ),
     Rule(
-        "K001",
-        lambda s: (
-            "PATTERN" in s.expects
-            and nearest(s.found, {"pattern", "event", "param"}, 0.7) is not None
-        ),
+        lambda s: "PATTERN" in s.expects and bool(_near_top(s)),
         "`{found}` begins nothing",
         "did you mean `{near_top}`?",
         ("patern P { }", "events E = true;"),
     ),
     Rule(
-        "K001",
         lambda s: s.keyword == "return" and s.expects == {"EQUAL"},
         "every value that `return` gives has a name",
         "write `return hash = First.hash`; `return count` counts the matches",
         ("pattern P { return First.hash; }", "pattern P { return a = A.x, B.y; }"),
     ),
     Rule(
-        "K001",
         lambda s: s.found in (";", ",") and s.before in (",", "(", "["),
         "something is missing after `{before}`",
         "",
@@ -687,7 +639,6 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        "K001",
         lambda s: s.found == ";" and not s.statement,
         "this `;` ends nothing",
         "remove it",
@@ -772,7 +723,7 @@ def _fillings(s: Situation) -> dict[str, str]:
         "open_line": str(bracket.line),
         "open_column": str(bracket.column),
         "near": _near_statement(s),
-        "near_top": nearest(s.found, {"pattern", "event", "param"}, 0.7) or "",
+        "near_top": _near_top(s),
     }
 
 
@@ -819,8 +770,7 @@ def _describe(s: Situation) -> str:
     parts += sorted(
         {_WORDS.get(name, f"`{_keyword(name)}`") for name in left}, key=lambda w: (len(w), w)
     )
-    if len(parts) > 4:
-        parts = parts[:4]
+    parts = parts[:4]
     return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " or " + parts[-1]
 
 

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from lark import Token
 
-from ketal.errors import PatternError, Span
-from ketal.grammar.bare_names import DeclaredNames, is_own_text, nearest
+from ketal.errors import PatternError, nearest
+from ketal.grammar.bare_names import DeclaredNames, is_own_text
 from ketal.grammar.dotted_names import PLACEHOLDER, DottedNames
 from ketal.grammar.literals import Literals
 from ketal.grammar.parse_tree import Fault, ParseTree, bare_word, span_of
@@ -67,10 +67,9 @@ class Expressions:
             return self.guard(cast(ParseTree, tree.children[0]), self.deeper(depth, tree))
         if data in ("true", "false"):
             return ast.Truth(data == "true", span=span_of(tree))
-        if data == "path" and len(tree.children) == 1:
-            name = str(tree.children[0])
-            if name not in ("data", *ast.EVENT_FIELDS):
-                return ast.Name(name, span=span_of(tree))
+        name = bare_word(tree)
+        if name is not None and name not in ("data", *ast.EVENT_FIELDS):
+            return ast.Name(name, span=span_of(tree))
         if data not in GUARDS:
             self._no_guard(tree)
             return ast.Truth(True)
@@ -86,17 +85,14 @@ class Expressions:
         self.fault("K008", "this is a value, where a guard is wanted", span_of(tree), hint)
 
     def _or(self, tree: ParseTree, depth: int) -> ast.Guard:
-        return ast.Or(self._flat(ast.Or, tree, depth), span=span_of(tree))
-
-    def _and(self, tree: ParseTree, depth: int) -> ast.Guard:
-        return ast.And(self._flat(ast.And, tree, depth), span=span_of(tree))
-
-    def _flat(self, sort: Any, tree: ParseTree, depth: int) -> tuple[ast.Guard, ...]:
-        items: list[ast.Guard] = []
+        sort = ast.Or if tree.data == "or" else ast.And
+        operands: list[ast.Guard] = []
         for child in tree.children:
             node = self.guard(cast(ParseTree, child), depth)
-            items.extend(node.operands if isinstance(node, sort) else (node,))
-        return tuple(items)
+            operands.extend(node.operands if isinstance(node, sort) else (node,))
+        return sort(tuple(operands), span=span_of(tree))
+
+    _and = _or
 
     def _not(self, tree: ParseTree, depth: int) -> ast.Guard:
         return ast.Not(self.guard(cast(ParseTree, tree.children[0]), depth), span=span_of(tree))
@@ -149,18 +145,17 @@ class Expressions:
         name = cast(Token, tree.children[0])
         arguments = [cast(ParseTree, a) for a in tree.children[1:] if a is not None]
         of_events = any(self._is_guard(argument) for argument in arguments)
-        meant = nearest(name.lower(), {word.lower() for word in OPERATORS}, 0.7 if of_events else 1)
+        meant = nearest(name, OPERATORS, 0.7 if of_events else 1, any_case=True)
         if name not in FUNCTIONS and (of_events or meant is not None):
             # Its argument is a guard, so judging it as a value would only confuse.
-            spelt = next((word for word in OPERATORS if word.lower() == meant), None)
             self.fault(
                 "K011",
-                f"there is no guard `{name}`" + (" of events" if spelt is None else ""),
+                f"there is no guard `{name}`" + (" of events" if meant is None else ""),
                 span_of(name),
                 "the language has no functions; of events there are `Causal(…)` and `Conc(…)`, and "
                 "a registered guard takes values: `Step.attribute`, `data.name`"
-                if spelt is None
-                else f"did you mean `{spelt}`?",
+                if meant is None
+                else f"did you mean `{meant}`?",
             )
             return ast.Truth(True)
         values = tuple(self.value(argument, depth) for argument in arguments)
@@ -170,8 +165,7 @@ class Expressions:
         """Return whether an argument is a guard, or the name of an event or a step."""
         while tree.data == "paren":
             tree = cast(ParseTree, tree.children[0])
-        named = tree.data == "path" and len(tree.children) == 1
-        return tree.data in GUARDS or (named and str(tree.children[0]) in self.scope.declared)
+        return tree.data in GUARDS or bare_word(tree) in self.scope.declared
 
     def _call(self, tree: ParseTree, depth: int) -> ast.Guard:
         result, target, *arguments = cast("list[Token | None]", tree.children)
@@ -179,18 +173,16 @@ class Expressions:
         return ast.Call(str(result), str(target), types, span=span_of(tree))
 
     def _causal(self, tree: ParseTree, depth: int) -> ast.Guard:
-        guard, anchor, at = self._anchored(tree, depth)
-        return ast.Causal(guard, anchor, anchor_span=at, span=span_of(tree))
-
-    def _conc(self, tree: ParseTree, depth: int) -> ast.Guard:
-        guard, anchor, at = self._anchored(tree, depth)
-        return ast.Conc(guard, anchor, anchor_span=at, span=span_of(tree))
-
-    def _anchored(self, tree: ParseTree, depth: int) -> tuple[ast.Guard, str, Span | None]:
-        """Build the guard and the anchor of an operator; return also where the anchor stands."""
+        sort = ast.Causal if tree.data == "causal" else ast.Conc
         guard, anchor = cast("tuple[ParseTree, Token | None]", tree.children)
-        at = None if anchor is None else span_of(anchor)
-        return self.guard(guard, depth), str(anchor or ast.PRIOR), at
+        return sort(
+            self.guard(guard, depth),
+            str(anchor or ast.PRIOR),
+            anchor_span=None if anchor is None else span_of(anchor),
+            span=span_of(tree),
+        )
+
+    _conc = _causal
 
     # --- values ---
 
@@ -243,10 +235,9 @@ class Expressions:
         return self.literals.duration(tree)
 
     def _true(self, tree: ParseTree, depth: int) -> ast.Value:
-        return ast.Literal(True, span=span_of(tree))
+        return ast.Literal(tree.data == "true", span=span_of(tree))
 
-    def _false(self, tree: ParseTree, depth: int) -> ast.Value:
-        return ast.Literal(False, span=span_of(tree))
+    _false = _true
 
     def _sum(self, tree: ParseTree, depth: int) -> ast.Value:
         inner = self.deeper(depth, tree)
@@ -276,8 +267,8 @@ class Expressions:
         self, tree: ParseTree, message: str, hint: str
     ) -> ast.Duration | ast.ParamRef | None:
         """Build a duration or the name of a parameter; anything else is a fault."""
-        if tree.data == "path" and len(tree.children) == 1:
-            return ast.ParamRef(str(tree.children[0]), span=span_of(tree))
+        if (name := bare_word(tree)) is not None:
+            return ast.ParamRef(name, span=span_of(tree))
         value = self.value(tree)
         if isinstance(value, ast.Duration):
             return value

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 
 from ketal.grammar import printer
 from ketal.grammar.bare_names import DeclaredNames
-from ketal.grammar.builder import Builder
+from ketal.grammar.builder import Builder, build, names_declared
 from ketal.grammar.parse_tree import ParseTree, subtrees
 from ketal.grammar.reader import Comment, Reading
 from ketal.model import syntax as ast
@@ -27,12 +27,9 @@ _Write: TypeAlias = Callable[[ParseTree], "list[str]"]
 
 def lay_out(reading: Reading, limits: Limits) -> str:
     """Return the text of a file anew; see `ketal.grammar.format_text`."""
-    builder = Builder(limits)
-    # The whole file is parsed first: one that does not parse is not rewritten.
-    builder.file(reading.tree)
-    builder.finish(reading)
-    layout = _Formatter(reading, builder)
-    return "\n".join(layout.file()) + "\n"
+    # The whole file is built first: one that has a fault is not rewritten.
+    build(reading, limits)
+    return "\n".join(_Formatter(reading, limits).file()) + "\n"
 
 
 @dataclass(slots=True)
@@ -51,15 +48,15 @@ class _Piece:
 class _Formatter:
     """Writes blocks of statements with the comments between them."""
 
-    def __init__(self, reading: Reading, builder: Builder) -> None:
+    def __init__(self, reading: Reading, limits: Limits) -> None:
         self.tree = reading.tree
         self.text = reading.source.text
         self.comments = list(reading.comments)
-        self.builder = builder
+        self.builder = Builder(limits)
 
     def file(self) -> list[str]:
         """Write the whole file."""
-        shared = self.builder.file_scope(self.tree)
+        shared = names_declared(self.tree)
 
         def write(tree: ParseTree) -> list[str]:
             if tree.data == "pattern":
@@ -69,7 +66,7 @@ class _Formatter:
         return self._block(subtrees(self.tree), write, 0, len(self.text))
 
     def _pattern(self, tree: ParseTree, shared: DeclaredNames) -> list[str]:
-        scope = self.builder.pattern_scope(tree, shared)
+        scope = names_declared(tree, shared)
         head = f"pattern {tree.children[0]} {{"
         return self._braced(tree, head, lambda child: self._statement(child, scope))
 
@@ -182,8 +179,8 @@ class _Formatter:
         if body.data != "automaton":
             text = printer.body_statement(parts["kind"], parts["strategy"], parts["body"], scope)
             return [text]
-        words = [parts["kind"], *([parts["strategy"]] if parts["strategy"] else []), "automaton {"]
-        return self._braced(body, " ".join(words), _automaton_statement)
+        head = printer.body_head(parts["kind"], parts["strategy"])
+        return self._braced(body, f"{head} automaton {{", _automaton_statement)
 
 
 def _automaton_statement(tree: ParseTree) -> list[str]:

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 from lark import Token, Tree
 
-from ketal.errors import Span
-from ketal.grammar.bare_names import nearest
+from ketal.errors import Span, nearest
 
 ParseTree: TypeAlias = Tree[Token]
 Fault: TypeAlias = Callable[..., None]
@@ -38,8 +37,7 @@ def bare_word(tree: ParseTree) -> str | None:
 
 def report_unknown_word(fault: Fault, what: str, word: Token, choices: tuple[str, ...]) -> None:
     """Report a word that is none of the choices, with the one that may have been meant."""
-    meant = nearest(word.lower(), {choice.lower() for choice in choices}, 0.6)
-    spelt = next((choice for choice in choices if choice.lower() == meant), None)
+    meant = nearest(word, choices, any_case=True)
     listed = ", ".join(f"`{choice}`" for choice in choices[:-1]) + f" or `{choices[-1]}`"
-    hint = f"did you mean `{spelt}`?" if spelt else f"write {listed}"
+    hint = f"did you mean `{meant}`?" if meant else f"write {listed}"
     fault("K011", f"there is no {what} `{word}`", span_of(word), hint)

@@ -167,11 +167,16 @@ def link(edge: ast.TopologyEdge) -> str:
 
 def body_statement(kind: str, strategy: str | None, body: ast.Body, scope: DeclaredNames) -> str:
     """Write `check …;` or `find …;`."""
-    head = f"{kind} {strategy} " if strategy else f"{kind} "
+    head = body_head(kind, strategy)
     if not isinstance(body, ast.AutomatonBody):
-        return f"{head}{render_body(body, scope)};"
+        return f"{head} {render_body(body, scope)};"
     lines = [INDENT + line for line in automaton(body)]
-    return "\n".join([f"{head}automaton {{", *lines, "}"])
+    return "\n".join([f"{head} automaton {{", *lines, "}"])
+
+
+def body_head(kind: str, strategy: str | None) -> str:
+    """Write what stands before a body."""
+    return f"{kind} {strategy}" if strategy else kind
 
 
 def automaton(body: ast.AutomatonBody) -> list[str]:
@@ -286,21 +291,15 @@ def _guard(guard: ast.Guard, strength: int, scope: DeclaredNames) -> str:
             text = "localhost"
         case ast.Function(name=name, arguments=values):
             text = f"{name}({', '.join(render_value(v, scope) for v in values)})"
-        case ast.Causal(guard=inner, anchor=anchor):
-            text = f"Causal({_anchored(inner, anchor, scope)})"
-        case ast.Conc(guard=inner, anchor=anchor):
-            text = f"Conc({_anchored(inner, anchor, scope)})"
+        case ast.Causal(guard=inner, anchor=anchor) | ast.Conc(guard=inner, anchor=anchor):
+            anchored = "" if anchor == ast.PRIOR else f", {anchor}"
+            text = f"{type(guard).__name__}({render_guard(inner, scope)}{anchored})"
     return f"({text})" if own < strength else text
 
 
 def _after(left: ast.Value, scope: DeclaredNames) -> DeclaredNames:
     """Return the scope of what a value is compared with."""
     return replace(scope, after_own_text=True) if is_own_text(left) else scope
-
-
-def _anchored(guard: ast.Guard, anchor: str, scope: DeclaredNames) -> str:
-    text = render_guard(guard, scope)
-    return text if anchor == ast.PRIOR else f"{text}, {anchor}"
 
 
 def _regex(regex: str) -> str:
@@ -349,11 +348,8 @@ def _value(value: ast.Value, strength: int, scope: DeclaredNames) -> str:
             own = _SIGN
             # `-3` is read as a number, so the number that is negated is set apart.
             apart = isinstance(operand, ast.Literal | ast.Negative)
-            text = (
-                f"-({render_value(operand, scope)})"
-                if apart
-                else ("-" + _value(operand, _SIGN, scope))
-            )
+            text = f"({render_value(operand, scope)})" if apart else _value(operand, own, scope)
+            text = "-" + text
         case ast.ListOf(items=items):
             text = _list(items, scope)
         case _:

@@ -282,17 +282,38 @@ class NotAvailableError(KetalError):
     """
 
 
+def nearest(
+    name: str, known: Iterable[str], cutoff: float = 0.6, *, any_case: bool = False
+) -> str | None:
+    """Return the known name that a name may have been meant to be; None if none is near.
+
+    Parameters
+    ----------
+    name : str
+        The name.
+    known : iterable of str
+        The known names.
+    cutoff : float
+        How much of the two must be alike, from 0 to 1 (`difflib.SequenceMatcher.ratio`).
+    any_case : bool
+        Whether upper and lower case are alike.
+    """
+    import difflib
+
+    spelt = {one.lower() if any_case else one: one for one in sorted(known)}
+    close = difflib.get_close_matches(name.lower() if any_case else name, spelt, 1, cutoff)
+    return spelt[close[0]] if close else None
+
+
 def near(name: object, known: Iterable[str], otherwise: str = "") -> str:
     """Return the end of a message about a name that is not there: `; did you mean …?`.
 
     Where no known name is near, `otherwise`, or else which names there are.
     """
-    import difflib
-
     names = list(known)
-    close = difflib.get_close_matches(str(name), names, 1)
-    if close:
-        return f"; did you mean {close[0]}?"
+    meant = nearest(str(name), names)
+    if meant is not None:
+        return f"; did you mean {meant}?"
     otherwise = otherwise or (f"there are {', '.join(names)}" if names else "")
     return f"; {otherwise}" if otherwise else ""
 

@@ -9,10 +9,9 @@ The one rule: a finding names the statement to change or remove.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from difflib import get_close_matches
 
 from ketal.analysis.bodies import Finding
-from ketal.errors import Span
+from ketal.errors import Span, nearest
 from ketal.model import syntax as ast
 from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node
@@ -22,9 +21,8 @@ Params = Mapping[str, ast.ParamDecl]
 
 def did_you_mean(name: str, known: Collection[str], cutoff: float = 0.6) -> str:
     """Return a hint that names the nearest of the known names, or an empty string."""
-    spelt = {one.lower(): one for one in sorted(known)}
-    meant = get_close_matches(name.lower(), spelt, 1, cutoff)
-    return f"did you mean `{spelt[meant[0]]}`?" if meant else ""
+    meant = nearest(name, known, cutoff, any_case=True)
+    return "" if meant is None else f"did you mean `{meant}`?"
 
 
 def unknown_param(node: ast.ParamRef, params: Params) -> Finding:

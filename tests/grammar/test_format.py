@@ -143,3 +143,15 @@ def test_what_is_not_understood_is_not_laid_out() -> None:
         format_text("pattern P check E; }", name="p.ketal")
     with pytest.raises(PatternError, match="K005"):
         format_text("pattern P { event E = true; find next E; within 5 secs; }")
+
+
+def test_a_fault_of_a_text_is_that_of_parsing_it() -> None:
+    for guard in ("!" * 100 + "X", "x == 5 secs && " + "!" * 100 + "X"):
+        text = f"pattern P {{ event E = {guard}; check E; }}"
+        faults = []
+        for read in (parse, format_text):
+            with pytest.raises(PatternError) as caught:
+                read(text, name="p.ketal")
+            faults.append(str(caught.value))
+        assert faults[0] == faults[1]
+        assert "p.ketal:1:" in faults[0]
