@@ -11,6 +11,7 @@ The one rule: nothing here needs a declaration.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -60,22 +61,56 @@ def nullable(body: ast.Body | ast.Absent) -> bool:
             return True
 
 
-def in_every_word(body: ast.Body | ast.Absent) -> frozenset[str]:
-    """Return the steps that every word of a body has; of an automaton, that every edge has."""
+def required_steps(body: ast.Body) -> frozenset[str]:
+    """Return the steps that every word of a body has, the empty word apart."""
+    match body:
+        case ast.Repeat(item=item):
+            return required_steps(item)
+        case ast.AutomatonBody():
+            return _of_every_path(body)
+    return _in_every_word(body)
+
+
+def _in_every_word(body: ast.Body | ast.Absent) -> frozenset[str]:
+    """Return the steps that every word of a part of a body has, the empty one too."""
     match body:
         case ast.Step(name=name):
             return frozenset((name,))
-        case ast.Repeat(item=item, least=least):
-            return in_every_word(item) if least else frozenset()
+        case ast.Repeat(item=item, least=least) if least:
+            return _in_every_word(item)
         case ast.Alternation(items=items):
-            return frozenset.intersection(*map(in_every_word, items))
+            return frozenset.intersection(*map(_in_every_word, items))
         case ast.Sequence(items=parts) | ast.Together(items=parts):
-            return frozenset().union(*map(in_every_word, parts))
-        case ast.AutomatonBody(edges=edges):
-            steps = {edge.step for edge in edges}
-            return frozenset(steps) if len(steps) == 1 else frozenset()
-        case ast.Absent():
-            return frozenset()
+            return frozenset().union(*map(_in_every_word, parts))
+    return frozenset()
+
+
+def _of_every_path(body: ast.AutomatonBody) -> frozenset[str]:
+    """Return the steps that every path of an automaton to a final state has, the empty one apart.
+
+    The greatest fixed point of a forward analysis, sets of steps as bit masks.
+    """
+    steps = list(dict.fromkeys(edge.step for edge in body.edges))
+    bits = {step: 1 << number for number, step in enumerate(steps)}
+    leaving: dict[str, list[ast.Edge]] = {}
+    for edge in body.edges:
+        leaving.setdefault(edge.source, []).append(edge)
+    every = (1 << len(steps)) - 1
+    before = {body.initial: 0}
+    todo = deque(before)
+    while todo:
+        state = todo.popleft()
+        for edge in leaving.get(state, ()):
+            old = before.get(edge.target)
+            new = (every if old is None else old) & (before[state] | bits[edge.step])
+            if new != old:
+                before[edge.target] = new
+                todo.append(edge.target)
+    required = every
+    for edge in body.edges:
+        if edge.source in before and (body.finals is None or edge.target in body.finals):
+            required &= before[edge.source] | bits[edge.step]
+    return frozenset(step for step in steps if required & bits[step])
 
 
 def _repeat(node: ast.Repeat) -> Iterator[Finding]:

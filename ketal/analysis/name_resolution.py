@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ketal.analysis.bodies import body_findings, in_every_word
+from ketal.analysis.bodies import body_findings, required_steps
 from ketal.analysis.declared_names import (
     Declaration,
     NameFindings,
@@ -246,7 +246,7 @@ class _PatternNames(NameFindings):
         if returns is None:
             return
         body = steps_of(self.pattern.body)
-        always = sorted(in_every_word(self.pattern.body) & set(self.names))
+        always = sorted(required_steps(self.pattern.body) & set(self.names))
         for item in returns.items:
             self.guard(item.value, self.names, self.shared.registered)
             for node in _outside_references(item.value):

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ketal.analysis.bodies import required_steps
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.counted.named_values import Key, NamedValue, needed
-from ketal.compiler.lint.required_steps import required_steps
 from ketal.compiler.predicates import Formula
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.statistics.comparison_kinds import Counts
