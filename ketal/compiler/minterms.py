@@ -20,6 +20,7 @@ The one rule: an answer of "unsatisfiable" is a proof.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,8 @@ _ABSENT = ("absent", None)
 _OTHER = ("other", None)  # there, but of no kind: a list or a mapping
 _Sample = tuple[str, Any]  # kind of sample, value; ("text", None) is any other string
 _FREE = object()
+_FLOATS_WHOLE = 2**53
+"""From here on every float is a whole number."""
 
 
 def negation(formula: Formula) -> Formula:
@@ -170,10 +173,8 @@ class Theory:
             elif PREDICATES[atom.shape].elsewhere is not None:
                 # A glob without wildcards is a constant; with them, one more sample.
                 constants += PREDICATES[atom.shape].read(atom.payload)[1]
+        of = of.of if isinstance(of, syntax.Reference) else of
         name = of.name if isinstance(of, syntax.Field) else None
-        inner = of.of if isinstance(of, syntax.Reference) else None
-        if isinstance(inner, syntax.Field):
-            name = inner.name
         if name not in ("node", "type"):
             yield _ABSENT
         if name is None:
@@ -381,16 +382,24 @@ def _size(formula: Formula) -> int:
 
 
 def _between(numbers: list[Any]) -> Iterator[float]:
-    """Yield a number below, between each two of, and above sorted numbers."""
-    if not numbers:
+    """Yield a number below, between each two of, and above sorted numbers.
+
+    Whole numbers where there are some: they are exact, however large.
+    """
+    finite = [n for n in numbers if isinstance(n, int) or math.isfinite(n)]
+    if not finite:
         yield 0.5
         return
-    yield numbers[0] - 1
-    yield numbers[-1] + 1
-    for low, high in itertools.pairwise(numbers):
-        middle = low + (high - low) / 2
-        if low < middle < high:
-            yield middle
+    yield math.floor(finite[0]) - 1
+    yield math.ceil(finite[-1]) + 1
+    for low, high in itertools.pairwise(finite):
+        whole = math.floor(low) + 1
+        if whole < high:
+            yield whole
+        elif abs(low) < _FLOATS_WHOLE:
+            middle = low + (high - low) / 2
+            if low < middle < high:
+                yield middle
 
 
 class TooManyMintermsError(Exception):

@@ -202,6 +202,31 @@ def test_the_theory_never_calls_satisfiable_sets_unsatisfiable(rng: random.Rando
         assert theory.can_hold(*shown), event
 
 
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "x > 1e17",
+        "x < -1e17",
+        "x >= 1e300 && x != 1e300",
+        "x > 9007199254740992.0 && x < 9007199254740994.0",
+        f"x > 1 && x < {'9' * 309}",
+        f"x > 1.5 && x < {'9' * 309}",
+        "x > 0.5 && x < 0.6",
+        "x > 0.1 && x < 0.10000000000000003",
+    ],
+)
+def test_there_are_numbers_beyond_and_between_large_ones(guard: str) -> None:
+    assert [
+        d.code for d in ketal.lint(p(f"S = A && {guard}", "check S*")) if d.code == "K203"
+    ] == []
+
+
+def test_a_number_is_no_less_and_no_more_than_its_neighbours() -> None:
+    for guard in ("x > 9007199254740992.0 && x < 9007199254740993", "x > 0.1 && x < 0.1"):
+        found = ketal.lint(p(f"S = A && {guard}", "check S*"))
+        assert "K203" in [d.code for d in found]
+
+
 # --- minimal and canonical --------------------------------------------------------------
 
 
