@@ -7,6 +7,7 @@ reported once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from graphlib import TopologicalSorter
 from typing import TypeAlias
 
 from ketal.analysis.bodies import Finding
@@ -216,6 +217,11 @@ def events_behind(names: Iterable[str], guards: Mapping[str, ast.Guard]) -> set[
             reached.add(name)
             todo.extend(names_in(guards[name]))
     return reached
+
+
+def naming(guards: Mapping[str, ast.Guard]) -> TopologicalSorter[str]:
+    """Return the order of events by which of them their guards name; it may have a cycle."""
+    return TopologicalSorter({n: names_in(guard) & guards.keys() for n, guard in guards.items()})
 
 
 def event_guards(names: Mapping[str, Declaration]) -> dict[str, ast.Guard]:

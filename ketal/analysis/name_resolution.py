@@ -11,6 +11,7 @@ The one rule: a finding is returned, never raised, and each fault is reported on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from graphlib import CycleError
 
 from ketal.analysis.bodies import body_findings, required_steps
 from ketal.analysis.declared_names import (
@@ -20,6 +21,7 @@ from ketal.analysis.declared_names import (
     event_guards,
     events_behind,
     names_in,
+    naming,
     params_among,
 )
 from ketal.analysis.registered_guards import RegisteredGuard
@@ -302,6 +304,12 @@ def _check_cycles(
 ) -> None:
     """Report the events that are defined in terms of themselves."""
     guards = event_guards(names)
+    try:
+        naming(guards).prepare()
+    except CycleError:
+        pass
+    else:
+        return
     for event in events:
         if event.name in events_behind(names_in(event.guard), guards):
             findings.error(

@@ -29,6 +29,7 @@ from ketal.compiler.commutation import (
 )
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.dfa import Deterministic, Guards, determinise
+from ketal.compiler.expansion import refuse_large
 from ketal.compiler.glushkov import (
     Glushkov,
     Positions,
@@ -100,11 +101,11 @@ class _Compilation:
         self.guards = guards
         self.spans = spans
 
-    def alphabet(self) -> tuple[tuple[syntax.EventDecl, Formula], ...]:
-        """Return the events that make the alphabet, each with the formula of its guard."""
+    def _alphabet_events(self) -> tuple[syntax.EventDecl, ...]:
+        """Return the events that make the alphabet."""
         named = steps_of(self.pattern.body)
         named |= {n.name for n in walk(self.pattern) if isinstance(n, syntax.Name)}
-        return tuple((d, self.lowering.lower(d.guard)) for d in self._named(named))
+        return self._named(named)
 
     def _named(self, names: Collection[str]) -> tuple[syntax.EventDecl, ...]:
         """Return the events of the file that have these names, and those of the pattern."""
@@ -138,13 +139,16 @@ class _Compilation:
             hint = "a match has at least one event"
             self._add(("K202", "error", message, self.pattern.body.span, hint))
         self._refuse()
+        declared = self._alphabet_events()
+        guards = (*(d.guard for d in declared), *self.guards.values(), *self.not_guards)
+        refuse_large(self.events, guards, self.limits)
         formulas = [self.lowering.lower(self.guards[s]) for s in self.steps]
         nots = [self.lowering.lower(g) for g in self.not_guards]
         barred = [
             self.table.variable(Atom("barred", (n,), relational=True), False)
             for n in range(len(nots))
         ]
-        events = self.alphabet()
+        events = tuple((d, self.lowering.lower(d.guard)) for d in declared)
         alphabet = disjunction(formula for _, formula in events)
         atoms = tuple(self.table.atoms)
         theory = Theory(atoms, self.limits)
@@ -157,7 +161,7 @@ class _Compilation:
             {(positions.steps[q], ns) for _, ns, q in positions.edges}, key=lambda v: (v[0], v[1])
         )
         on_edges = [conjunction([formulas[s], *(barred[n] for n in ns)]) for s, ns in variants]
-        guards = Guards(
+        on_variants = Guards(
             variants=tuple(variants),
             formulas=tuple(on_edges),
             groups=tuple(groups[step] for step, _ in variants),
@@ -171,7 +175,7 @@ class _Compilation:
         made = determinise(
             positions,
             labels,
-            guards,
+            on_variants,
             theory,
             check=self.pattern.kind == "check",
             span=self.pattern.body.span,

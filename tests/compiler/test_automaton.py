@@ -613,6 +613,26 @@ def test_a_pattern_of_very_many_steps_needs_no_deep_recursion() -> None:
         assert len(one(f"find any {steps}", letters=events).automaton.table) == 1_501
 
 
+@pytest.mark.parametrize("event", ["E{} || x == {}", "E{}", "!E{}"])
+def test_a_chain_of_events_is_nested_as_deep_as_all_of_them(event: str) -> None:
+    def chain(length: int) -> str:
+        links = "".join(f"event E{n} = {event.format(n - 1, n % 50)};\n" for n in range(1, length))
+        return f"event E0 = x == 0;\n{links}pattern P {{ check E{length - 1}*; }}"
+
+    assert ketal.compile(chain(85)).fingerprint
+    with quick(20):
+        (said,) = [d for d in ketal.lint(chain(1_500)) if d.severity == "error"]
+    assert (said.code, "nesting_max" in said.hint) == ("K003", True)
+
+
+def test_events_that_double_are_refused_before_they_are_expanded() -> None:
+    links = "".join(f"event E{n} = E{n - 1} && a || E{n - 1} && b;\n" for n in range(1, 40))
+    text = f"event a = x == 0; event b = y == 0; event E0 = a;\n{links}pattern P {{ check E39*; }}"
+    with quick():
+        (said,) = [d for d in ketal.lint(text) if d.severity == "error"]
+    assert (said.code, "pattern_bytes_max" in said.hint) == ("K003", True)
+
+
 # --- hostile attributes ---------------------------------------------------------------------
 
 LONG = "a" * 100_000
