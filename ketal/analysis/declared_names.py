@@ -6,7 +6,7 @@ reported once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from graphlib import TopologicalSorter
 from typing import TypeAlias
 
@@ -77,7 +77,7 @@ class NameFindings:
         registered: Mapping[str, RegisteredGuard],
     ) -> None:  # fmt: skip
         """Check every name and every kind in a guard or a value."""
-        events = {name for name, d in names.items() if isinstance(d, ast.EventDecl)}
+        events = event_guards(names)
         params = params_among(names)
         reported: set[int] = set()
         for part in walk(node):
@@ -119,7 +119,7 @@ class NameFindings:
         return True
 
     def _unknown_event(
-        self, node: ast.Name, events: set[str], names: Mapping[str, Declaration],
+        self, node: ast.Name, events: Collection[str], names: Mapping[str, Declaration],
         registered: Mapping[str, RegisteredGuard],
     ) -> None:  # fmt: skip
         name = node.name
@@ -152,7 +152,7 @@ class NameFindings:
         reference: ast.Reference | None = None,
     ) -> None:  # fmt: skip
         """Check the name of a step in a reference, or in an anchor."""
-        steps = {n for n, d in names.items() if not isinstance(d, ast.ParamDecl)}
+        steps = steps_among(names)
         if name in steps:
             return
         hint = did_you_mean(name, steps)
@@ -241,13 +241,18 @@ def _event_of(step: str, names: Mapping[str, Declaration]) -> str:
             break
         named = [n.name for n in walk(declared.guard) if isinstance(n, ast.Name)]
         step = named[0] if named else step
-    known = [name for name, d in names.items() if isinstance(d, ast.EventDecl)]
+    known = [*event_guards(names)]
     return known[0] if len(known) == 1 else "Event"
 
 
 def params_among(names: Mapping[str, Declaration]) -> dict[str, ast.ParamDecl]:
     """Return the parameters among declarations."""
     return {name: d for name, d in names.items() if isinstance(d, ast.ParamDecl)}
+
+
+def steps_among(names: Mapping[str, Declaration]) -> set[str]:
+    """Return the names that can stand in a body: of steps, and of events used as such."""
+    return {name for name, d in names.items() if not isinstance(d, ast.ParamDecl)}
 
 
 def declared_as(node: Declaration) -> str:

@@ -23,6 +23,7 @@ from ketal.analysis.declared_names import (
     names_in,
     naming,
     params_among,
+    steps_among,
 )
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.analysis.statements import (
@@ -126,7 +127,7 @@ class _PatternNames(NameFindings):
 
     def _check_body(self) -> None:
         pattern = self.pattern
-        steps = {n for n, d in self.names.items() if not isinstance(d, ast.ParamDecl)}
+        steps = steps_among(self.names)
         for node in walk(pattern.body):
             if isinstance(node, ast.Absent):
                 self._check_absent(node)
@@ -220,8 +221,7 @@ class _PatternNames(NameFindings):
         return pattern.kind == "check" or pattern.strategy == "strict" or counted
 
     def _check_alphabet(self) -> None:
-        events = {n for n, d in self.names.items() if isinstance(d, ast.EventDecl)}
-        if not self.pattern.events and not self._mentioned() & events:
+        if not self.pattern.events and self._mentioned().isdisjoint(event_guards(self.names)):
             self.error(
                 "K125", f"the pattern `{self.pattern.name}` names no event",
                 self.pattern.span,

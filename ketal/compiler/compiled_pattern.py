@@ -43,6 +43,8 @@ class CompiledPattern:
         The syntax it was compiled from, with parameters substituted.
     automaton : Automaton
         The table.
+    guards : tuple of (str, Guard)
+        The guard of each step.
     alphabet : Formula
         Which events are offered, over the automaton's atoms.
     events : tuple of (EventDecl, Formula)
@@ -172,7 +174,7 @@ class CompiledPattern:
     @functools.cached_property
     def mask(self) -> Mask:
         """Event → bit mask of the local atoms, localhost apart."""
-        return compile_mask(list(self.automaton.atoms), self.limits, self._registered)
+        return compile_mask(self.automaton.atoms, self.limits, self._registered)
 
     @functools.cached_property
     def names_type(self) -> Callable[[Event], bool]:

@@ -21,7 +21,6 @@ from typing import Any
 from ketal.errors import PatternError, pattern_error
 from ketal.model import syntax
 from ketal.model.limits import Limits
-from ketal.model.syntax_walks import walk
 
 EDGES_PER_STATE_MAX = 64
 """Edges of the position automaton, as a multiple of `states_max`."""
@@ -185,10 +184,11 @@ def spelled_out(
                 label[index[there]] = edge.target
                 todo.append(there)
             out.edges.add((position, (), index[there]))
+    _trim(out)
     return out, label
 
 
-def trim(positions: Positions) -> None:
+def _trim(positions: Positions) -> None:
     """Remove the edges from which no final position can be reached.
 
     A prefix that no word of the body begins with is not allowed, in a check too.
@@ -244,11 +244,6 @@ def taken_before(positions: Positions, asked: frozenset[int]) -> list[frozenset[
                 taken[q] |= taken[p]
                 todo.append(q)
     return taken
-
-
-def anchored(node: syntax.Node) -> list[syntax.Causal | syntax.Conc]:
-    """Return the causal operators in a guard."""
-    return [n for n in walk(node) if isinstance(n, syntax.Causal | syntax.Conc)]
 
 
 def mirrors_possible(positions: Positions, classed: Sequence[int]) -> bool:

@@ -35,7 +35,6 @@ from ketal.compiler.glushkov import (
     Positions,
     mirrors_possible,
     spelled_out,
-    trim,
 )
 from ketal.compiler.lint.bindings import Bindings
 from ketal.compiler.lint.coverage import Coverage
@@ -115,16 +114,14 @@ class _Compilation:
 
     def positions(self) -> tuple[Positions, dict[int, str] | None]:
         body = self.pattern.body
-        self.absents = [n for n in walk(body) if isinstance(n, syntax.Absent)]
+        absents = [n for n in walk(body) if isinstance(n, syntax.Absent)]
         distinct: dict[syntax.Guard, int] = {}
-        for absent in self.absents:
+        for absent in absents:
             distinct.setdefault(absent.guard, len(distinct))
         self.not_guards = tuple(distinct)
         if isinstance(body, syntax.AutomatonBody):
-            spelled, labels = spelled_out(body, self.numbers)
-            trim(spelled)
-            return spelled, labels
-        numbers = {id(a): distinct[a.guard] for a in self.absents}
+            return spelled_out(body, self.numbers)
+        numbers = {id(a): distinct[a.guard] for a in absents}
         return Glushkov(self.numbers, numbers, self.limits).build(body), None
 
     def compile(self, source: PatternText | None) -> CompiledPattern:

@@ -10,7 +10,7 @@ constants by name, and every name in it is made here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ketal.analysis.registered_guards import GuardCall
@@ -49,7 +49,6 @@ class _CodeWriter:
             "isinstance": isinstance,
             "str": str,
             "NUMBER": (int, float),
-            "Event": Event,
         }
         self.prologue: list[str] = []
         self._locals: dict[Any, str] = {}
@@ -185,7 +184,9 @@ VALUES_CACHED_MAX = 10_000
 """Types, and nodes, of which it is known what they satisfy."""
 
 
-def compile_mask(atoms: list[Atom], limits: Limits, registered: Mapping[str, GuardCall]) -> Mask:
+def compile_mask(
+    atoms: Sequence[Atom], limits: Limits, registered: Mapping[str, GuardCall]
+) -> Mask:
     """Compile the local atoms (localhost apart) to one function: event → bit mask.
 
     What depends on the type alone, or on the node alone, is looked up by it, in a bounded table.

@@ -100,24 +100,25 @@ class AtomTable:
 
 def conjunction(formulas: Iterable[Formula]) -> Formula:
     """Return the conjunction, simplified."""
-    flat: list[Formula] = []
-    for formula in formulas:
-        if formula is False:
-            return False
-        if formula is not True and formula not in flat:
-            flat.append(formula)
-    return True if not flat else flat[0] if len(flat) == 1 else ("and", tuple(flat))
+    return _joined("and", False, formulas)
 
 
 def disjunction(formulas: Iterable[Formula]) -> Formula:
     """Return the disjunction, simplified."""
-    flat: list[Formula] = []
+    return _joined("or", True, formulas)
+
+
+def _joined(tag: str, decisive: bool, formulas: Iterable[Formula]) -> Formula:
+    """Return formulas joined, simplified; one that is `decisive` decides the whole."""
+    parts: list[Formula] = []
     for formula in formulas:
-        if formula is True:
-            return True
-        if formula is not False and formula not in flat:
-            flat.append(formula)
-    return False if not flat else flat[0] if len(flat) == 1 else ("or", tuple(flat))
+        if formula is decisive:
+            return decisive
+        if not isinstance(formula, bool) and formula not in parts:
+            parts.append(formula)
+    if not parts:
+        return not decisive
+    return parts[0] if len(parts) == 1 else (tag, tuple(parts))
 
 
 def evaluate(formula: Formula, mask: int) -> bool:

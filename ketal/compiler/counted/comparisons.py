@@ -209,17 +209,16 @@ def _is_always_known(operand: Operand) -> bool:
 def _alike(node: syntax.Node) -> bool:
     """Return whether a node compares two values that are read as they are."""
     read = (syntax.Field, syntax.Attribute, syntax.Reference)
-    match node:
-        case syntax.Comparison(left=left, right=right):
-            return isinstance(left, read) and isinstance(right, read)
-    return False
+    return (
+        isinstance(node, syntax.Comparison)
+        and isinstance(node.left, read)
+        and isinstance(node.right, read)
+    )
 
 
 def _kinds_beside(value: syntax.Value, other: syntax.Value) -> frozenset[str]:
     """Return the kinds of a value that make it comparable with another."""
-    if isinstance(value, syntax.Arithmetic | syntax.Negative):
-        return NUMBER
-    if isinstance(other, syntax.Arithmetic | syntax.Negative):
+    if any(isinstance(one, syntax.Arithmetic | syntax.Negative) for one in (value, other)):
         return NUMBER
     constant = constant_of(other)
     return SCALAR if constant is None else frozenset({kind(constant)})

@@ -126,11 +126,10 @@ def _names_of(node: syntax.Node) -> Iterator[tuple[What, str, str]]:
 
 
 def _items(value: syntax.Value, items: Iterable[syntax.Value]) -> Iterator[tuple[What, str, str]]:
-    if value in (TYPE, NODE):
-        what: What = "type" if value == TYPE else "node"
+    if isinstance(value, syntax.Field) and (value.name == "type" or value.name == "node"):
         for item in items:
             if isinstance(item, syntax.Literal) and isinstance(item.value, str):
-                yield what, item.value, ""
+                yield value.name, item.value, ""
 
 
 def _known_by(atoms: Sequence[Atom]) -> dict[Key, list[Formula]]:
@@ -142,10 +141,9 @@ def _known_by(atoms: Sequence[Atom]) -> dict[Key, list[Formula]]:
         shows: Formula = ("var", number, True)
         payload = atom.payload
         if atom.shape == "compare" and payload[1] in (TYPE, NODE) and payload[0] in ("==", "!="):
-            what = "type" if payload[1] == TYPE else "node"
             if isinstance(payload[2], syntax.Literal):
-                shown = ("var", number, payload[0] == "==")
-                known.setdefault((what, str(payload[2].value)), []).append(shown)
+                key = (payload[1].name, str(payload[2].value))
+                known.setdefault(key, []).append(("var", number, payload[0] == "=="))
         elif atom.shape in ("type", "host"):
             what = "type" if atom.shape == "type" else "node"
             known.setdefault((what, payload[0]), []).append(shows)
@@ -182,17 +180,21 @@ def needed(
         case syntax.Causal(guard=inner) | syntax.Conc(guard=inner) if positive:
             return needed(inner, events)
         case syntax.Comparison(op=op) if positive == (op == "=="):
-            return _attributes(guard) | {(what, name) for what, name, _ in _names_of(guard)}
-        case syntax.Membership(items=items):
-            names = {(what, name) for what, name, _ in _names_of(guard)}
-            return _attributes(guard) | (names if positive and len(items) == 1 else set())
-        case syntax.Comparison() | syntax.Matches():
+            return _attributes(guard) | _keys(guard)
+        case syntax.Membership(items=(_,)) if positive:
+            return _attributes(guard) | _keys(guard)
+        case syntax.Comparison() | syntax.Membership() | syntax.Matches():
             return _attributes(guard)
         case syntax.Call() | syntax.Function(name="host") if positive:
-            return frozenset((what, name) for what, name, _ in _names_of(guard))
+            return _keys(guard)
         case syntax.Function(name="exists") if positive:
             return _attributes(guard)
     return frozenset()
+
+
+def _keys(guard: syntax.Guard) -> frozenset[Key]:
+    """Return the types and nodes that a condition names."""
+    return frozenset((what, name) for what, name, _ in _names_of(guard))
 
 
 def _attributes(guard: syntax.Guard) -> frozenset[Key]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ketal.analysis.bodies import Finding
-from ketal.compiler.glushkov import Positions, anchored, bound_before, taken_before
+from ketal.compiler.glushkov import Positions, bound_before, taken_before
 from ketal.compiler.minterms import Theory
 from ketal.compiler.predicates import Atom, Formula
 from ketal.errors import Span
 from ketal.model import syntax
-from ketal.model.syntax_walks import references
+from ketal.model.syntax_walks import references, walk
 
 
 class Bindings:
@@ -84,7 +84,7 @@ class Bindings:
     def void_anchors(self) -> Iterator[Finding]:
         """Yield each anchor that has no event on any path: the guard stands alone then."""
         guards = [*self.guards.values(), *self.not_guards]
-        asked = self._numbers(a.anchor for g in guards for a in anchored(g))
+        asked = self._numbers(a.anchor for g in guards for a in _anchored(g))
         taken = taken_before(self.positions, asked)
         # What may have been taken before each guard: steps, and whether anything.
         steps: dict[str, tuple[set[int], bool]] = {}
@@ -96,10 +96,10 @@ class Bindings:
             for number in on_edge:
                 nots.setdefault(number, set()).update(taken[p])
         for name, (known, anything) in steps.items():
-            for node in anchored(self.guards[name]):
+            for node in _anchored(self.guards[name]):
                 yield from self._void_anchor(node, known, anything, f"`{name}`")
         for number, known in nots.items():
-            for node in anchored(self.not_guards[number]):
+            for node in _anchored(self.not_guards[number]):
                 yield from self._void_anchor(node, known, True, "this `not`")
 
     def _void_anchor(
@@ -164,3 +164,8 @@ class Bindings:
                     "the events it relates to are bound by then, and what is causally after an "
                     "event is not concurrent with it",
                 )
+
+
+def _anchored(guard: syntax.Guard) -> list[syntax.Causal | syntax.Conc]:
+    """Return the causal operators in a guard."""
+    return [n for n in walk(guard) if isinstance(n, syntax.Causal | syntax.Conc)]
