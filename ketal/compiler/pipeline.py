@@ -1,7 +1,8 @@
 """The compiler: a pattern's syntax to its automaton.
 
-The stages: parameters are substituted (`ketal.analysis.parameters`); guards lower to
-formulas over atoms (`ketal.compiler.predicates`); the body becomes a position automaton
+The stages: parameters are substituted (`ketal.analysis.parameters`); guards, bounded with the
+events that they name (`ketal.compiler.expansion`), lower to formulas over atoms
+(`ketal.compiler.predicates`); the body becomes a position automaton
 over steps (`ketal.compiler.glushkov`), on whose paths what guards refer to is checked
 (`ketal.compiler.lint.bindings`); that becomes the deterministic, minimal automaton over
 minterms (`ketal.compiler.dfa`); liveness finds the registers that each
