@@ -49,6 +49,8 @@ _DIGITS_MAX = 4_300
 _COUNTERS = re.compile(r"\s*;\s*")
 _TIME_HINT = " (--time-format FORMAT says how times are written)"
 TIME_HINT_OF_SOURCE = " (`time_format` of the source says how times are written)"
+_UNIT_HINT = " (--time-unit UNIT says what numbers count)"
+_UNIT_HINT_OF_SOURCE = " (`time_unit` of the source says what numbers count)"
 _MISSING_HINT = {
     "node": " (--field node=PATH says where it is)",
     "type": " (--field type=PATH says where it is)",
@@ -119,8 +121,8 @@ class Shape:
                 "a time format is given, and no field has the time: --field time=PATH says where "
                 "it is"
             )
-        hint = TIME_HINT_OF_SOURCE if kafka else _TIME_HINT
-        self.times = TimeReading(source.time_unit, source.time_format, hint)
+        hints = (TIME_HINT_OF_SOURCE, _UNIT_HINT_OF_SOURCE) if kafka else (_TIME_HINT, _UNIT_HINT)
+        self.times = TimeReading(source.time_unit, source.time_format, *hints)
         """How the time is read."""
         self._time = self.times.read
         self._entries_max = limits.clock_entries_max

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ketal.errors import EventError, SettingError
-from ketal.model.events.event_time import parsed_time
+from ketal.model.events.event_time import parsed_time, seconds
 
 TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -63,6 +63,8 @@ class TimeReading:
         The format of text, as `check_time_format` takes it; None for RFC 3339.
     hint : str
         What says how text that is no RFC 3339 is read, for the message of a fault.
+    unit_hint : str
+        What says in which unit numbers are, likewise.
 
     Attributes
     ----------
@@ -70,10 +72,11 @@ class TimeReading:
         Whether the format writes numbers, so that a number is read by it.
     """
 
-    def __init__(self, unit: str, format: str | None, hint: str = "") -> None:
+    def __init__(self, unit: str, format: str | None, hint: str = "", unit_hint: str = "") -> None:
         self._divisor = TIME_UNITS[unit]
         self._format = None if format is None else format.strip()
         self._hint = hint
+        self._unit_hint = unit_hint
         self.numeric = format is not None and bool(_NUMBER.fullmatch(_written(format)))
 
     def read(self, value: Any) -> Any:
@@ -95,7 +98,11 @@ class TimeReading:
             if self.numeric:
                 return self._parsed(str(value) if isinstance(value, int) else f"{value:.17g}")
             if self._divisor != 1:
-                return value / self._divisor
+                value = value / self._divisor
+            try:
+                return seconds(value)
+            except EventError as fault:
+                raise EventError(f"{fault.reason}{self._unit_hint}") from None
         return value
 
     def _parsed(self, text: str) -> datetime:

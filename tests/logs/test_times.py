@@ -16,7 +16,7 @@ from ketal.errors import SettingError
 from ketal.logs import Shape, Source, load_config, open_source, read_log
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
-from ketal.model.events.event_time import seconds
+from ketal.model.events.event_time import rfc3339, seconds
 from ketal.model.verdicts.execution_verdicts import Rejected
 
 AMERICAN = "%m/%d/%Y %I:%M:%S %p"
@@ -213,3 +213,38 @@ def test_what_a_format_writes_it_reads(format: str, at: datetime) -> None:
     if "%z" not in format:
         at = at.astimezone(UTC)
     assert time_of(at.strftime(format), time_format=format) == seconds(at)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("2013-05-27t10:53:39z", "2013-05-27T10:53:39Z"),
+        ("2016-12-31T23:59:60Z", "2017-01-01T00:00:00Z"),
+        ("2016-12-31T18:29:60.25-05:30", "2017-01-01T00:00:00.25Z"),
+        ("2013-05-27T10:53:39.123456789Z", "2013-05-27T10:53:39.123457Z"),
+        ("2013-05-27T10:53:39.9999999Z", "2013-05-27T10:53:40Z"),
+        ("2013-05-27T12:53:39.123456499+02:00", "2013-05-27T10:53:39.123456Z"),
+        ("9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999968Z"),
+        ("9999-12-31T23:59:59.5Z", "9999-12-31T23:59:59.5Z"),
+        ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"),
+    ],
+)
+def test_all_of_rfc_3339_is_read_and_finer_digits_are_rounded(text: str, written: str) -> None:
+    time = time_of(text)
+    assert time is not None
+    assert rfc3339(time) == written
+    assert seconds(written) == time
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "9999-12-31T23:59:60Z"],
+)
+def test_a_time_that_its_zone_moves_out_of_the_years_is_rejected(text: str) -> None:
+    assert reason_of(text).startswith(f"time '{text}' is outside of the years 1 to 9999")
+
+
+def test_a_number_that_is_no_time_is_rejected_with_the_option_that_says_its_unit() -> None:
+    for value in (1766000000000, "1766000000000"):
+        assert reason_of(value).endswith("(--time-unit UNIT says what numbers count)")
+    assert time_of(1766000000000, time_unit="ms") == 1766000000.0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,23 +16,50 @@ from ketal.errors import EventError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MIN_S = -62_135_596_800.0  # 0001-01-01
 _TIME_MAX_S = 253_402_300_800.0  # 10000-01-01
+_LAST_S = math.nextafter(_TIME_MAX_S, 0)
+_SECOND = timedelta(seconds=1)
+_MICROSECOND = timedelta(microseconds=1)
+_LEAP_SECOND = re.compile(r"(?<=:\d\d):60(?!\d)", re.ASCII)
+_FINER = re.compile(r"(?<=[.,]\d{6})\d+", re.ASCII)
+_PLAIN_LENGTH = len("2026-01-01T00:00:00.000000Z")
 
 
 def parsed_time(text: str) -> datetime:
-    """Return the time that RFC 3339 text says.
+    """Return the time that RFC 3339 text says; a leap second is the second after it.
 
     Raises
     ------
     EventError
         If it is no such text.
     """
+    # Python also reads 20240101 as a day, which RFC 3339 does not.
+    written = text.strip() if "-" in text else ""
     try:
-        # Python also reads 20240101 as a day, which RFC 3339 does not.
-        return datetime.fromisoformat(text.strip() if "-" in text else "")
+        if len(written) <= _PLAIN_LENGTH:
+            return datetime.fromisoformat(written)
+    except ValueError:
+        pass
+    return _rarely_written(written, text)
+
+
+def _rarely_written(written: str, text: str) -> datetime:
+    """Read what RFC 3339 has and Python has not: small letters, leap seconds, finer digits."""
+    more = timedelta()
+    written = written.upper()
+    if finer := _FINER.search(written):
+        written = _FINER.sub("", written)
+        more += _MICROSECOND * round(float(f"0.{finer[0]}"))
+    if _LEAP_SECOND.search(written):
+        written = _LEAP_SECOND.sub(":59", written)
+        more += _SECOND
+    try:
+        return datetime.fromisoformat(written) + more
     except ValueError:
         raise EventError(
             f"time {text[:60]!r} is neither RFC 3339 nor seconds since the epoch"
         ) from None
+    except OverflowError:
+        raise _outside(text) from None
 
 
 def seconds(value: Any) -> float:
@@ -54,12 +82,21 @@ def seconds(value: Any) -> float:
         value = parsed_time(value)
     if isinstance(value, datetime):
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return (aware - _EPOCH) / timedelta(microseconds=1) / 1e6
+        since = (aware - _EPOCH) / _MICROSECOND / 1e6
+        if since == _TIME_MAX_S and aware.second == 59:
+            return _LAST_S  # Its last microsecond, which no float is near.
+        if not _TIME_MIN_S <= since < _TIME_MAX_S:
+            raise _outside(value.isoformat())
+        return since
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise EventError(f"time must be RFC 3339 or a number, not {type(value).__name__}")
     if not _TIME_MIN_S <= value < _TIME_MAX_S or not math.isfinite(value):
-        raise EventError(f"time {value!r} is outside of the years 1 to 9999")
+        raise _outside(value)
     return round(value * 1e6) / 1e6
+
+
+def _outside(value: Any) -> EventError:
+    return EventError(f"time {value!r} is outside of the years 1 to 9999")
 
 
 @functools.lru_cache(maxsize=4_096)
