@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import cast
+from typing import NoReturn, cast
 
 from ketal.errors import wrong_type
 from ketal.model.events.control import Control
@@ -134,7 +134,8 @@ class Monitor:
         Parameters
         ----------
         events : iterable of Event, Control or Rejected
-            As for `feed`. Of an iterator each is judged before the next is taken.
+            As for `feed`. Of an iterator each is judged before the next is taken. Where it raises,
+            what it gave before is judged, and its verdicts reach handlers and the summary only.
 
         Examples
         --------
@@ -231,6 +232,12 @@ class Monitor:
     def __exit__(self, kind: object, value: object, traceback: object) -> None:
         if kind is None:
             self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Monitor is not copied or pickled; snapshot() returns its state as bytes, and "
+            "Monitor.restore(program, blob) goes on from it"
+        )
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return each event that waits, with one dot it waits for; None: it waits its turn.

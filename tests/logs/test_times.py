@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ketal.errors import SettingError
+from ketal.errors import EventError, SettingError
 from ketal.logs import Shape, Source, load_config, open_source, read_log
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -248,3 +248,8 @@ def test_a_number_that_is_no_time_is_rejected_with_the_option_that_says_its_unit
     for value in (1766000000000, "1766000000000"):
         assert reason_of(value).endswith("(--time-unit UNIT says what numbers count)")
     assert time_of(1766000000000, time_unit="ms") == 1766000000.0
+
+
+def test_a_time_of_more_digits_than_python_writes_is_no_event() -> None:
+    with pytest.raises(EventError, match="time of 16610 bits is outside of the years"):
+        Event(node="a", type="T", clock={"a": 1}, time=10**5_000)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import math
 import os
+import pickle
 import random
 import re
 import subprocess
@@ -1231,3 +1233,9 @@ def test_after_a_restore_time_comes_to_scopes_in_the_same_order() -> None:
         ended += sum(v["verdict"] == "timed_out" for v in said[0])
 
     assert ended > 100
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_monitor_that_is_copied_or_pickled_says_what_a_snapshot_is_for(copied: Any) -> None:
+    with pytest.raises(TypeError, match=r"a Monitor is not copied or pickled; snapshot\(\)"):
+        copied(monitor("find A"))

@@ -96,7 +96,10 @@ def seconds(value: Any) -> float:
 
 
 def _outside(value: Any) -> EventError:
-    return EventError(f"time {value!r} is outside of the years 1 to 9999")
+    # Python writes no integer of more than 4,300 digits.
+    long = isinstance(value, int) and value.bit_length() > 1_000
+    shown = f"of {value.bit_length()} bits" if long else repr(value)
+    return EventError(f"time {shown} is outside of the years 1 to 9999")
 
 
 @functools.lru_cache(maxsize=4_096)
