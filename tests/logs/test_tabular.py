@@ -109,13 +109,39 @@ def test_bad_rows_are_rejected_in_their_place() -> None:
     ]
 
 
+def reason(text: str) -> str:
+    (one,) = records(text)
+    return one[1].reason  # type: ignore[no-any-return]
+
+
 def test_a_quote_that_is_not_closed_is_bounded() -> None:
     rows = "".join(f"a,T,a:{n},{'x' * 50}\n" for n in range(2, 200))
     text = 'node,type,clock,x\na,T,a:1,"open\n' + rows
     read = records(text, limits=Limits(line_bytes_max=2000))
-    assert "longer than line_bytes_max (2000 bytes)" in read[0][1].reason
     assert place(read[0]).endswith(":2")
     assert isinstance(read[1][1], Event)
+    assert read[0][1].reason == (
+        "the row is longer than line_bytes_max (2000 bytes); is a quote not closed? "
+        f"(the row is lines 2 to {int(place(read[1]).rpartition(':')[2]) - 1})"
+    )
+
+
+def test_what_is_lost_with_a_row_of_several_lines_is_named() -> None:
+    head = "node,type,clock,x\n"
+    assert reason(head + 'a,T,a:1,"open\na,T,a:2,1\na,T,a:3,1\n') == (
+        "the row is no CSV: a quote is not closed (the row is lines 2 to 4)"
+    )
+    assert reason(head + 'a,T,a:1,"open\na,T,a:2,"closed"\n') == (
+        "the row is no CSV: ',' expected after '\"' (the row is lines 2 to 3)"
+    )
+    assert reason(head + 'a,T,"a:1\n",1,2\n') == (
+        "the row has 5 cells, the header has 4 (the row is lines 2 to 3)"
+    )
+    assert reason('node,"type\nx\ny').endswith("a quote is not closed (the row is lines 1 to 3)")
+    assert reason("node,type,clock\ra,T,a:1\r") == (
+        "no row can be read without the header: the row is no CSV: a carriage return stands "
+        "alone; a line ends in \\n or \\r\\n"
+    )
 
 
 def test_a_cell_may_be_long() -> None:

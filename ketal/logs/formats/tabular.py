@@ -37,6 +37,13 @@ _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BATCH_ROWS = 4_096
 
 
+_CSV_FAULTS = (
+    ("unexpected end of data", "a quote is not closed"),
+    ("new-line character", "a carriage return stands alone; a line ends in \\n or \\r\\n"),
+)
+"""What the csv module says, and what is meant."""
+
+
 def read_csv(
     name: str, chunks: Iterator[bytes], source: Source, limits: Limits
 ) -> Iterator[Record]:
@@ -46,11 +53,11 @@ def read_csv(
     texts = ("node", "type", "id", "time") if shape.times.numeric else ("node", "type", "id")
     as_text = {shape.paths[field][0] for field in texts}
     header: list[str] | None = None
-    for line, row in _rows(chunks, limits):
+    for line, last, row in _rows(chunks, limits):
         if header is None:
             header, fault = _header(row)
             if fault is not None:
-                yield rejected(fault, name, line)
+                yield rejected(_of_lines(fault, line, last), name, line)
                 return
             continue
         try:
@@ -59,7 +66,14 @@ def read_csv(
             record = with_data(_record(header, row, as_text), shape)
             yield "", shape.item(record), name, line
         except EventError as fault:
-            yield rejected(fault, name, line)
+            yield rejected(_of_lines(fault, line, last), name, line)
+
+
+def _of_lines(fault: EventError, first: int, last: int) -> EventError:
+    """Return the fault of a row, which says on which lines it stands where it has several."""
+    if last <= first:
+        return fault
+    return EventError(f"{fault.reason} (the row is lines {first} to {last})")
 
 
 def _header(row: list[str] | EventError) -> tuple[list[str], EventError | None]:
@@ -108,8 +122,8 @@ class _CsvLines:
             for item in enumerate(_split(block), number)
         )
         self._size = 0
-        self.first = 0
-        """The line on which the row begins."""
+        self.first = self.last = 0
+        """The lines on which the row begins and ends."""
 
     def begin(self) -> None:
         """Forget the row before: the next line begins a row."""
@@ -120,14 +134,15 @@ class _CsvLines:
 
     def __next__(self) -> str:
         number, line = next(self._lines)
+        begun = self.first != 0
         self.first = self.first or number
+        self.last = number
         if isinstance(line, EventError):
             raise line
-        self._size += len(line)
+        self._size += begun + len(line)  # A line end stands before it.
         if self._size > self._max:
             raise EventError(
-                f"the row is longer than line_bytes_max ({self._max} bytes) "
-                f"on line {number}; is a quote not closed?"
+                f"the row is longer than line_bytes_max ({self._max} bytes); is a quote not closed?"
             )
         try:
             return line.removesuffix(b"\r").decode() + "\n"
@@ -135,8 +150,10 @@ class _CsvLines:
             raise EventError(f"line {number} is not valid UTF-8 (byte {fault.start + 1})") from None
 
 
-def _rows(chunks: Iterator[bytes], limits: Limits) -> Iterator[tuple[int, list[str] | EventError]]:
-    """Yield (line on which the row begins, cells or why there are none)."""
+def _rows(
+    chunks: Iterator[bytes], limits: Limits
+) -> Iterator[tuple[int, int, list[str] | EventError]]:
+    """Yield (lines on which the row begins and ends, cells or why there are none)."""
     # The bound on a cell is one for the whole process, hence it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), limits.line_bytes_max))
     lines = _CsvLines(chunks, limits)
@@ -148,7 +165,7 @@ def _rows(chunks: Iterator[bytes], limits: Limits) -> Iterator[tuple[int, list[s
         except StopIteration:
             return
         except EventError as fault:
-            yield lines.first, fault
+            yield lines.first, lines.last, fault
             return
     delimiter = max(SEPARATORS, key=opening.count)
     reader = csv.reader(chain([opening], lines), strict=True, delimiter=delimiter)
@@ -158,14 +175,13 @@ def _rows(chunks: Iterator[bytes], limits: Limits) -> Iterator[tuple[int, list[s
         except StopIteration:
             return
         except EventError as fault:
-            yield lines.first, fault
+            yield lines.first, lines.last, fault
         except csv.Error as fault:
-            end = str(fault) == "unexpected end of data"
-            why = "a quote is not closed" if end else str(fault)
-            yield lines.first, EventError(f"the row is no CSV: {why}")
+            why = next((ours for theirs, ours in _CSV_FAULTS if theirs in str(fault)), str(fault))
+            yield lines.first, lines.last, EventError(f"the row is no CSV: {why}")
         else:
             if row:
-                yield lines.first, row
+                yield lines.first, lines.last, row
         lines.begin()
 
 
