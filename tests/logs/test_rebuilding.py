@@ -81,6 +81,29 @@ def test_what_is_not_known_is_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "void", "unnamed", "unsent"),
+    [
+        ("id=msgid,send=type:send,receive=type:recv", ("id=msgid",), 2, 0),
+        ("id=msg,send=type:sned,receive=type:recv", ("send=type:sned",), 1, 1),
+        ("id=msg,send=type:send,receive=type:rcv", ("receive=type:rcv",), 0, 0),
+    ],
+)
+def test_keys_that_fit_no_event_and_receives_without_an_id_are_named(
+    tmp_path: Path, keys: str, void: tuple[str, ...], unnamed: int, unsent: int
+) -> None:
+    path = write(
+        tmp_path / "log.jsonl", row("a", "send", 1), row("b", "recv", 1), row("b", "recv", None)
+    )
+    log = read_log(path, rebuild=keys)
+    for _ in range(2):
+        list(log)
+        assert log.rebuilding == Rebuilding(unsent=unsent, unnamed=unnamed, void=void)
+    assert log.rebuilding is not None
+    assert f"no event fits {void[0]}" in log.rebuilding.sentences()
+    assert list(Rebuilding(unnamed=2).sentences()) == ["2 receives without the id of a message"]
+
+
+@pytest.mark.parametrize(
     ("record", "reason"),
     [
         ({"type": "send", "msg": 1}, "the record has no node"),

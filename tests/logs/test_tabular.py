@@ -201,6 +201,18 @@ def test_parquet_with_struct_text_and_positional_clocks(tmp_path: Path) -> None:
     assert list(read_log(listed, nodes=["a", "b"])) == [Event("b", "T", {"a": 3, "b": 4})]
 
 
+def test_a_parquet_file_with_two_columns_of_one_name_is_rejected(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = [pyarrow.array([text]) for text in ("a", "b", "T", "a:1")]
+    names = ["node", "node", "type", "clock"]
+    parquet.write_table(pyarrow.Table.from_arrays(columns, names), tmp_path / "x.parquet")
+    log = read_log(tmp_path / "x.parquet")
+    assert list(log) == []
+    (twice,) = log.rejected
+    assert twice.reason == "the table has two columns 'node', so no row can be read"
+
+
 def test_a_cell_of_parquet_is_that_of_its_table_in_memory(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     path = table(

@@ -187,10 +187,15 @@ def _kind(rows: object) -> str:
     return "arrow" if hasattr(rows, "__arrow_c_stream__") else ""
 
 
+def repeated_column(names: list[str]) -> str:
+    """Return why no row of a table can be read that has two columns of one name; else nothing."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    return "" if twice is None else f"the table has two columns {twice!r}, so no row can be read"
+
+
 def _check_columns(names: list[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise SettingError(f"the table has two columns {name!r}, so no row can be read")
+    if why := repeated_column(names):
+        raise SettingError(why)
 
 
 def _with_index(frame: Any) -> Any:

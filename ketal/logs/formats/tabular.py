@@ -26,7 +26,7 @@ import msgspec
 
 from ketal.errors import EventError, SettingError
 from ketal.logs.formats.cells import with_data
-from ketal.logs.formats.in_memory import arrow_rows, record_of_row
+from ketal.logs.formats.in_memory import arrow_rows, record_of_row, repeated_column
 from ketal.logs.formats.jsonl import Record, rejected
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
@@ -212,8 +212,14 @@ def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> I
     opened: Any = pyarrow.parquet.ParquetFile
 
     def batches() -> Iterator[Any]:
-        yield from opened(file).iter_batches(batch_size=_BATCH_ROWS)
+        table = opened(file)
+        if why := repeated_column(table.schema_arrow.names):
+            raise EventError(why)
+        yield from table.iter_batches(batch_size=_BATCH_ROWS)
 
     shape = Shape(source, limits=limits)
-    for number, row in enumerate(arrow_rows(batches(), "Parquet"), 1):
-        yield record_of_row(row, name, number, shape, typed=True)
+    try:
+        for number, row in enumerate(arrow_rows(batches(), "Parquet"), 1):
+            yield record_of_row(row, name, number, shape, typed=True)
+    except EventError as fault:
+        yield rejected(fault, name, 1)

@@ -178,6 +178,8 @@ class Pairing:
         Receives of a message that several events send.
     unreceived : int
         Sends that nothing in the log receives.
+    unnamed : int
+        Receives without the id of a message.
     void : tuple of str
         The keys that fit no event at all, as `id=msg.id`: mistyped, most likely.
     """
@@ -186,6 +188,7 @@ class Pairing:
     unsent: tuple[int, ...]
     ambiguous: tuple[int, ...]
     unreceived: int
+    unnamed: int
     void: tuple[str, ...]
 
 
@@ -193,12 +196,14 @@ def paired(events: Iterable[Event], messages: Messages) -> Pairing:
     """Pair the receives of an execution with their sends."""
     senders: dict[tuple[str, ...], list[int]] = {}
     receivers: list[tuple[int, tuple[str, ...]]] = []
+    unnamed = 0
     keys = _Keys(messages)
     for at, event in enumerate(events):
         if keys.open:
             keys.ask(event)
         name = messages.name(event)
         if name is None:
+            unnamed += messages.receive(event)
             continue
         if messages.send(event):
             senders.setdefault(name, []).append(at)
@@ -215,7 +220,7 @@ def paired(events: Iterable[Event], messages: Messages) -> Pairing:
             (ambiguous if of else unsent).append(at)
     received = {name for _, name in receivers}
     unreceived = sum(len(of) for name, of in senders.items() if name not in received)
-    return Pairing(sends, tuple(unsent), tuple(ambiguous), unreceived, keys.void())
+    return Pairing(sends, tuple(unsent), tuple(ambiguous), unreceived, unnamed, keys.void())
 
 
 def _has(path: tuple[str, ...], event: Event) -> bool:

@@ -38,6 +38,10 @@ class Rebuilding:
         Receives of a message that nothing in the log sends.
     ambiguous : int
         Receives of a message that several events send.
+    unnamed : int
+        Receives without the id of a message.
+    void : tuple of str
+        The keys that fit no event of any execution, as `id=msg.id`: mistyped, most likely.
     orphans : int
         Spans whose parent was not read.
     lost_links : int
@@ -48,6 +52,8 @@ class Rebuilding:
 
     unsent: int = 0
     ambiguous: int = 0
+    unnamed: int = 0
+    void: tuple[str, ...] = ()
     orphans: int = 0
     lost_links: int = 0
     round_links: int = 0
@@ -55,13 +61,16 @@ class Rebuilding:
     def reset(self) -> None:
         """Reset the counts: the log is read from its beginning."""
         for counter in fields(self):
-            setattr(self, counter.name, 0)
+            setattr(self, counter.name, counter.default)
 
     def sentences(self) -> Iterator[str]:
         """Yield sentences about causes that order nothing."""
+        for key in self.void:
+            yield f"no event fits {key}"
         counts = (
             (self.unsent, "receive", "whose send is not in the log"),
             (self.ambiguous, "receive", "of a message that several events send"),
+            (self.unnamed, "receive", "without the id of a message"),
             (self.orphans, "span", "whose parent was not read"),
             (self.lost_links, "link", "to a span that was not read"),
             (self.round_links, "link", "that would close a round and cannot be kept"),
@@ -96,11 +105,14 @@ def rebuilt(
     clocks: dict[int, dict[str, int]] = {}
     refused: dict[int, int] = {}
     receives: dict[int, tuple[Dot, ...]] = {}
+    void: list[tuple[str, ...]] = []
     for places in executions.values():
         events = [item for at in places if isinstance(item := whole[at][1], Event)]
         pairing = paired(events, messages)
         counts.unsent += len(pairing.unsent)
         counts.ambiguous += len(pairing.ambiguous)
+        counts.unnamed += pairing.unnamed
+        void.append(pairing.void)
         of_part, round_trips = clocks_of(events, pairing.sends)
         clocks |= {places[at]: clock for at, clock in of_part.items()}
         for receive, send in pairing.sends.items():
@@ -108,6 +120,7 @@ def rebuilt(
                 node = events[send].node
                 receives[places[receive]] = (Dot(node, of_part[send][node]),)
         refused |= {places[at]: places[send] for at, send in round_trips.items()}
+    counts.void = tuple(key for key in (void[0] if void else ()) if all(key in of for of in void))
     for at, (execution, item, name, line) in enumerate(whole):
         if at in refused:
             sent = whole[refused[at]]
