@@ -26,6 +26,16 @@ PORT = 9092
 ENGINES = ("process", "spark")
 STARTS = ("earliest", "latest")
 ON_CHANGE = ("stop", "fresh", "drain")
+_PORT_MAX = 65_535
+_TEXT_FLAGS = {
+    "pattern": "PATTERN",
+    "engine": "--engine",
+    "bootstrap_servers": "--bootstrap-servers",
+    "group_id": "--group-id",
+    "to": "--to",
+    "state": "--state",
+    "metrics_host": "--metrics-host",
+}
 NUMBERS = {
     "kafka": {"call_timeout_ms": 1_000, "lost_after_ms": 0},
     "state": {"commit_interval_ms": 1},
@@ -164,6 +174,9 @@ def _job(
     tables = {name: _Table(document, name) for name in KEYS}
     kafka, output, state = (tables[name] for name in ("kafka", "output", "state"))
     _refuse_variables(document, ())
+    for name, flag in _TEXT_FLAGS.items():
+        # As of `-b "$SERVERS"` without that variable: the default would be another place.
+        _text(flag, flags.get(name))
     engine = _known("engine", flags.get("engine") or document.get("engine", "process"), ENGINES)
     pattern = flags.get("pattern") or _from(base, _text("pattern", document.get("pattern")))
     if not pattern:
@@ -190,6 +203,10 @@ def _job(
     on_change = _known("--on-change", flags.get("on_change") or "stop", ON_CHANGE)
     if engine == "spark":
         _check_spark(changelog, on_change)
+    if not 0 <= (flags.get("metrics_port") or 0) <= _PORT_MAX:
+        raise SettingError(
+            f"--metrics-port must be from 0 to {_PORT_MAX}, not {flags['metrics_port']}"
+        )
     if flags.get("metrics_host") and flags.get("metrics_port") is None:
         raise SettingError("--metrics-host says where --metrics-port is served; give the port too")
     return Job(
@@ -335,10 +352,19 @@ def _servers(text: str) -> str:
     servers = [server.strip() for server in text.split(",")]
     if not all(servers):
         raise SettingError(f"[kafka] bootstrap_servers is HOST:PORT,..., not {text!r}")
-    bare = [":" not in server.rpartition("]")[2] for server in servers]
-    return ",".join(
-        f"{server}:{PORT}" if lacks else server for server, lacks in zip(servers, bare, strict=True)
-    )
+    return ",".join(map(_with_port, servers))
+
+
+def _with_port(server: str) -> str:
+    _, colon, port = server.rpartition("]")[2].rpartition(":")
+    if not colon:
+        return f"{server}:{PORT}"
+    if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) <= _PORT_MAX):
+        raise SettingError(
+            f"[kafka] bootstrap_servers: {server!r} has no port from 1 to {_PORT_MAX} behind its "
+            "last colon"
+        )
+    return server
 
 
 def _params(table: object) -> dict[str, str]:

@@ -433,3 +433,37 @@ def test_metrics_are_served_where_they_are_to_be() -> None:
 def test_a_port_that_is_none_is_said() -> None:
     with pytest.raises(KetalError, match="port 70000"):
         MetricsServer(Figures(), 70_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "flag"),
+    [
+        ("pattern", "PATTERN"),
+        ("engine", "--engine"),
+        ("bootstrap_servers", "--bootstrap-servers"),
+        ("group_id", "--group-id"),
+        ("to", "--to"),
+        ("state", "--state"),
+        ("metrics_host", "--metrics-host"),
+    ],
+)
+def test_a_flag_that_is_empty_is_refused_and_no_default_takes_its_place(
+    name: str, flag: str
+) -> None:
+    flags = {"pattern": "p", "topics": ["t"], "metrics_port": 0, name: ""}
+    with pytest.raises(SettingError, match=f"{flag} must be text that is not empty, not ''"):
+        read_job(None, flags)
+
+
+@pytest.mark.parametrize("server", ["a:0", "a:65536", "a:99999999999", "a:", "a:x", "[::1]:-1"])
+def test_a_server_has_a_port_that_there_is(server: str) -> None:
+    flags = {"pattern": "p", "topics": ["t"], "bootstrap_servers": f"b:9092,{server}"}
+    with pytest.raises(SettingError, match=r"bootstrap_servers: .* has no port from 1 to 65535"):
+        read_job(None, flags)
+
+
+@pytest.mark.parametrize("port", [-1, 65_536])
+def test_the_port_of_metrics_is_one_that_there_is(port: int) -> None:
+    flags = {"pattern": "p", "topics": ["t"], "metrics_port": port}
+    with pytest.raises(SettingError, match=f"--metrics-port must be from 0 to 65535, not {port}"):
+        read_job(None, flags)
