@@ -249,3 +249,37 @@ def test_nothing_is_wrong_in_silence(ketal: Ketal, write: Write, case: Case) -> 
     text = ended.out + ended.err
     assert expected
     assert ([said for said in expected if said not in text], ended.code) == ([], code), text
+
+
+@pytest.mark.parametrize(
+    ("statements", "lacks"),
+    [
+        ("partition by node; find next A A; within 5 s;", "a time, for `within`"),
+        ("partition by nix; find next A A; within 5 s;",
+         "the key of `partition by` and a time, for `within`"),
+        ("partition by nix; find next A A;", "the key of `partition by`"),
+        ("partition by node; mode possibly; find next A A; within 5 s;", "a time, for `within`"),
+        ("partition by nix; mode possibly; check A;", "the key of `partition by`"),
+    ],
+)  # fmt: skip
+def test_what_keeps_all_events_from_being_judged_is_named(
+    ketal: Ketal, write: Write, statements: str, lacks: str
+) -> None:
+    pattern = f'pattern P {{ event A = type == "a"; {statements} }}'
+    path = write("p.ketal", pattern)
+    log = write("run.jsonl", line("n", 1, "a") + line("n", 2, "a"))
+    got = ketal("run", "--output", "json", path, log)
+    (summary,) = (json.loads(text)["summary"] for text in got.out.splitlines())
+    (alphabet, *_) = summary["patterns"]["P"]["vacuous"]
+    assert alphabet["message"] == f"0 of 2 events in the alphabet have {lacks}"
+    assert got.code == ("check" in statements)
+
+
+def test_a_mode_that_judged_some_events_is_not_vacuous(ketal: Ketal, write: Write) -> None:
+    path = write(
+        "p.ketal", 'pattern P { event A = type == "a"; partition by k; mode possibly; check A; }'
+    )
+    log = write("run.jsonl", line("n", 1, "a") + line("n", 2, "a", k=1))
+    got = ketal("run", "--output", "json", path, log)
+    assert "vacuous" not in json.loads(got.out.splitlines()[-1])["summary"]["patterns"]["P"]
+    assert got.code == 0

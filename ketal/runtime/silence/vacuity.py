@@ -58,6 +58,8 @@ class PatternMet:
         Of one that is absent that is not known.
     messages : int
         How many messages nodes with a copy received, under `at every node receiving`.
+    unscoped, untimed : int
+        How many events of the alphabet lacked a key of the partition, and the window's time.
     """
 
     events: int
@@ -65,17 +67,22 @@ class PatternMet:
     on_copies: bool
     guards: dict[str, int]
     messages: int = 0
+    unscoped: int = 0
+    untimed: int = 0
 
     @classmethod
     def of(cls, run: PatternRun, events: int) -> PatternMet:
         """Return that of a run."""
         guards = run.met.save()
         judged = run.scopes.created > 0
+        lacks = (run.counts.unscoped, run.counts.untimed)
         if run.compiled.pattern.mode is not None:  # its scopes are those of many runs
             alphabet = run.compiled.counted.alphabet_guard
-            judged = bool(guards.get(_key(run.compiled, alphabet), events))
+            # A copy counts what it lacks by itself.
+            without = max(lacks) if run.copies is None else 0
+            judged = guards.get(_key(run.compiled, alphabet), events) > without
         messages = 0 if run.copies is None else run.copies.messages
-        return cls(events, judged, bool(run.copies), guards, messages)
+        return cls(events, judged, bool(run.copies), guards, messages, *lacks)
 
     @classmethod
     def sum(cls, parts: Sequence[PatternMet]) -> PatternMet:
@@ -87,6 +94,8 @@ class PatternMet:
             any(part.on_copies for part in parts),
             {key: sum(part.guards[key] for part in parts) for key in sorted(known)},
             sum(part.messages for part in parts),
+            sum(part.unscoped for part in parts),
+            sum(part.untimed for part in parts),
         )
 
 
@@ -254,8 +263,10 @@ class _Vacuity:
             return f"0 of {of} are in the alphabet"
         if compiled.pattern.deployment is not None and not self._pattern_met.on_copies:
             return f"0 of {of} are of a node with a copy of the pattern"
-        lacks = "the key of `partition by`" if compiled.partition else "a time, for `within`"
-        return f"0 of {counted(members, 'event')} in the alphabet have {lacks}"
+        met = self._pattern_met
+        lacks = ["the key of `partition by`"] * bool(met.unscoped)
+        lacks += ["a time, for `within`"] * bool(met.untimed)
+        return f"0 of {counted(members, 'event')} in the alphabet have {' and '.join(lacks)}"
 
     def _missing(self) -> Iterator[Entry]:
         """Yield the names that no event has and without which nothing can be judged."""
