@@ -88,11 +88,7 @@ class Monitor:
         self.program = checked_program(program)
         self._handlers = Handlers({} if on is None else on, program, trace=trace)
         self._execution = Execution(
-            program,
-            limits=limits,
-            listing=listing,
-            traced=self._handlers.traced,
-            name=execution,
+            program, limits=limits, listing=listing, traced=self._handlers.traced, name=execution
         )
 
     def feed(self, event: Event | Control | Rejected, *, place: str = "") -> list[Verdict]:
@@ -134,8 +130,8 @@ class Monitor:
         Parameters
         ----------
         events : iterable of Event, Control or Rejected
-            As for `feed`. Of an iterator each is judged before the next is taken. Where it raises,
-            what it gave before is judged, and its verdicts reach handlers and the summary only.
+            As for `feed`. Of an iterator each is judged before the next is taken; where it raises,
+            the verdicts until then reach handlers and the summary only.
 
         Examples
         --------
@@ -234,10 +230,7 @@ class Monitor:
             self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a Monitor is not copied or pickled; snapshot() returns its state as bytes, and "
-            "Monitor.restore(program, blob) goes on from it"
-        )
+        raise TypeError("a Monitor is not copied or pickled; snapshot() returns its state as bytes")
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return each event that waits, with one dot it waits for; None: it waits its turn.

@@ -450,7 +450,7 @@ def test_the_number_of_an_incarnation_is_a_field(ketal: Ketal, live: bool) -> No
     first, second = (event("a", "write", {"a": 1}, key="x", boot={"no": n}) for n in (1, 2))
     words = ["--field", "incarnation=boot.no", *["--live"] * live]
     said = ketal("run", "conflict.ketal", "-", *words, stdin=first + second)
-    assert said.lines[0] == "match Conflict (key=x): First=a@1, Second=a#2@1 (<stdin>:2, ?)"
+    assert said.lines[0] == "match Conflict (key=x): First=a@1, Second=a#2@1 (<stdin>:1, ?)"
     # Content that differs in nothing else is told apart by the number too.
     assert "accepted" in said.lines[1]
     assert "duplicate" not in said.lines[1]
@@ -698,3 +698,15 @@ def test_places_are_known_of_every_event_that_waits_for_the_end(ketal: Ketal, wr
     arrival = CONFLICT.replace("    order CausalOrder;\n", "").replace("Conc(Write)", "Write")
     said = ketal("run", "--output", "json", write("q.ketal", arrival), log)
     assert said.objects[0]["places"] == [None, "run.jsonl:40002"]
+
+
+def test_an_event_of_a_node_that_started_again_takes_no_place_of_an_earlier_one(
+    ketal: Ketal, write: Write
+) -> None:
+    log = write("run.jsonl", event("a", "write", {"a": 1}) + event("a", "write", {"a": 1}, key="x"))
+    pattern = write("p.ketal", 'pattern P { event A = type == "write"; find next A A; }')
+    said = ketal("run", "--output", "json", pattern, log)
+    assert (said.objects[0]["events"], said.objects[0]["places"]) == (
+        ["a@1", "a#2@1"],
+        ["run.jsonl:1", None],
+    )

@@ -120,7 +120,7 @@ def test_a_rejection_without_a_place_is_grouped_too() -> None:
 
 def test_places_are_of_the_last_records() -> None:
     places, whole = RecordPlaces(all_kept=False), RecordPlaces(all_kept=True)
-    size = 1_000
+    size = 1_024
     batches = 2 * RECORDS_MAX // size
     for start in range(batches):
         dots = range(start * size + 1, (start + 1) * size + 1)
@@ -135,3 +135,15 @@ def test_places_are_of_the_last_records() -> None:
     assert places.of("", Dot("n", first_kept - 1)) == ""
     assert places.of("other", Dot("n", last)) == ""
     assert whole.of("", Dot("n", 1)) == "log:1"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("all_kept", [False, True])
+def test_an_event_stands_where_its_dot_was_read_first(size: int, all_kept: bool) -> None:
+    places = RecordPlaces(all_kept=all_kept)
+    event = library.Event("n", "a", {"n": 1})
+    again = library.Event("n", "a", {"n": 1}, data={"after": "a restart"})
+    records = [("", one, "log", line) for line, one in enumerate((event, again, event), 1)]
+    for start in range(0, 3, size):
+        places.keep(records[start : start + size])
+        assert places.of("", event.dot) == "log:1"

@@ -1,8 +1,9 @@
 """Where the events of verdicts stand in the log: file and line.
 
-The one rule: the batches that were read last are kept as they are, and looked through when a place
-is asked for; of an event that was read long before its verdict the place is not known. Where a log
-is held in memory to be judged, all of its batches are kept.
+The one rule: an event stands where its dot was read first; what has the dot again is a duplicate,
+or of a node that started again. The records that were read last are kept, and looked through when
+a place is asked for; of an event that was read long before its verdict the place is not known.
+Where a log is held in memory to be judged, all of its records are kept.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ketal.model.events.dot import Dot
@@ -21,6 +23,26 @@ if TYPE_CHECKING:
 
 RECORDS_MAX = 32_768
 """Records that are kept where not all are; one batch may go beyond it."""
+_TOGETHER_MAX = 1_024
+"""Records that are let go together, and looked through together."""
+
+
+@dataclass(slots=True)
+class _RecordsTogether:
+    """Records that were read one after the other."""
+
+    records: list[Record] = field(default_factory=list)
+    places: dict[tuple[str, Dot], str] = field(default_factory=dict)
+    placed: int = 0
+    """How many of the records have their place in `places`."""
+
+    def of(self, execution: str, dot: Dot) -> str:
+        """Return the place of an event; empty where it is not one of these."""
+        for part, item, file, line in self.records[self.placed :]:
+            if isinstance(item, Event):
+                self.places.setdefault((part, item.dot), place_at(file, line))
+        self.placed = len(self.records)
+        return self.places.get((execution, dot), "")
 
 
 class RecordPlaces:
@@ -28,8 +50,8 @@ class RecordPlaces:
 
     def __init__(self, *, all_kept: bool) -> None:
         self._most = sys.maxsize if all_kept else RECORDS_MAX
-        self._batches: deque[Sequence[Record]] = deque()
-        self._places: dict[int, dict[tuple[str, Dot], str]] = {}
+        self._together = sys.maxsize if all_kept else _TOGETHER_MAX
+        self._stretches: deque[_RecordsTogether] = deque()
         self._records = 0
 
     def watched(self, batches: Iterator[Sequence[Record]]) -> Iterator[Sequence[Record]]:
@@ -40,23 +62,16 @@ class RecordPlaces:
 
     def keep(self, batch: Sequence[Record]) -> None:
         """Keep a batch, and no more of the older ones than there is room for."""
-        self._batches.append(batch)
+        if not self._stretches or len(self._stretches[-1].records) >= self._together:
+            self._stretches.append(_RecordsTogether())
+        self._stretches[-1].records.extend(batch)
         self._records += len(batch)
-        while self._records > self._most and len(self._batches) > 1:
-            gone = self._batches.popleft()
-            self._records -= len(gone)
-            self._places.pop(id(gone), None)
+        while self._records > self._most and len(self._stretches) > 1:
+            self._records -= len(self._stretches.popleft().records)
 
     def of(self, execution: str, dot: Dot) -> str:
         """Return the place of an event; empty where it is not known."""
-        for batch in reversed(self._batches):
-            places = self._places.get(id(batch))
-            if places is None:
-                places = self._places[id(batch)] = {
-                    (part, item.dot): place_at(file, line)
-                    for part, item, file, line in batch
-                    if isinstance(item, Event)
-                }
-            if place := places.get((execution, dot)):
+        for stretch in self._stretches:
+            if place := stretch.of(execution, dot):
                 return place
         return ""
