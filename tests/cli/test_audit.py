@@ -258,5 +258,11 @@ def test_what_was_missing_to_rebuild_clocks_is_said(ketal: Ketal, write: Write) 
             "what is not there orders nothing",
         ]
     # A send that nobody receives is fine.
-    fine = write("fine.jsonl", json.dumps(rows[0]) + "\n")
+    sends = [rows[0], rows[4], rows[5]]
+    fine = write("fine.jsonl", "".join(json.dumps(row) + "\n" for row in sends))
     assert ketal("audit", "--rebuild", MATCH, fine).err == ""
+    # A kind of event that there is none of is a name that is mistyped, most likely.
+    bare = write("sends.jsonl", json.dumps(rows[0]) + "\n")
+    assert ketal("audit", "--rebuild", MATCH, bare).err == (
+        "ketal: clocks rebuilt: no event fits receive=type:recv; what is not there orders nothing\n"
+    )
