@@ -25,7 +25,7 @@ from ketal.clocks.scheme import Scheme
 from ketal.errors import EventError, SettingError
 from ketal.logs.source import INCARNATION, MESSAGE, OWN_FIELDS, TIMESTAMP, Path, Source, path_of
 from ketal.logs.times import TimeReading
-from ketal.model.attributes import refuse_deep
+from ketal.model.attributes import DIGITS_MAX, refuse_deep
 from ketal.model.events.control import CONTROL_PREFIX, Control
 from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event, clean_event
@@ -44,8 +44,6 @@ PLAIN: Mapping[str, str] = {name: name for name in OWN_FIELDS}
 """Where the fields are by default: under their own names."""
 
 _STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)', re.ASCII)
-_DIGITS_MAX = 4_300
-"""Python reads no longer integer."""
 _COUNTERS = re.compile(r"\s*;\s*")
 _TIME_HINT = " (--time-format FORMAT says how times are written)"
 TIME_HINT_OF_SOURCE = " (`time_format` of the source says how times are written)"
@@ -477,7 +475,7 @@ def why_not_json(text: str, fault: Exception) -> str:
     for token in _STRING_OR_NUMBER.finditer(text):
         number = token[1] or "0"
         whole = number.lstrip("-").isdigit()
-        if (len(number.lstrip("-")) > _DIGITS_MAX) if whole else math.isinf(float(number)):
+        if len(number) > DIGITS_MAX if whole else math.isinf(float(number)):
             return f"cannot be read: the number {brief(number, 40)[1:-1]} is out of range"
     return why
 

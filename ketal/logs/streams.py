@@ -122,7 +122,10 @@ class LogOrigin:
         """Return how many bytes were read, and how many there are; None where that is not known."""
         if self._file is not None or not self._again:
             return None
-        size = os.stat(self.name).st_size
+        try:
+            size = os.stat(self.name).st_size
+        except OSError:  # it was removed
+            return None
         if self._reading is None:
             return 0, size
         try:
@@ -260,7 +263,7 @@ def whole(
 
 
 class LineNumbers:
-    """Line numbers of growing offsets in a text, each counted from the one before."""
+    """Line numbers of offsets in a text, each counted from the one that was asked before."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -268,9 +271,8 @@ class LineNumbers:
 
     def number(self, offset: int) -> int:
         """Return the line, from 1 on, that a byte is in."""
-        if offset < self._at:
-            self._at, self._number = 0, 1
         self._number += self._text.count(b"\n", self._at, offset)
+        self._number -= self._text.count(b"\n", offset, self._at)
         self._at = offset
         return self._number
 

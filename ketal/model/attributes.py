@@ -26,8 +26,9 @@ from ketal.errors import EventError
 
 DEPTH_MAX = 200
 """How deep lists and mappings nest at most."""
-ATTRIBUTE_BITS_MAX = 14_000
-"""The longest integer: Python writes and reads no more than 4300 digits, as JSON's readers do."""
+DIGITS_MAX = 4_300
+"""The longest integer in digits, a sign among them: msgspec reads no longer one."""
+_INTEGER_MIN, _INTEGER_MAX = 1 - 10 ** (DIGITS_MAX - 1), 10**DIGITS_MAX - 1
 
 _FIXED = frozenset((bool, float, NoneType))
 _NESTED = frozenset((dict, list))
@@ -103,10 +104,10 @@ def _plain(value: Any, where: _Where, depth: int) -> Any:
     if isinstance(value, str):
         return text(value, where)
     if isinstance(value, int):
-        if value.bit_length() > ATTRIBUTE_BITS_MAX:
+        if not _INTEGER_MIN <= value <= _INTEGER_MAX:
             raise EventError(
                 f"{_path(where)} is an integer of {value.bit_length()} bits, and an attribute has "
-                f"at most {ATTRIBUTE_BITS_MAX}; give it as a string"
+                f"at most {DIGITS_MAX} digits; give it as a string"
             )
         return int(value)
     if isinstance(value, float):
@@ -172,7 +173,7 @@ def name_of(value: object, what: str) -> str:
         return str.__str__(value)
     value = unboxed(value)
     if isinstance(value, int) and not isinstance(value, bool):
-        if value.bit_length() > ATTRIBUTE_BITS_MAX:
+        if not _INTEGER_MIN <= value <= _INTEGER_MAX:
             raise EventError(
                 f"{what} is an integer of {value.bit_length()} bits; no name is as long"
             )

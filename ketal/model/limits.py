@@ -7,6 +7,7 @@ NAME=VALUE`, `[limits]` and `ketal.Limits(NAME=VALUE)` change it.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -24,7 +25,7 @@ class Limits:
     Raises
     ------
     SettingError
-        If a value is not a positive integer.
+        If a value is not a positive integer, or larger than `sys.maxsize`.
 
     Examples
     --------
@@ -152,6 +153,8 @@ class Limits:
             value = getattr(self, item.name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise SettingError(f"limit {item.name} must be a positive integer, not {value!r}")
+            if value > sys.maxsize:
+                raise SettingError(f"limit {item.name} must be at most {sys.maxsize}")
 
     @classmethod
     def given(cls, limits: object, otherwise: Limits | None = None) -> Limits:

@@ -51,6 +51,17 @@ def test_what_is_shown(shown: ProgressLine, elapsed_s: float, text: str) -> None
     assert shown.text(elapsed_s) == text
 
 
+def test_a_log_that_is_removed_while_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(LINES))
+    log = ketal.read_log(path)
+    batches = log.batches()
+    next(batches)
+    path.unlink()
+    assert log.share_read() is None
+    assert sum(map(len, batches)) > 1_000
+
+
 def shares_read(log: ketal.Log) -> list[float | None]:
     shares = [log.share_read()]
     for _ in log.batches():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -362,6 +363,7 @@ def test_limit_changes_a_limit(ketal: Ketal) -> None:
         ("runs_max=many", "limit runs_max must be a positive integer, not 'many'"),
         ("runs_max=0", "limit runs_max must be a positive integer, not 0"),
         ("runs_max=-5", "limit runs_max must be a positive integer, not -5"),
+        (f"runs_max={sys.maxsize + 1}", f"limit runs_max must be at most {sys.maxsize}"),
     ],
 )
 def test_a_limit_that_is_none(ketal: Ketal, limit: str, reason: str) -> None:

@@ -148,9 +148,23 @@ REFUSED_DATA: list[tuple[Any, str]] = [
     ({"x": "\ud800"}, r"data\.x holds a lone surrogate \('\\ud800'\)"),
     ({"x": {"\udc00": 1}}, r"data\.x holds a lone surrogate"),
     ({"x": 10**4300}, r"data\.x is an integer of \d+ bits"),
+    ({"x": -(10**4299)}, r"data\.x is an integer of \d+ bits"),
     ({"x": {"y": -(10**5000)}}, r"data\.x\.y is an integer of \d+ bits"),
     ([1], "data must be a mapping, not list"),
 ]
+
+
+def test_the_longest_integers_that_are_decoded_are_attributes() -> None:
+    for value in (10**4300 - 1, 1 - 10**4299, 2**14000):
+        event = Event("a", "T", {"a": 1}, data={"x": value})
+        assert decode_events([line_of(event)]) == [event]
+        assert through_a_snapshot(event) == event
+
+
+def line_of(event: Event) -> bytes:
+    file = io.BytesIO()
+    ketal.write_jsonl([event], file)
+    return file.getvalue()
 
 
 @pytest.mark.parametrize(("data", "reason"), REFUSED_DATA, ids=range(len(REFUSED_DATA)))

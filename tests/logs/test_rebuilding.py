@@ -230,3 +230,11 @@ def test_limits(tmp_path: Path) -> None:
     path = write(tmp_path / "log.jsonl", *[row("a", "x")] * 3)
     with pytest.raises(ketal.SettingError, match="events_max"):
         list(read_log(path, rebuild=KEYS, limits=ketal.Limits(events_max=2)))
+
+
+def test_data_of_any_integer_that_is_read(tmp_path: Path) -> None:
+    """An attribute of 4,300 digits is read from JSON, and stays one where the clock is new."""
+    path = write(
+        tmp_path / "log.jsonl", row("a", "send", 1) | {"x": 10**4300 - 1}, row("b", "recv", 1)
+    )
+    assert [event.clock for event in read_log(path, rebuild=KEYS)] == [{"a": 1}, {"a": 1, "b": 1}]

@@ -11,6 +11,7 @@ import pytest
 
 from ketal.errors import SettingError
 from ketal.logs import compile_regex, place, read_log
+from ketal.logs.streams import LineNumbers
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -30,6 +31,21 @@ def test_text_between_matches_is_rejected_with_its_place() -> None:
     assert read[0][1].reason == "the regular expression does not match the text 'stray'"
     assert read[2][1].reason.endswith("'lost 1' (2 lines)")
     assert [r[1].dot.counter for r in read if isinstance(r[1], Event)] == [1, 2]
+
+
+def test_a_byte_that_is_no_text_costs_no_second_look_at_the_log() -> None:
+    class Text(bytes):
+        looked_at = 0
+
+        def count(self, what: Any, start: Any = 0, end: Any = None) -> int:
+            self.looked_at += max(0, end - start)
+            return super().count(what, start, end)
+
+    text = Text(b"one\ntwo\n\nthree\n" * 100)
+    lines = LineNumbers(text)
+    offsets = [at + back for at in range(0, len(text) - 40, 7) for back in (0, 40, 20)]
+    assert [lines.number(at) for at in offsets] == [text[:at].count(b"\n") + 1 for at in offsets]
+    assert text.looked_at < 20 * len(text)
 
 
 def test_an_expression_that_matches_nothing_says_so() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from ketal.errors import SettingError
 from ketal.logs import load_config, open_source, parse_fields, parse_nodes, read_log
+from ketal.model.limits import Limits
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"format": "jsonlines"}, "there is no format 'jsonlines'; did you mean jsonl?"),
@@ -167,3 +170,20 @@ def test_wrong_configuration(tmp_path: Path, text: str, reason: str) -> None:
 def test_no_configuration(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"none\.toml: No such file"):
         load_config(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("format", "text"),
+    [
+        ("jsonl", b'{"node": "a", "type": "T", "clock": {"a": 1}}'),
+        ("csv", b"node,type,clock\na,T,a:1\n"),
+        ("shiviz", b'T\na {"a": 1}\n'),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"rebuild": "id=x,send=type:s,receive=type:r"}])
+def test_limits_may_be_as_large_as_a_size(
+    format: str, text: bytes, options: dict[str, Any]
+) -> None:
+    limits = Limits(**{limit.name: sys.maxsize for limit in fields(Limits)})
+    log = read_log(io.BytesIO(text), format=format, limits=limits, **options)
+    assert [str(event) for event in log] == ["a@1 T"]

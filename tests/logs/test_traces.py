@@ -368,6 +368,17 @@ def test_null_is_absent(tmp_path: Path, path: tuple[Any, ...], absent: bool) -> 
     assert sorted(event.type for event in log) == ["s1", "s1", "s2", "s2"]
 
 
+@pytest.mark.parametrize("values", [5, "text", {"a": 1}, True])
+@pytest.mark.parametrize("kind", ["arrayValue", "kvlistValue"])
+def test_values_that_are_no_list_are_none(tmp_path: Path, kind: str, values: Any) -> None:
+    wrong = {"key": "x", "value": {kind: {"values": values}}}
+    of_resource = resource("a", span(1, 1, 2, attributes=[wrong]))
+    of_resource["resource"]["attributes"].append(wrong)
+    log = otlp(tmp_path / "t.json", of_resource)
+    assert log.rejected == []
+    assert [bool(event.data["attributes"]["x"]) for event in log] == [False, False]
+
+
 @pytest.mark.parametrize(
     "document",
     [

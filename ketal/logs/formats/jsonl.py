@@ -56,8 +56,9 @@ def held(records: Iterable[Record], limits: Limits, what: str) -> list[Record]:
     SettingError
         If there are more than `events_max`.
     """
-    out = list(islice(records, limits.events_max + 1))
-    if len(out) > limits.events_max:
+    rest = iter(records)
+    out = list(islice(rest, limits.events_max))
+    if next(rest, None) is not None:
         raise SettingError(
             f"the log has more than {limits.events_max} records (limit events_max), and {what} "
             "holds them all"

@@ -128,8 +128,7 @@ def _span(record: dict[str, Any], service: str, text: Text) -> TraceSpan:
 
 
 def _links(record: dict[str, Any], trace: str) -> Iterator[tuple[str, str]]:
-    listed = record.get("links")
-    for link in listed if isinstance(listed, list) else ():
+    for link in _listed(record.get("links")):
         if isinstance(link, dict):
             of = _id(_either(link, "traceId", "trace_id"), "traceId", 32) or trace
             yield of, _id(_either(link, "spanId", "span_id"), "spanId", 16)
@@ -179,7 +178,7 @@ def _kind(value: Any) -> str:
 def _attributes(listed: Any) -> dict[str, Any]:
     """Return OTLP's list of key and value as a mapping."""
     out: dict[str, Any] = {}
-    for pair in listed if isinstance(listed, list) else ():
+    for pair in _listed(listed):
         if isinstance(pair, dict) and isinstance(pair.get("key"), str):
             out[pair["key"]] = _value(pair.get("value"))
     return out
@@ -194,9 +193,16 @@ def _value(value: Any) -> Any:
             text = str(inner)
             return int(text) if re.fullmatch(r"-?\d{1,20}", text) else inner
         case "arrayvalue":
-            listed = inner.get("values") if isinstance(inner, dict) else None
-            return [_value(one) for one in listed or ()]
+            return [_value(one) for one in _listed(_values(inner))]
         case "kvlistvalue":
-            return _attributes(inner.get("values") if isinstance(inner, dict) else None)
+            return _attributes(_values(inner))
         case _:
             return inner
+
+
+def _values(inner: Any) -> Any:
+    return inner.get("values") if isinstance(inner, dict) else None
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

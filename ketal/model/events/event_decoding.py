@@ -2,8 +2,7 @@
 
 The decoder checks the class of every field and the bounds of every counter in C, so only the own
 entry, zeros, names that are empty, the time, what is received and how deep data nest are left to
-look at. Integers in data are not: the decoder reads none that Python does not write (4300 digits),
-while the constructor refuses those near that.
+look at.
 
 The one rule: what is decoded is the `Event` that its constructor makes of the same values.
 """
