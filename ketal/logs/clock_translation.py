@@ -52,7 +52,7 @@ def translated(
     records: Iterable[Record],
     scheme: Scheme[Any],
     limits: Limits,
-    undecided: UndecidedPairs | None = None,
+    undecided: UndecidedPairs | None,
 ) -> Iterator[Record]:
     """Yield the records, each event with the vector clock of its stamp.
 

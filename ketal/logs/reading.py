@@ -20,9 +20,9 @@ from ketal.logs.formats.in_memory import RowOrigin, Rows
 from ketal.logs.formats.jsonl import Record
 from ketal.logs.receipts import with_receipts
 from ketal.logs.shape import Shape
-from ketal.logs.source import INCARNATION, MESSAGE, VECTOR, Source
+from ketal.logs.source import INCARNATION, MESSAGE, TRACES, VECTOR, Source
 from ketal.logs.streams import LogOrigin, detected_format
-from ketal.logs.traces.formats import TRACES, read_traces
+from ketal.logs.traces.formats import read_traces
 from ketal.logs.traces.message_pairing import Messages
 from ketal.logs.traces.rebuilding import Rebuilding, rebuilt
 from ketal.model.events.control import Control
@@ -434,11 +434,8 @@ def _batches(
     origin: LogOrigin, source: Source, limits: Limits, pieces: Iterator[int]
 ) -> Iterator[Sequence[Record]]:
     with origin.opened() as file:
-        chosen = source.format or ("shiviz" if source.regex else None)
-        if chosen == "parquet":
-            yield from _each(tabular.read_parquet(origin.name, file, source, limits))
-            return
         chunks = origin.chunks(file)
+        chosen = source.format or ("shiviz" if source.regex else None)
         if chosen is None:
             chosen, chunks = detected_format(origin.name, chunks)
             if chosen in TRACES and not source.fields:

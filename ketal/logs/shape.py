@@ -30,6 +30,7 @@ from ketal.model.events.control import CONTROL_PREFIX, Control
 from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event, clean_event
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.values import dig
 from ketal.model.wording import shortened
 
 Item = Event | Control
@@ -154,7 +155,7 @@ class Shape:
             own = {name: record.pop(path[0], None) for name, path in self._own}
         else:
             # Two fields may share a path, so nothing is taken out before all is read.
-            own = {name: value_at(record, path) for name, path in self._own}
+            own = {name: dig(record, path) for name, path in self._own}
             for _, path in self._own:
                 _remove(record, path)
         type_ = own.get("type")
@@ -267,7 +268,7 @@ class Shape:
     def _attributes(self, record: dict[str, Any]) -> dict[str, Any]:
         if self._data is None:
             return record
-        data = value_at(record, self._data)
+        data = dig(record, self._data)
         if data is None:
             _remove(record, self._data)
             return record
@@ -386,15 +387,6 @@ def _identifier(value: Any) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     raise EventError(f"id must be a string or an integer, not {json_type_of(value)}")
-
-
-def value_at(record: Any, path: Path) -> Any:
-    """Return the value at a path in a record; None if there is none."""
-    for key in path:
-        if record.__class__ is not dict:
-            return None
-        record = record.get(key)
-    return record
 
 
 def _remove(record: dict[str, Any], path: Path) -> None:

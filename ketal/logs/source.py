@@ -22,7 +22,9 @@ from ketal.errors import SettingError, near
 from ketal.logs.times import TIME_UNITS, check_time_format
 from ketal.model.limits import DEFAULT, Limits
 
-FORMATS = ("jsonl", "shiviz", "csv", "parquet", "otlp", "zipkin")
+TRACES = ("otlp", "zipkin")
+"""Formats of traces."""
+FORMATS = ("jsonl", "shiviz", "csv", "parquet", *TRACES)
 OWN_FIELDS = ("node", "type", "clock", "time", "id", "data", "receives")
 INCARNATION = "incarnation"
 """The attribute that numbers the runs of a node (docs/membership.md)."""
@@ -167,7 +169,7 @@ class Source:
         self._check_fields()
         self._check_nodes()
         self._check_clock()
-        if self.format in ("otlp", "zipkin"):
+        if self.format in TRACES:
             for name in ("fields", "nodes", "time_format", "rebuild"):
                 if getattr(self, name):
                     raise SettingError(
@@ -204,7 +206,7 @@ class Source:
             )
         if self.rebuild is not None:
             raise SettingError("clock says how clocks are read, and rebuild makes new ones")
-        if self.format in ("otlp", "zipkin"):
+        if self.format in TRACES:
             raise SettingError(f"clock is for logs of events, and {self.format} has no clocks")
 
     @property

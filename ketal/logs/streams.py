@@ -67,7 +67,8 @@ class LogOrigin:
                 self._check()
         else:
             if not hasattr(where, "read"):
-                several = " (several are arguments of their own)" if _listed(where) else ""
+                listed = isinstance(where, list | tuple | set)
+                several = " (several are arguments of their own)" if listed else ""
                 raise wrong_type("a log to read", f"a path, a binary file or rows{several}", where)
             self._file = where
             self.name = str(getattr(where, "name", "<file>"))
@@ -153,10 +154,6 @@ class LogOrigin:
                 yield chunk
         except OSError as fault:
             raise SettingError(f"{self.name}: {_why(fault)}") from None
-
-
-def _listed(where: object) -> bool:
-    return isinstance(where, list | tuple | set)
 
 
 def _seekable(file: BinaryIO) -> bool:

@@ -74,11 +74,10 @@ def same(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool)
 
 
-def dig(data: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """Return the attribute at `path`, None where there is none."""
-    value: Any = data
+def dig(value: Any, path: tuple[str, ...]) -> Any:
+    """Return the value at a path in a dict of dicts, None where there is none."""
     for name in path:
-        if not isinstance(value, Mapping):
+        if value.__class__ is not dict:
             return None
         value = value.get(name)
     return value

@@ -20,8 +20,9 @@ from uuid import UUID
 import msgspec
 
 from ketal.errors import EventError
-from ketal.logs.shape import Item, Shape, brief, json_type_of, value_at
+from ketal.logs.shape import Item, Shape, brief, json_type_of
 from ketal.model.attributes import attributes, unboxed
+from ketal.model.values import dig
 
 _ABSENT = ("NaTType", "NAType")
 """pandas's classes of what is absent; NaT is a datetime too."""
@@ -51,7 +52,7 @@ def item_of_row(row: Any, shape: Shape, *, typed: bool) -> Item:
         record = attributes(_present(row, typed), "row")
         if (at := _time_at(row, shape.paths["time"])) is not None:
             *outer, last = shape.paths["time"]
-            value_at(record, tuple(outer))[last] = at
+            dig(record, tuple(outer))[last] = at
     except RecursionError:
         raise EventError("the record is nested too deeply") from None
     except (ValueError, ArithmeticError) as fault:

@@ -21,24 +21,12 @@ from ketal.logs.shape import json_type_of, why_not_json
 from ketal.logs.streams import LineNumbers
 
 Span = TypeVar("Span")
-_decode = msgspec.json.Decoder().decode
-_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
-
-def elements(raw: bytes) -> list[msgspec.Raw]:
-    """Return the parts of a JSON array, undecoded."""
-    return _decode_list(raw)
-
-
-def members(raw: bytes) -> dict[str, msgspec.Raw]:
-    """Return the parts of a JSON object, undecoded."""
-    return _decode_object(raw)
-
-
-def decoded(raw: bytes) -> Any:
-    """Return the decoded value of JSON."""
-    return _decode(raw)
+decoded = msgspec.json.Decoder().decode
+"""Return the decoded value of JSON."""
+elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
+"""Return the parts of a JSON array, undecoded."""
+members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+"""Return the parts of a JSON object, undecoded."""
 
 
 class Text:
@@ -72,7 +60,7 @@ class Text:
             return False
         for line in lines[:3]:
             try:
-                if isinstance(_decode(line), dict | list):
+                if isinstance(decoded(line), dict | list):
                     return True
             except (ValueError, RecursionError):
                 continue
@@ -80,7 +68,7 @@ class Text:
 
     def _checked(self, document: bytes) -> Iterator[bytes | EventError]:
         try:
-            _decode(document)
+            decoded(document)
         except UnicodeDecodeError:
             yield EventError("the document is not valid UTF-8")
         except (ValueError, RecursionError) as fault:
@@ -104,7 +92,7 @@ class Text:
             at = self._text.find(value, self._at)
             self._at = at if at >= 0 else self._at
             try:
-                record = _decode(value)
+                record = decoded(value)
                 if not isinstance(record, dict):
                     raise EventError(f"the span is {json_type_of(record)}, not an object")
                 yield read(record)

@@ -23,9 +23,6 @@ from ketal.logs.traces.spans import TraceSpan, stamped
 from ketal.logs.traces.zipkin import SpanReport, merged, zipkin_spans
 from ketal.model.limits import Limits
 
-TRACES = ("otlp", "zipkin")
-"""Formats of traces."""
-
 
 def read_traces(
     origins: Iterable[LogOrigin], format: str, limits: Limits, rebuilding: Rebuilding

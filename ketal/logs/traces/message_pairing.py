@@ -17,15 +17,14 @@ events send is ambiguous, and is counted, never guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from ketal.errors import SettingError, near
-from ketal.logs.shape import value_at as value_in
 from ketal.logs.source import MESSAGES_EXAMPLE, path_of
 from ketal.model.events.event import Event
+from ketal.model.values import dig
 
 _OWN = ("node", "type", "id", "time")
 _KEYS = ("id", "send", "receive")
@@ -59,22 +58,14 @@ def _glob(text: str) -> str:
 
 
 def text_at(event: Event, path: tuple[str, ...]) -> str | None:
-    """Return the value of a field of an event as text; None for what has no name."""
-    return _text(value_at(event, path))
-
-
-def _text(value: object) -> str | None:
-    """Return a value as text; None for what has no name: null, lists, mappings."""
+    """Return the value of a field of an event as text; None where it is no scalar."""
+    if len(path) == 1 and path[0] in _OWN:
+        value = getattr(event, path[0])
+    else:
+        value = dig(event.data, path[1:] if path[0] == "data" and len(path) > 1 else path)
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, str | int | float) else None
-
-
-def value_at(event: Event, path: tuple[str, ...]) -> Any:
-    """Return the value of a field of an event; None where it has none."""
-    if len(path) == 1 and path[0] in _OWN:
-        return getattr(event, path[0])
-    return value_in(event.data, path[1:] if path[0] == "data" and len(path) > 1 else path)
 
 
 @dataclass(frozen=True)
@@ -86,7 +77,7 @@ class _Test:
     text: str
 
     def __call__(self, event: Event) -> bool:
-        text = _text(value_at(event, self.path))
+        text = text_at(event, self.path)
         return text is not None and self.expression.fullmatch(text) is not None
 
 
@@ -192,15 +183,19 @@ class Pairing:
     void: tuple[str, ...]
 
 
-def paired(events: Iterable[Event], messages: Messages) -> Pairing:
+def paired(events: Sequence[Event], messages: Messages) -> Pairing:
     """Pair the receives of an execution with their sends."""
     senders: dict[tuple[str, ...], list[int]] = {}
     receivers: list[tuple[int, tuple[str, ...]]] = []
     unnamed = 0
-    keys = _Keys(messages)
+    void: dict[str, Callable[[Event], bool]] = {
+        f"id={'.'.join(path)}": partial(_has, path) for path in messages.id
+    }
+    void[f"send={messages.send.text}"] = messages.send
+    void[f"receive={messages.receive.text}"] = messages.receive
     for at, event in enumerate(events):
-        if keys.open:
-            keys.ask(event)
+        if void:
+            void = {key: fits for key, fits in void.items() if not fits(event)}
         name = messages.name(event)
         if name is None:
             unnamed += messages.receive(event)
@@ -220,29 +215,9 @@ def paired(events: Iterable[Event], messages: Messages) -> Pairing:
             (ambiguous if of else unsent).append(at)
     received = {name for _, name in receivers}
     unreceived = sum(len(of) for name, of in senders.items() if name not in received)
-    return Pairing(sends, tuple(unsent), tuple(ambiguous), unreceived, unnamed, keys.void())
+    keys = tuple(void) if events else ()
+    return Pairing(sends, tuple(unsent), tuple(ambiguous), unreceived, unnamed, keys)
 
 
 def _has(path: tuple[str, ...], event: Event) -> bool:
     return text_at(event, path) is not None
-
-
-class _Keys:
-    """Which keys of the messages have not fitted any event yet."""
-
-    def __init__(self, messages: Messages) -> None:
-        self.open: dict[str, Callable[[Event], bool]] = {
-            f"id={'.'.join(path)}": partial(_has, path) for path in messages.id
-        }
-        self.open[f"send={messages.send.text}"] = messages.send
-        self.open[f"receive={messages.receive.text}"] = messages.receive
-        self._asked = 0
-
-    def ask(self, event: Event) -> None:
-        """Close the keys that fit an event."""
-        self._asked += 1
-        self.open = {key: fits for key, fits in self.open.items() if not fits(event)}
-
-    def void(self) -> tuple[str, ...]:
-        """Return the keys that fit no event; none where there are no events."""
-        return tuple(self.open) if self._asked else ()

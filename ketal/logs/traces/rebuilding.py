@@ -16,11 +16,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from msgspec.structs import replace
-
 from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
 from ketal.logs.formats.jsonl import Record, held, rejected
+from ketal.logs.shape import with_clock
 from ketal.logs.traces.message_pairing import Messages, paired
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -84,7 +83,7 @@ def rebuilt(
     records: Iterable[Record],
     messages: Messages,
     limits: Limits,
-    rebuilding: Rebuilding | None = None,
+    rebuilding: Rebuilding,
 ) -> Iterator[Record]:
     """Yield the records, each event with the clock that messages and order give it.
 
@@ -95,8 +94,7 @@ def rebuilt(
 
     What is missing for that is counted in `rebuilding`.
     """
-    counts = Rebuilding() if rebuilding is None else rebuilding
-    counts.reset()
+    rebuilding.reset()
     whole = held(records, limits, "rebuilding clocks")
     executions: dict[str, list[int]] = {}
     for at, (execution, item, _, _) in enumerate(whole):
@@ -109,9 +107,9 @@ def rebuilt(
     for places in executions.values():
         events = [item for at in places if isinstance(item := whole[at][1], Event)]
         pairing = paired(events, messages)
-        counts.unsent += len(pairing.unsent)
-        counts.ambiguous += len(pairing.ambiguous)
-        counts.unnamed += pairing.unnamed
+        rebuilding.unsent += len(pairing.unsent)
+        rebuilding.ambiguous += len(pairing.ambiguous)
+        rebuilding.unnamed += pairing.unnamed
         void.append(pairing.void)
         of_part, round_trips = clocks_of(events, pairing.sends)
         clocks |= {places[at]: clock for at, clock in of_part.items()}
@@ -120,7 +118,7 @@ def rebuilt(
                 node = events[send].node
                 receives[places[receive]] = (Dot(node, of_part[send][node]),)
         refused |= {places[at]: places[send] for at, send in round_trips.items()}
-    counts.void = tuple(key for key in (void[0] if void else ()) if all(key in of for of in void))
+    rebuilding.void = tuple(key for key in (void[0] if void else ()) if all(key in of for of in void))
     for at, (execution, item, name, line) in enumerate(whole):
         if at in refused:
             sent = whole[refused[at]]
@@ -130,8 +128,7 @@ def rebuilt(
             )
             yield rejected(EventError(reason), name, line, execution)
         elif isinstance(item, Event):
-            stamped = replace(item, clock=clocks[at], receives=receives.get(at, ()))
-            yield execution, stamped, name, line
+            yield execution, with_clock(item, clocks[at], receives.get(at, ())), name, line
         else:
             yield execution, item, name, line
 

@@ -168,7 +168,7 @@ class Event(EventFields, frozen=True):
         except (AttributeError, TypeError, ValueError):
             fine = False
         if not fine:
-            return self._normalise()
+            clock = self._normalise()
         if self.time is not None:
             _force(self, "time", seconds(self.time))
         return clock
@@ -191,8 +191,6 @@ class Event(EventFields, frozen=True):
             raise EventError("clock: a node's name is empty; an entry belongs to a node, as `n1`")
         clock = vector.checked(node, clock)
         _force(self, "clock", clock)
-        if self.time is not None:
-            _force(self, "time", seconds(self.time))
         return clock  # type: ignore[no-any-return]
 
     @property
