@@ -268,8 +268,10 @@ class LineNumbers:
 
     def number(self, offset: int) -> int:
         """Return the line, from 1 on, that a byte is in."""
-        self._number += self._text.count(b"\n", self._at, offset)
-        self._number -= self._text.count(b"\n", offset, self._at)
+        if offset >= self._at:
+            self._number += self._text.count(b"\n", self._at, offset)
+        else:
+            self._number -= self._text.count(b"\n", offset, self._at)
         self._at = offset
         return self._number
 

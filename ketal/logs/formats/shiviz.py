@@ -16,13 +16,13 @@ is rejected, with its place.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ketal.errors import EventError, SettingError
 from ketal.logs.decompression import TornError
 from ketal.logs.formats.jsonl import Record, rejected
 from ketal.logs.regexes import NAME, compile_regex
-from ketal.logs.shape import Shape, brief
+from ketal.logs.shape import Item, Shape, brief
 from ketal.logs.source import Source
 from ketal.logs.streams import LineNumbers, whole
 from ketal.model.limits import Limits
@@ -33,6 +33,53 @@ DEFAULT_REGEX = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
 
 GROUPS = {"node": "host", "type": "event", "clock": "clock"}
 """Where an event's fields are by default; a group `time` is an attribute."""
+
+
+class _EventRegex(NamedTuple):
+    """The expression of events: as it was given, compiled, and its named groups."""
+
+    text: str
+    regex: Any
+    groups: dict[str, int]
+
+
+class _Text:
+    """The text of a log, of UTF-8 with plain line ends, and the lines that were not UTF-8."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._invalid: set[int] = set()
+        self.text = raw.replace(b"\r\n", b"\n")
+        try:
+            self.text.decode()
+        except UnicodeDecodeError:
+            lines = self.text.split(b"\n")
+            valid = [line.decode(errors="replace").encode() for line in lines]
+            self._invalid = {n for n, line in enumerate(lines, 1) if line != valid[n - 1]}
+            self.text = b"\n".join(valid)
+        self.line = LineNumbers(self.text).number
+
+    def first_word(self, start: int, end: int) -> int:
+        """Return the offset of the first byte that is not blank."""
+        return end - len(self.text[start:end].lstrip())
+
+    def is_invalid(self, start: int, end: int) -> bool:
+        """Return whether a line of a piece was not UTF-8."""
+        if not self._invalid:
+            return False
+        return not self._invalid.isdisjoint(range(self.line(start), self.line(end) + 1))
+
+    def unmatched(self, start: int, end: int) -> tuple[EventError, int] | None:
+        """Return the fault of text that no match covers, and its offset, unless it is blank."""
+        left = self.text[start:end].strip()
+        if not left:
+            return None
+        head = self.first_word(start, end)
+        if self.is_invalid(head, head + len(left)):
+            return EventError("the text is not valid UTF-8"), head
+        count = left.count(b"\n") + 1
+        much = f" ({count} lines)" if count > 1 else ""
+        shown = brief(left[:240].decode(errors="replace").partition("\n")[0])
+        return EventError(f"the regular expression does not match the text {shown}{much}"), head
 
 
 def _groups(regex: Any) -> dict[str, int]:
@@ -49,25 +96,25 @@ class _ShivizReader:
         self._shape = Shape(source, GROUPS, limits)
         names = ("type", "node") if source.rebuild else ("type", "node", "clock")
         self._needed = [self._shape.paths[name][0] for name in names]
-        self.text = source.regex
-        self.regex = None if source.regex is None else self._event_regex(source.regex)
-        self.delimiter = self.delimiter_of(source.delimiter)
+        self._regex = None if source.regex is None else self._event_regex(source.regex)
+        self._delimiter = self._delimiter_of(source.delimiter)
 
-    def _event_regex(self, text: str) -> Any:
+    def _event_regex(self, text: str) -> _EventRegex:
         regex = compile_regex(text, limits=self._limits)
-        missing = [name for name in self._needed if name not in _groups(regex)]
+        groups = _groups(regex)
+        missing = [name for name in self._needed if name not in groups]
         if missing:
             raise SettingError(
                 f"regex has no group {missing[0]!r}; "
                 f"it needs the named groups {', '.join(self._needed)}, as (?<{missing[0]}>…)"
             )
-        return regex
+        return _EventRegex(text, regex, groups)
 
-    def delimiter_of(self, text: str | None) -> Any:
+    def _delimiter_of(self, text: str | None) -> Any:
         return compile_regex(text, what="delimiter", limits=self._limits) if text else None
 
-    def header(self, text: bytes) -> tuple[int, Any, Any]:
-        """Return where the log begins, and the expressions of its first two lines.
+    def header(self, text: bytes) -> tuple[int, _EventRegex, Any]:
+        """Return where the log begins, and the expressions of events and of the delimiter.
 
         A file may begin with its expression and its delimiter, the latter
         perhaps empty; options given from outside go before them.
@@ -76,24 +123,51 @@ class _ShivizReader:
         line = first.decode()
         names = NAME.findall(line)
         if not all(name in names for name in self._needed):
-            if self.regex is None:
-                self.text = DEFAULT_REGEX
-                return 0, self._event_regex(DEFAULT_REGEX), self.delimiter
-            return 0, self.regex, self.delimiter
+            return 0, self._regex or self._event_regex(DEFAULT_REGEX), self._delimiter
         second = rest.partition(b"\n")[0]
         begin = min(len(text), len(first) + len(second) + 2)
-        if self.regex is not None:
-            return begin, self.regex, self.delimiter
-        self.text = line.strip()
-        regex = self._event_regex(self.text)
-        return begin, regex, self.delimiter or self.delimiter_of(second.decode().strip())
+        if self._regex is not None:
+            return begin, self._regex, self._delimiter
+        regex = self._event_regex(line.strip())
+        return begin, regex, self._delimiter or self._delimiter_of(second.decode().strip())
 
-    def item(self, groups: dict[str, int], match: Any) -> Any:
-        record: dict[str, Any] = {}
-        for name, index in groups.items():
-            value = match[index]
-            if value is not None:
-                record[name] = value.decode()
+    def items(
+        self, text: _Text, start: int, end: int, events: _EventRegex
+    ) -> Iterator[tuple[Item | EventError, int]]:
+        """Yield (item or EventError, offset) of one execution."""
+        at, matched = start, False
+        for match in events.regex.finditer(text.text, start, end):
+            first, last = match.span()
+            if first == last:
+                continue
+            matched = True
+            if lost := text.unmatched(at, first):
+                yield lost
+            at = last
+            head = text.first_word(first, last)
+            try:
+                if text.is_invalid(head, last):
+                    raise EventError("the event's text is not valid UTF-8")
+                yield self._item(events.groups, match), head
+            except EventError as fault:
+                yield fault, head
+        if matched:
+            if lost := text.unmatched(at, end):
+                yield lost
+        elif b"\0" in text.text[start:end]:
+            reason = "this is no text: it holds bytes that are zero (--format says what it is)"
+            yield EventError(reason), text.first_word(start, end)
+        elif text.text[start:end].strip():
+            reason = f"the regular expression `{shortened(events.text, 120)}` matches nothing here"
+            hint = "(--regex gives another one, --format another kind of log)"
+            yield EventError(f"{reason} {hint}"), text.first_word(start, end)
+
+    def _item(self, groups: dict[str, int], match: Any) -> Item:
+        record = {
+            name: cell.decode()
+            for name, index in groups.items()
+            if (cell := match[index]) is not None
+        }
         return self._shape.item(record)
 
 
@@ -117,41 +191,22 @@ def read_text(
     if isinstance(damage, TornError):
         # The line in which the data is truncated is incomplete.
         raw = raw[: raw.rfind(b"\n") + 1]
-    text, invalid = _cleaned(raw)
-    begin, regex, delimiter = reader.header(text)
+    text = _Text(raw)
+    begin, events, delimiter = reader.header(text.text)
     used: set[str] = set()
-    lines = LineNumbers(text)
-    for execution, start, end in _executions(text, begin, delimiter, pieces):
+    for execution, start, end in _executions(text.text, begin, delimiter, pieces):
         named, count = execution, 1
         while named in used:
             count += 1
             named = f"{execution} ({count})"
         used.add(named)
-        for item, at in _items(text, start, end, regex, reader, lines, invalid):
+        for item, at in reader.items(text, start, end, events):
             if isinstance(item, EventError):
-                yield rejected(item, name, lines.number(at), named)
+                yield rejected(item, name, text.line(at), named)
             else:
-                yield named, item, name, lines.number(at)
+                yield named, item, name, text.line(at)
     if damage is not None:
-        yield rejected(damage, name, lines.number(len(text)))
-
-
-def _cleaned(raw: bytes) -> tuple[bytes, frozenset[int]]:
-    """Return text that is UTF-8 with plain line ends, and the lines that were not UTF-8."""
-    text = raw.replace(b"\r\n", b"\n")
-    try:
-        text.decode()
-        return text, frozenset()
-    except UnicodeDecodeError:
-        pass
-    lines, invalid = text.split(b"\n"), set()
-    for index, line in enumerate(lines):
-        try:
-            line.decode()
-        except UnicodeDecodeError:
-            invalid.add(index + 1)
-            lines[index] = line.decode(errors="replace").encode()
-    return b"\n".join(lines), frozenset(invalid)
+        yield rejected(damage, name, text.line(len(text.text)))
 
 
 def _executions(
@@ -171,70 +226,3 @@ def _executions(
             named = (cut[index] or b"").decode().strip() if cut is not None and index else ""
             number = str(next(pieces))
             yield named or number, start, end
-
-
-def _items(
-    text: bytes,
-    start: int,
-    end: int,
-    regex: Any,
-    reader: _ShivizReader,
-    lines: LineNumbers,
-    invalid: frozenset[int],
-) -> Iterator[tuple[Any, int]]:
-    """Yield (item or EventError, offset) of one execution."""
-    groups = _groups(regex)
-    at, matched = start, False
-    for match in regex.finditer(text, start, end):
-        first, last = match.span()
-        if first == last:
-            continue
-        matched = True
-        if lost := _between(text, at, first, invalid, lines):
-            yield lost
-        at = last
-        head = _first_word(text, first, last)
-        try:
-            if invalid and _touches(invalid, lines, head, last):
-                raise EventError("the event's text is not valid UTF-8")
-            yield reader.item(groups, match), head
-        except EventError as fault:
-            yield fault, head
-    if matched:
-        if lost := _between(text, at, end, invalid, lines):
-            yield lost
-    elif b"\0" in text[start:end]:
-        reason = "this is no text: it holds bytes that are zero (--format says what it is)"
-        yield EventError(reason), _first_word(text, start, end)
-    elif text[start:end].strip():
-        reason = (
-            f"the regular expression `{shortened(reader.text or '', 120)}` matches nothing here"
-        )
-        hint = "(--regex gives another one, --format another kind of log)"
-        yield EventError(f"{reason} {hint}"), _first_word(text, start, end)
-
-
-def _first_word(text: bytes, start: int, end: int) -> int:
-    """Return the offset of the first byte that is not blank."""
-    return end - len(text[start:end].lstrip())
-
-
-def _touches(invalid: frozenset[int], lines: LineNumbers, start: int, end: int) -> bool:
-    first = lines.number(start)
-    return any(line in invalid for line in range(first, lines.number(end) + 1))
-
-
-def _between(
-    text: bytes, start: int, end: int, invalid: frozenset[int], lines: LineNumbers
-) -> tuple[EventError, int] | None:
-    """Return the fault of text that no match covers, unless it is blank."""
-    left = text[start:end].strip()
-    if not left:
-        return None
-    head = _first_word(text, start, end)
-    if invalid and _touches(invalid, lines, head, head + len(left)):
-        return EventError("the text is not valid UTF-8"), head
-    count = left.count(b"\n") + 1
-    much = f" ({count} lines)" if count > 1 else ""
-    shown = brief(left[:240].decode(errors="replace").partition("\n")[0])
-    return EventError(f"the regular expression does not match the text {shown}{much}"), head

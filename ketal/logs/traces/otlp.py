@@ -43,17 +43,17 @@ def otlp_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
     exports = elements(document) if document.lstrip()[:1] == b"[" else [document]
     for export in exports:
         try:
-            resources = _lists(bytes(export), _RESOURCES)
+            resources = _lists(export, _RESOURCES)
         except EventError as fault:
             yield text.rejected(fault)
             continue
         for resource in resources:
-            yield from _of_resource(text, bytes(resource))
+            yield from _of_resource(text, resource)
 
 
-def _of_resource(text: Text, resource: bytes) -> Iterator[TraceSpan | Record]:
+def _of_resource(text: Text, resource: msgspec.Raw) -> Iterator[TraceSpan | Record]:
     try:
-        described = decoded(bytes(members(resource).get("resource", b"null")))
+        described = decoded(members(resource).get("resource", b"null"))
         service = _service(_attributes((described or {}).get("attributes")))
         scopes = _lists(resource, _SCOPES, needed=False)
     except (EventError, msgspec.DecodeError, AttributeError) as fault:
@@ -61,7 +61,7 @@ def _of_resource(text: Text, resource: bytes) -> Iterator[TraceSpan | Record]:
         return
     for scope in scopes:
         try:
-            spans = _lists(bytes(scope), ("spans",), needed=False)
+            spans = _lists(scope, ("spans",), needed=False)
         except EventError as fault:
             yield text.rejected(fault)
             continue
@@ -80,7 +80,9 @@ def _service(attributes: dict[str, Any]) -> str:
     return "/".join(part for part in (namespace, name, instance) if part) if name else ""
 
 
-def _lists(raw: bytes, names: tuple[str, ...], *, needed: bool = True) -> list[msgspec.Raw]:
+def _lists(
+    raw: bytes | msgspec.Raw, names: tuple[str, ...], *, needed: bool = True
+) -> list[msgspec.Raw]:
     """Return the parts of an object's list, whichever of its names it has."""
     try:
         fields = members(raw)

@@ -117,7 +117,7 @@ def _flat(parts: Iterable[bytes | Any]) -> Iterator[Any]:
     # The API that lists traces answers with an array of arrays.
     for part in parts:
         if bytes(part).lstrip()[:1] == b"[":
-            yield from elements(bytes(part))
+            yield from elements(part)
         else:
             yield part
 
