@@ -7,8 +7,9 @@ memory; `write_jsonl` writes the first of these. A `Source` describes how a log 
 lost between them.
 """
 
-from ketal.logs.formats.jsonl import Record, decoded, write_jsonl
-from ketal.logs.reading import Log, open_source, place, read_log
+from ketal.logs.formats.jsonl import decoded, write_jsonl
+from ketal.logs.log_records import Record, place
+from ketal.logs.reading import Log, open_source, read_log
 from ketal.logs.regexes import compile_regex
 from ketal.logs.shape import Item, Shape
 from ketal.logs.source import (

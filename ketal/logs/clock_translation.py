@@ -24,7 +24,7 @@ from typing import Any
 from ketal.clocks.scheme import Scheme
 from ketal.clocks.stamping import vector_clocks
 from ketal.errors import EventError
-from ketal.logs.formats.jsonl import Record, held, rejected
+from ketal.logs.log_records import Record, held, rejected
 from ketal.logs.shape import StampedEvent, with_clock
 from ketal.model.limits import Limits
 

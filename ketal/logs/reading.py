@@ -17,7 +17,7 @@ from ketal.errors import SettingError, wrong_type
 from ketal.logs.clock_translation import UndecidedPairs, translated
 from ketal.logs.formats import jsonl, shiviz, tabular
 from ketal.logs.formats.in_memory import RowOrigin, Rows
-from ketal.logs.formats.jsonl import Record
+from ketal.logs.log_records import Record
 from ketal.logs.receipts import with_receipts
 from ketal.logs.shape import Shape
 from ketal.logs.source import INCARNATION, MESSAGE, TRACES, VECTOR, Source
@@ -30,12 +30,6 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.model.wording import place_at
-
-
-def place(record: Record) -> str:
-    """Return where a record stands: `file:line`, `row N`; empty where it came from code."""
-    return place_at(record[2], record[3])
 
 
 class Log:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ketal.logs.formats.jsonl import Record, held
+from ketal.logs.log_records import Record, held
 from ketal.logs.source import path_of
 from ketal.logs.traces.message_pairing import text_at
 from ketal.model.events.dot import Dot

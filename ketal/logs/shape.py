@@ -209,7 +209,7 @@ class Shape:
             raise EventError(f"clock: the {scheme.name} clock is nested too deeply") from None
         clock = scheme.clock_of(stamp)
         if clock is not None:
-            return with_clock(event, self._checked_size(dict(clock)), receives)
+            return with_clock(event, checked_size(dict(clock), self._entries_max), receives)
         fields = {name: getattr(event, name) for name in Event.__struct_fields__}
         return StampedEvent(**fields, stamp=stamp, named=receives)
 
@@ -309,14 +309,7 @@ class Shape:
                 f"the clock names its nodes itself; {self._nodes_option} is for clocks that are "
                 "lists"
             )
-        return self._checked_size(clock)
-
-    def _checked_size(self, clock: dict[str, Any]) -> dict[str, Any]:
-        if len(clock) > self._entries_max:
-            raise EventError(
-                f"the clock has {len(clock)} entries; clock_entries_max is {self._entries_max}"
-            )
-        return clock
+        return checked_size(clock, self._entries_max)
 
 
 class StampedEvent(Event, frozen=True):
@@ -351,6 +344,19 @@ def with_clock(event: Event, clock: dict[str, int], receives: Any) -> Event:
         id=event.id,
         receives=receives,
     )
+
+
+def checked_size(clock: dict[str, Any], entries_max: int) -> dict[str, Any]:
+    """Return a clock.
+
+    Raises
+    ------
+    EventError
+        If it has more than `entries_max` entries.
+    """
+    if len(clock) > entries_max:
+        raise EventError(f"the clock has {len(clock)} entries; clock_entries_max is {entries_max}")
+    return clock
 
 
 def _of_message(path: str) -> Path:

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ketal.errors import EventError
-from ketal.logs.formats.jsonl import brief_reason, decoded, may_hold_control
+from ketal.logs.formats.jsonl import decoded, may_hold_control
+from ketal.logs.log_records import brief_reason
 from ketal.logs.shape import KAFKA, Item, Shape
 from ketal.logs.source import Source
 from ketal.logs.times import TIME_UNITS

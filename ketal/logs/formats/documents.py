@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ketal.errors import EventError
-from ketal.logs.formats.jsonl import Record, rejected
+from ketal.logs.log_records import Record, rejected
 from ketal.logs.shape import json_type_of, why_not_json
 from ketal.logs.streams import LineNumbers
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from ketal.errors import EventError, SettingError, wrong_type
 from ketal.logs.formats.cells import item_of_row
-from ketal.logs.formats.jsonl import Record, rejected
+from ketal.logs.log_records import Record, rejected
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.model.events.control import Control

@@ -12,12 +12,13 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Iterator
-from itertools import count, islice, repeat
+from itertools import count, repeat
 from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from ketal.errors import EventError, SettingError, wrong_type
+from ketal.errors import EventError, wrong_type
+from ketal.logs.log_records import Record, rejected
 from ketal.logs.shape import KAFKA, Item, Shape, json_type_of, why_not_json
 from ketal.logs.source import Source
 from ketal.logs.streams import blocks
@@ -26,51 +27,12 @@ from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event
 from ketal.model.events.event_decoding import decode_events
 from ketal.model.limits import Limits
-from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.model.wording import place_at
 
-Record = tuple[str, Event | Control | Rejected, str, int]
-"""(execution, item, file, line) of one record of a log."""
-
-_REASON_CHARS_MAX = 400
 _TRUNCATED = "Input data was truncated"
 _ARRAY_HINT = "`jq -c '.[]' FILE` makes JSON lines of an array"
 _OBJECTS_HINT = "`jq -c . FILE` makes JSON lines of objects that take several; else it was cut"
 _object_decoder = msgspec.json.Decoder()
 _PREFIX = CONTROL_PREFIX.encode()
-
-
-def rejected(fault: EventError, name: str, line: int, execution: str = "") -> Record:
-    """Return the record of a line that is no event."""
-    reason = brief_reason(fault.reason)
-    draft = fault.draft if isinstance(fault.draft, Draft) else None
-    item = Rejected(place=place_at(name, line), reason=reason, execution=execution, draft=draft)
-    return execution, item, name, line
-
-
-def held(records: Iterable[Record], limits: Limits, what: str) -> list[Record]:
-    """Return all records of a log; `what` says what needs them all at once.
-
-    Raises
-    ------
-    SettingError
-        If there are more than `events_max`.
-    """
-    rest = iter(records)
-    out = list(islice(rest, limits.events_max))
-    if next(rest, None) is not None:
-        raise SettingError(
-            f"the log has more than {limits.events_max} records (limit events_max), and {what} "
-            "holds them all"
-        )
-    return out
-
-
-def brief_reason(reason: str) -> str:
-    """Return a reason cut short: it may quote what it was given, and that may be a megabyte."""
-    if len(reason) > _REASON_CHARS_MAX:
-        return reason[: _REASON_CHARS_MAX - 1] + "…"
-    return reason
 
 
 def read_lines(

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from ketal.errors import EventError, SettingError
 from ketal.logs.decompression import TornError
-from ketal.logs.formats.jsonl import Record, rejected
+from ketal.logs.log_records import Record, rejected
 from ketal.logs.regexes import NAME, compile_regex
 from ketal.logs.shape import Item, Shape, brief
 from ketal.logs.source import Source
@@ -43,7 +43,7 @@ class _EventRegex(NamedTuple):
     groups: dict[str, int]
 
 
-class _Text:
+class _ShivizText:
     """The text of a log, of UTF-8 with plain line ends, and the lines that were not UTF-8."""
 
     def __init__(self, raw: bytes) -> None:
@@ -132,7 +132,7 @@ class _ShivizReader:
         return begin, regex, self._delimiter or self._delimiter_of(second.decode().strip())
 
     def items(
-        self, text: _Text, start: int, end: int, events: _EventRegex
+        self, text: _ShivizText, start: int, end: int, events: _EventRegex
     ) -> Iterator[tuple[Item | EventError, int]]:
         """Yield (item or EventError, offset) of one execution."""
         at, matched = start, False
@@ -191,7 +191,7 @@ def read_text(
     if isinstance(damage, TornError):
         # The line in which the data is truncated is incomplete.
         raw = raw[: raw.rfind(b"\n") + 1]
-    text = _Text(raw)
+    text = _ShivizText(raw)
     begin, events, delimiter = reader.header(text.text)
     used: set[str] = set()
     for execution, start, end in _executions(text.text, begin, delimiter, pieces):

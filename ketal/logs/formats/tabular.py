@@ -27,7 +27,7 @@ import msgspec
 from ketal.errors import EventError, SettingError
 from ketal.logs.formats.cells import with_data
 from ketal.logs.formats.in_memory import arrow_rows, record_of_row, repeated_column
-from ketal.logs.formats.jsonl import Record, rejected
+from ketal.logs.log_records import Record, rejected
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.logs.streams import PARQUET, SEPARATORS, blocks

@@ -15,7 +15,7 @@ from typing import Any
 
 from ketal.errors import EventError, SettingError
 from ketal.logs.formats.documents import Text
-from ketal.logs.formats.jsonl import Record, rejected
+from ketal.logs.log_records import Record, rejected
 from ketal.logs.streams import LogOrigin, whole
 from ketal.logs.traces.otlp import otlp_spans
 from ketal.logs.traces.rebuilding import Rebuilding

@@ -24,7 +24,7 @@ import msgspec
 
 from ketal.errors import EventError
 from ketal.logs.formats.documents import Text, decoded, elements, members
-from ketal.logs.formats.jsonl import Record
+from ketal.logs.log_records import Record
 from ketal.logs.shape import json_type_of
 from ketal.logs.traces.spans import KINDS, TIME_NS_MAX, TraceSpan, span_data
 

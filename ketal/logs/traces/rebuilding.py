@@ -18,13 +18,13 @@ from dataclasses import dataclass, fields
 
 from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
-from ketal.logs.formats.jsonl import Record, held, rejected
+from ketal.logs.log_records import Record, held, place, rejected
 from ketal.logs.shape import with_clock
 from ketal.logs.traces.message_pairing import Messages, paired
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.wording import counted, place_at
+from ketal.model.wording import counted
 
 
 @dataclass
@@ -121,10 +121,9 @@ def rebuilt(
     rebuilding.void = tuple(key for key in (void[0] if void else ()) if all(key in of for of in void))
     for at, (execution, item, name, line) in enumerate(whole):
         if at in refused:
-            sent = whole[refused[at]]
             reason = (
                 "the event receives a message that is sent after it, "
-                f"at {place_at(sent[2], sent[3])}, so no clock fits"
+                f"at {place(whole[refused[at]])}, so no clock fits"
             )
             yield rejected(EventError(reason), name, line, execution)
         elif isinstance(item, Event):

@@ -28,7 +28,8 @@ from typing import Any
 
 from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
-from ketal.logs.formats.jsonl import Record, rejected
+from ketal.logs.log_records import Record, rejected
+from ketal.logs.shape import checked_size
 from ketal.logs.traces.rebuilding import Rebuilding
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -170,9 +171,10 @@ def stamped(
     moments = _moments(known, rebuilding)
     of_span: dict[Name, list[Event]] = {}
     for moment in _ordered(moments, rebuilding):
-        event = _event(moment, limits)
-        if isinstance(event, EventError):
-            yield rejected(event, moment.span.file, moment.span.line)
+        try:
+            event = _event(moment, limits)
+        except EventError as fault:
+            yield rejected(fault, moment.span.file, moment.span.line)
             continue
         of_span.setdefault(moment.span.key, []).append(event)
         yield "", event, moment.span.file, moment.span.line
@@ -348,18 +350,11 @@ def _stamp(moment: _SpanEvent, last: dict[str, dict[str, int]]) -> None:
     moment.clock = last[node] = next_clock(node, [last.get(node, {}), *causes])
 
 
-def _event(moment: _SpanEvent, limits: Limits) -> Event | EventError:
+def _event(moment: _SpanEvent, limits: Limits) -> Event:
     span = moment.span
-    clock = moment.clock or {}
-    if len(clock) > limits.clock_entries_max:
-        return EventError(
-            f"the clock has {len(clock)} entries; clock_entries_max is {limits.clock_entries_max}"
-        )
+    clock = checked_size(moment.clock or {}, limits.clock_entries_max)
     time_ns = span.begin_ns if moment.begins else span.end_ns or 0
     data = {"phase": "start" if moment.begins else "end", **span.data}
     if moment.moved:
         data["moved"] = True
-    try:
-        return Event(node=span.node, type=span.name, clock=clock, time=time_ns / 1e9, data=data)
-    except EventError as fault:
-        return fault
+    return Event(node=span.node, type=span.name, clock=clock, time=time_ns / 1e9, data=data)

@@ -27,7 +27,7 @@ from typing import Any
 
 from ketal.errors import EventError
 from ketal.logs.formats.documents import Text, elements
-from ketal.logs.formats.jsonl import Record, rejected
+from ketal.logs.log_records import Record, rejected
 from ketal.logs.traces.spans import KINDS, SERVER, TIME_NS_MAX, TraceSpan, span_data
 
 _ID = re.compile(r"[0-9a-fA-F]{1,16}")

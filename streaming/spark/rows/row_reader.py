@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ketal.errors import EventError
-from ketal.logs.formats.jsonl import brief_reason
+from ketal.logs.log_records import brief_reason
 from ketal.logs.shape import TIME_HINT_OF_SOURCE, Item, Shape
 from ketal.logs.source import Source
 from ketal.model.events.control import Control

@@ -1,0 +1,60 @@
+"""Records of a log, whatever its format: an item and its place.
+
+The one rule: what is no event is a record all the same, a `Rejected` in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from ketal.errors import EventError, SettingError
+from ketal.model.events.control import Control
+from ketal.model.events.draft import Draft
+from ketal.model.events.event import Event
+from ketal.model.limits import Limits
+from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.wording import place_at
+
+Record = tuple[str, Event | Control | Rejected, str, int]
+"""(execution, item, file, line) of one record of a log."""
+
+_REASON_CHARS_MAX = 400
+
+
+def place(record: Record) -> str:
+    """Return where a record stands: `file:line`, `row N`; empty where it came from code."""
+    return place_at(record[2], record[3])
+
+
+def rejected(fault: EventError, name: str, line: int, execution: str = "") -> Record:
+    """Return the record of a line that is no event."""
+    reason = brief_reason(fault.reason)
+    draft = fault.draft if isinstance(fault.draft, Draft) else None
+    item = Rejected(place=place_at(name, line), reason=reason, execution=execution, draft=draft)
+    return execution, item, name, line
+
+
+def held(records: Iterable[Record], limits: Limits, what: str) -> list[Record]:
+    """Return all records of a log; `what` says what needs them all at once.
+
+    Raises
+    ------
+    SettingError
+        If there are more than `events_max`.
+    """
+    rest = iter(records)
+    out = list(islice(rest, limits.events_max))
+    if next(rest, None) is not None:
+        raise SettingError(
+            f"the log has more than {limits.events_max} records (limit events_max), and {what} "
+            "holds them all"
+        )
+    return out
+
+
+def brief_reason(reason: str) -> str:
+    """Return a reason cut short: it may quote what it was given, and that may be a megabyte."""
+    if len(reason) > _REASON_CHARS_MAX:
+        return reason[: _REASON_CHARS_MAX - 1] + "…"
+    return reason
