@@ -12,10 +12,10 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from ketal.errors import EventError, SettingError, wrong_type
 from ketal.logs.decompression import BLOCK_BYTES, HEAD_BYTES, TornError, unpacked
@@ -168,7 +168,9 @@ def _why(fault: Exception) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _head(chunks: Iterator[bytes], enough: Any) -> tuple[bytes, Iterator[bytes]]:
+def _head(
+    chunks: Iterator[bytes], enough: Callable[[bytes], bool]
+) -> tuple[bytes, Iterator[bytes]]:
     """Return the first bytes, as many as are `enough`, and all bytes again."""
     seen, fault = b"", None
     try:

@@ -73,9 +73,7 @@ class Limits:
     )
     scopes_max: int = _limit(1_000_000, "scopes", "live scopes of one pattern")
     runs_max: int = _limit(
-        1_000_000,
-        "runs",
-        "live runs of one pattern, or events that its `find any` keeps",
+        1_000_000, "runs", "live runs of one pattern, or events that its `find any` keeps"
     )
     candidates_max: int = _limit(
         1_000_000, "events", "events kept by one scope of a `find` to combine with later ones"
@@ -83,9 +81,7 @@ class Limits:
     configurations_max: int = _limit(10_000, "configurations", "configurations of one run")
     matches_per_event_max: int = _limit(1_000_000, "matches", "matches that one event may complete")
     visits_max: int = _limit(
-        10_000_000,
-        "events",
-        "kept events that the search for the matches of one event looks at",
+        10_000_000, "events", "kept events that the search for the matches of one event looks at"
     )
     message_bytes_max: int = _limit(
         900_000,
