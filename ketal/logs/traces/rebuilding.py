@@ -118,7 +118,8 @@ def rebuilt(
                 node = events[send].node
                 receives[places[receive]] = (Dot(node, of_part[send][node]),)
         refused |= {places[at]: places[send] for at, send in round_trips.items()}
-    rebuilding.void = tuple(key for key in (void[0] if void else ()) if all(key in of for of in void))
+    first = void[0] if void else ()
+    rebuilding.void = tuple(key for key in first if all(key in keys for keys in void))
     for at, (execution, item, name, line) in enumerate(whole):
         if at in refused:
             reason = (
