@@ -76,6 +76,10 @@ class _NodeClocks:
         self.final = [self.final[i] for i in places]
 
 
+_NONE = _NodeClocks()
+"""The columns of a node without events."""
+
+
 class ClockMemory:
     """The clocks of the last events, and their closures once those are computed.
 
@@ -167,9 +171,9 @@ class ClockMemory:
 
     def _find(self, node: str, counter: int) -> tuple[_NodeClocks, int] | None:
         """Return the columns and the place of an event, None if it is not held."""
-        columns = self._nodes.get(node)
-        at = None if columns is None else columns.find(counter)
-        return None if columns is None or at is None else (columns, at)
+        columns = self._nodes.get(node, _NONE)
+        at = columns.find(counter)
+        return None if at is None else (columns, at)
 
     def get(self, node: str, counter: int) -> Clock | None:
         """Return the clock that an event arrived with."""
@@ -188,23 +192,23 @@ class ClockMemory:
 
     def below(self, node: str, counter: int) -> tuple[int, Clock, Clock | None] | None:
         """Return counter, clock and closure of the node's last event before `counter`."""
-        columns = self._nodes.get(node)
-        at = 0 if columns is None else bisect_left(columns.counters, counter)
-        if columns is None or not at:
+        columns = self._nodes.get(node, _NONE)
+        at = bisect_left(columns.counters, counter)
+        if not at:
             return None
         return columns.counters[at - 1], columns.clocks[at - 1], columns.closures[at - 1]
 
     def reached(self, node: str, counter: int) -> int:
         """Return the highest counter up to `counter` that is held of a node; 0 for none."""
-        columns = self._nodes.get(node)
-        at = 0 if columns is None else bisect_right(columns.counters, counter)
-        return 0 if columns is None or not at else columns.counters[at - 1]
+        counters = self._nodes.get(node, _NONE).counters
+        at = bisect_right(counters, counter)
+        return counters[at - 1] if at else 0
 
     def above(self, node: str, counter: int) -> Clock | None:
         """Return the clock of the node's first event after `counter`."""
-        columns = self._nodes.get(node)
-        at = 0 if columns is None else bisect_right(columns.counters, counter)
-        return None if columns is None or at == len(columns.counters) else columns.clocks[at]
+        columns = self._nodes.get(node, _NONE)
+        at = bisect_right(columns.counters, counter)
+        return columns.clocks[at] if at < len(columns.counters) else None
 
     def rows(self, dots: Iterable[tuple[str, int]]) -> list[Any]:
         """Return events as plain data; each clock as what differs from its node's last.
@@ -225,10 +229,6 @@ class ClockMemory:
             rows.append([node, counter, *difference(before, clock), raised, columns.final[at]])
             last[node] = clock
         return rows
-
-    def has(self, node: str, counter: int) -> bool:
-        """Return whether the clock of an event is held."""
-        return self._find(node, counter) is not None
 
     def load(self, rows: Iterable[Any]) -> None:
         """Add the events that `rows` returned."""

@@ -135,7 +135,7 @@ class Eager(ReleasePolicy):
     def give_up(self, missing: MissingSince) -> GivenUp:
         """Return the hole that was missed first; one of a circle where nothing is missing."""
         nodes = self.store.nodes
-        hole = missing.oldest(self.store.lacks)
+        hole = missing.oldest()
         if hole is not None:
             return [hole]
         # What is held for nothing missing has a clock that is in a circle, or behind one.

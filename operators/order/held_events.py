@@ -19,13 +19,16 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.order.node_progress import Held, NodeProgress
 from ketal.operators.topology.domain_order import DomainPast
+
+_CLOCK = attrgetter("clock")
 
 
 class HeldEvents:
@@ -54,7 +57,7 @@ class HeldEvents:
         Whether events are held whose needs `newly_needed` has not recorded.
     """
 
-    def __init__(self, domains: DomainPast | None = None) -> None:
+    def __init__(self, domains: DomainPast | None) -> None:
         self.nodes: dict[str, NodeProgress] = {}
         self.settled: defaultdict[str, int] = defaultdict(int)
         self.count = 0
@@ -62,6 +65,10 @@ class HeldEvents:
         self.size: Callable[[Event], int] | None = None
         self.unrecorded = False
         self._domains = domains
+        # The entries of an event's clock that it waits for.
+        self._awaited: Callable[[Event], Mapping[str, int]] = (
+            _CLOCK if domains is None else domains.clock
+        )
         self.arrivals = itertools.count(1)
         # The held events that name a dot, by their arrival, under a topology.
         self._naming: dict[tuple[str, int], dict[int, Held]] = {}
@@ -137,8 +144,7 @@ class HeldEvents:
 
     def needs(self, event: Event) -> Iterator[tuple[str, int]]:
         """Yield for each node how many of its events an event waits for."""
-        clock = event.clock if self._domains is None else self._domains.clock(event)
-        for node, counter in clock.items():
+        for node, counter in self._awaited(event).items():
             yield node, counter - 1 if node == event.node else counter
 
     def unsettled(self, event: Event) -> tuple[str, int] | None:
@@ -147,7 +153,7 @@ class HeldEvents:
         Its node's previous event, where that is not settled.
         """
         own, settled = event.node, self.settled
-        clock = event.clock if self._domains is None else self._domains.clock(event)
+        clock = self._awaited(event)
         if settled[own] < clock[own] - 1:
             return own, clock[own] - 1
         for node, counter in clock.items():
@@ -182,8 +188,7 @@ class HeldEvents:
         """Return the missing dots that `event` is the first to need: node and highest counter."""
         fresh = []
         own, nodes = event.node, self.nodes
-        clock = event.clock if self._domains is None else self._domains.clock(event)
-        for node, counter in clock.items():
+        for node, counter in self._awaited(event).items():
             progress = nodes.get(node) or self.node(node)
             needed = counter - 1 if node == own else counter
             if needed > progress.needed and needed > progress.received:

@@ -73,7 +73,7 @@ class HoldBackQueue:
         self._store = store = HeldEvents(domains)
         self._live = live = LiveNodes(options.nodes, time, options.idle_us)
         self._policy = policy = _POLICIES[options.policy](options, store, time, live)
-        self._limits = WaitLimits(options, store, time, live, policy, domains)
+        self._limits = WaitLimits(policy, domains)
         waits_end = options.gap_us is not None or options.idle_us is not None
         self.expires = waits_end or not policy.awaits_dots
         # What is missing, and since when, is recorded of each event held, where that matters.

@@ -43,51 +43,49 @@ _ROWS_LEAST = 1_024
 
 
 class MissingSince:
-    """Since when the dots of nodes are missing, up to which counter; longest first."""
+    """Since when the dots of nodes are missing, up to which counter; longest first.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    time : StreamTime
+        Of the stream.
+    lacks : callable
+        Returns whether some dot of a node up to a counter is still missing.
+    """
+
+    def __init__(self, time: StreamTime, lacks: Callable[[str, int], bool]) -> None:
+        self._time = time
+        self._lacks = lacks
         self._rows: deque[tuple[int | None, str, int]] = deque()
         self._rows_max = _ROWS_LEAST
 
     def __bool__(self) -> bool:
         return bool(self._rows)
 
-    def add(
-        self, since_us: int | None, node: str, upto: int, lacks: Callable[[str, int], bool]
-    ) -> None:
-        """Record that dots of a node, up to a counter, are missing from a time on.
+    def add(self, node: str, upto: int) -> None:
+        """Record that dots of a node, up to a counter, are missing from now on.
 
-        Parameters
-        ----------
-        since_us : int or None
-            None: before any time is known.
-        node : str
-        upto : int
-        lacks : callable
-            Returns whether some dot of a node up to a counter is still missing; for the
-            eviction of records that say nothing any more.
+        Where there are many records, those of what is missing no more are evicted.
         """
-        self._rows.append((since_us, node, upto))
+        self._rows.append((self._time.now, node, upto))
         if len(self._rows) > self._rows_max:
-            self._rows = deque(row for row in self._rows if lacks(row[1], row[2]))
+            self._rows = deque(row for row in self._rows if self._lacks(row[1], row[2]))
             self._rows_max = max(_ROWS_LEAST, 2 * len(self._rows))
 
-    def oldest(self, lacks: Callable[[str, int], bool]) -> tuple[str, int] | None:
+    def oldest(self) -> tuple[str, int] | None:
         """Remove and return what is missing for longest: node and counter."""
         while self._rows:
             _, node, upto = self._rows.popleft()
-            if lacks(node, upto):
+            if self._lacks(node, upto):
                 return node, upto
         return None
 
-    def overdue(
-        self, time: StreamTime, gap_us: int, lacks: Callable[[str, int], bool]
-    ) -> tuple[str, int] | None:
+    def overdue(self, gap_us: int) -> tuple[str, int] | None:
         """Remove and return what is missing for longest, if that is `gap_us`."""
         while self._rows:
             since_us, node, upto = self._rows[0]
-            missing = lacks(node, upto)
-            if missing and not time.passed(since_us, gap_us):
+            missing = self._lacks(node, upto)
+            if missing and not self._time.passed(since_us, gap_us):
                 return None
             self._rows.popleft()
             if missing:
@@ -154,7 +152,7 @@ class MissingDots:
         self._known: dict[str, int] = {}
         self._declared: dict[str, int] = {}  # up to here, what had not come was declared lost
         self._departed: dict[str, None] = {}
-        self._since = MissingSince()
+        self._since = MissingSince(self._time, self._lacks)
 
     def push(self, event: Event) -> ReleaseStep:
         """Take in a new event's clock; what is missing of a node that left is lost at once."""
@@ -174,7 +172,7 @@ class MissingDots:
             if node in self._departed:
                 self._declare(node, needed, step)
             else:
-                self._since.add(self._time.now, node, needed, self._lacks)
+                self._since.add(node, needed)
         return step
 
     def begin(self, watermark_us: int | None) -> None:
@@ -185,14 +183,14 @@ class MissingDots:
             highest = arrived.beyond.highest()
             if highest and (self.nodes is None or base_node(node) in self.nodes):
                 self._known[node] = highest
-                self._since.add(self._time.now, node, highest, self._lacks)
+                self._since.add(node, highest)
 
     def advance(self, watermark_us: int | None = None) -> ReleaseStep:
         """Declare lost what has been missing for too long, by events' times or a watermark."""
         if watermark_us is not None:
             self._time.tick(watermark_us)
         step = ReleaseStep()
-        while (row := self._since.overdue(self._time, self.gap_us, self._lacks)) is not None:
+        while (row := self._since.overdue(self.gap_us)) is not None:
             self._declare(*row, step)
         return step
 

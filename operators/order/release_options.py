@@ -81,14 +81,7 @@ class ReleaseOptions:
         ordered : bool
             Whether events come out in an order; if not, they wait for whole clocks only,
             as long as the options say.
-
-        Raises
-        ------
-        ValueError
-            If an option has no meaning with another (`option_conflict`).
         """
-        if (fault := option_conflict(order)) is not None:
-            raise ValueError(fault[0])
         total = order.total and ordered
         return cls(
             policy="total" if total else "frontier" if order.frontier else "eager",

@@ -68,8 +68,8 @@ class Total(ReleasePolicy):
         before = progress.placed, progress.clock_sum
         store.hold(store.arrival(event))
         key = self._place(event)
-        if progress.placed != before[0] and self._bound is not None:
-            self._bound = None if self._bound[1] == event.node else self._bound
+        if progress.placed != before[0] and self._bound and self._bound[1] == event.node:
+            self._bound = None
         full = store.count > self.options.held_back_max and not self.options.gives_up
         # A queue that is full still takes what lets something go, or it would stay full.
         if full and not self._may_go(min([key, *self._heap[:1]])):

@@ -10,17 +10,15 @@ settled dots stay the first so many.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.operators.order.held_events import HeldEvents
-from ketal.operators.order.live_nodes import LiveNodes
 from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held, NodeProgress
 from ketal.operators.order.policy import ReleasePolicy
-from ketal.operators.order.release_options import ReleaseOptions
-from ketal.operators.order.step import ReleaseStep, StreamTime, named_counters
+from ketal.operators.order.step import ReleaseStep, named_counters
 from ketal.operators.topology.domain_order import DomainPast
 
 
@@ -29,14 +27,9 @@ class WaitLimits:
 
     Parameters
     ----------
-    options : ReleaseOptions
-    store : HeldEvents
-        What is held, and what is settled.
-    time : StreamTime
-        Of the stream.
-    live : LiveNodes
     policy : ReleasePolicy
-        Looks again at what waited for a dot that is settled.
+        Looks again at what waited for a dot that is settled; has the options, what is held, the
+        time and the live nodes.
     domains : DomainPast or None
         Under a topology, the part of its past that an event waits for.
 
@@ -46,20 +39,11 @@ class WaitLimits:
         Since when dots are missing.
     """
 
-    def __init__(
-        self,
-        options: ReleaseOptions,
-        store: HeldEvents,
-        time: StreamTime,
-        live: LiveNodes,
-        policy: ReleasePolicy,
-        domains: DomainPast | None,
-    ) -> None:
-        self.since = MissingSince()
-        self._options = options
-        self._store = store
-        self._time = time
-        self._live = live
+    def __init__(self, policy: ReleasePolicy, domains: DomainPast | None) -> None:
+        self.since = MissingSince(policy.time, policy.store.lacks)
+        self._options = policy.options
+        self._store = policy.store
+        self._live = policy.live
         self._policy = policy
         self._domains = domains
         self._widened: list[Held] = []  # what is held and may wait for more dots than before
@@ -113,7 +97,7 @@ class WaitLimits:
                 self.activate(node)  # there is news of it
         if self._options.gap_us is not None or self._options.gives_up:
             for node, needed in fresh:
-                self.since.add(self._time.now, node, needed, self._store.lacks)
+                self.since.add(node, needed)
 
     def record_held(self) -> None:
         """Record what those events need that were held without."""
@@ -124,15 +108,15 @@ class WaitLimits:
 
     def missing(self) -> list[Dot]:
         """Return what is missing to held events, up to `lost_max` dots; of a long hole its ends."""
-        dots: list[Dot] = []
         dots_max = self._options.lost_max
         self.record_held()
-        for node, progress in sorted(self._store.nodes.items()):
-            for first, last in progress.missing(progress.needed):
-                if len(dots) >= dots_max:
-                    return dots[:dots_max]
-                dots += [Dot(node, counter) for counter in named_counters(first, last, dots_max)]
-        return dots[:dots_max]
+        dots = (
+            Dot(node, counter)
+            for node, progress in sorted(self._store.nodes.items())
+            for first, last in progress.missing(progress.needed)
+            for counter in named_counters(first, last, dots_max)
+        )
+        return list(islice(dots, dots_max))
 
     def expire(self, step: ReleaseStep) -> bool:
         """Give up what has been missing, and who has been silent, for too long.
@@ -145,8 +129,7 @@ class WaitLimits:
         expired = False
         gap_us = self._options.gap_us
         if gap_us is not None:
-            lacks = self._store.lacks
-            while (row := self.since.overdue(self._time, gap_us, lacks)) is not None:
+            while (row := self.since.overdue(gap_us)) is not None:
                 self.declare_lost(*row, step)
                 expired = True
         while (idle := self._live.idle()) is not None:

@@ -204,9 +204,9 @@ class DomainPast:
                 self._ranges -= 1
 
     def _is_lost(self, node: str, counter: int) -> bool:
-        ranges = self.lost.get(node)
-        at = 0 if ranges is None else bisect_right(ranges, counter, key=lambda r: r[0])
-        return ranges is not None and at > 0 and counter <= ranges[at - 1][1]
+        ranges = self.lost.get(node, [])
+        at = bisect_right(ranges, counter, key=lambda r: r[0])
+        return at > 0 and counter <= ranges[at - 1][1]
 
     # --- what is waited for ---
 

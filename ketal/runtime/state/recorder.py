@@ -123,10 +123,8 @@ class _ClockRecords:
         self._chunks: dict[int, dict[int, tuple[str, int]]] = {}
         self._next = 0
 
-    def changes(self, memory: ClockMemory | None, tracking: bool, out: Changes) -> None:
+    def changes(self, memory: ClockMemory, tracking: bool, out: Changes) -> None:
         """Save the chunks in which a clock is dirty."""
-        if memory is None:
-            return
         dirty = memory.dirty
         if memory is not self._memory or dirty is None:
             self._memory = memory
@@ -135,7 +133,7 @@ class _ClockRecords:
             memory.dirty = {}
         touched: dict[int, None] = {}
         for dot, arrived in dirty.items():
-            there, number = memory.has(*dot), self._numbers.get(dot)
+            there, number = memory.get(*dot) is not None, self._numbers.get(dot)
             if number is not None:
                 chunk = number // CLOCKS_SPAN
                 touched[chunk] = None
@@ -166,11 +164,10 @@ class _ClockRecords:
             self._next = (chunk + 1) * CLOCKS_SPAN
             yield rows
 
-    def loaded_memory(self, memory: ClockMemory | None) -> None:
+    def loaded_memory(self, memory: ClockMemory) -> None:
         """Mark the clocks of a membership that was loaded as saved."""
         self._memory = memory
-        if memory is not None:
-            memory.dirty = {}
+        memory.dirty = {}
 
 
 class Recorder:
@@ -218,8 +215,8 @@ class Recorder:
         intake, membership = self.admission.intake, self.admission.membership
         self._seen.changes(intake.contents, membership is None, out)
         self._beyond.changes(out)
-        memory = None if membership is None else membership.memory
-        self._clocks.changes(memory, self.tracking, out)
+        if membership is not None:
+            self._clocks.changes(membership.memory, self.tracking, out)
         self._first.changes(self.admission.first, out)
         if self.retiring is not None:
             out |= self.retiring.prefixed_changes()
@@ -246,8 +243,8 @@ class Recorder:
             clocks=self._clocks.loaded(records.numbered("clocks")),
             first=dict(body for _, body in first),
         )
-        self._first.loaded([number for number, _ in first], self.admission.first)
+        self._first.loaded(first, self.admission.first)
         self.release.restore_clocks()
         membership = self.admission.membership
-        if self.tracking:
-            self._clocks.loaded_memory(None if membership is None else membership.memory)
+        if self.tracking and membership is not None:
+            self._clocks.loaded_memory(membership.memory)
