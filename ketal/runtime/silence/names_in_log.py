@@ -20,7 +20,7 @@ from ketal.grammar.printer import render_value
 from ketal.model import syntax
 from ketal.model.values import base_node
 from ketal.model.wording import counted
-from ketal.runtime.silence.near_names import matcher, nearest, not_named
+from ketal.runtime.silence.near_names import matcher, nearest
 
 SHOWN = 3
 """Names of the log that are listed where none is near."""
@@ -118,11 +118,8 @@ def _hint(name: NamedValue, stats: LogStats, pattern: Iterable[NamedValue]) -> s
     known = _known(name, stats)
     if name.path and name.name in known:
         return f"did you mean {_quoted(name, name.name, stats)}? There the name itself has a dot"
-    others = not_named(known, name, pattern)
-    if not (name.glob == "plain" and any(sign in name.name for sign in "*?")):
-        near = nearest(name.name, others, glob=name.glob == "dotted")
-        if near is not None:
-            return f"did you mean {_quoted(name, near, stats)}?"
+    if (near := nearest(name, known, pattern)) is not None:
+        return f"did you mean {_quoted(name, near, stats)}?"
     if not known:
         return f"the log has no {_TABLES[name.what]}"
     most = sorted(known, key=lambda one: (-known[one], one))[:SHOWN]

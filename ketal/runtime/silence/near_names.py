@@ -30,46 +30,37 @@ def matcher(name: NamedValue) -> Callable[[str], bool]:
     return lambda known: glob.fullmatch(known) is not None
 
 
-def not_named(
-    known: Mapping[str, int], name: NamedValue, pattern: Iterable[NamedValue]
-) -> dict[str, int]:
-    """Return those of a log's names that may be meant by a name that no event has.
+def nearest(
+    name: NamedValue,
+    known: Mapping[str, int],
+    pattern: Iterable[NamedValue],
+    *,
+    loose: bool = False,
+) -> str | None:
+    """Return the name of a log that is nearest to one that no event has, or None.
 
     Parameters
     ----------
+    name : NamedValue
+        The name that no event has. A dotted glob is compared part by part, without the parts that
+        have `*`; to any other glob no name is near.
     known : mapping of str to int
         The names of the log, and how many events have each.
-    name : NamedValue
-        The name that no event has.
     pattern : iterable of NamedValue
         All names of the pattern: what it names itself is meant by no other name.
-    """
-    kinds = {"attribute", "partition"} if name.path else {name.what}
-    own = [matcher(one) for one in pattern if one.what in kinds]
-    return {one: number for one, number in known.items() if not any(is_it(one) for is_it in own)}
-
-
-def nearest(
-    name: str, known: Mapping[str, int], *, glob: bool = False, loose: bool = False
-) -> str | None:
-    """Return the nearest name of a log, or None.
-
-    Parameters
-    ----------
-    name : str
-        A name that the log does not have; with `glob` one whose parts may have `*`.
-    known : mapping of str to int
-        The names of the log that the pattern does not name, and how many events have each.
-    glob : bool
-        Whether it is compared part by part, and a part with `*` is left out.
     loose : bool
         Whether a name that is only alike is better than none: it is known that something is wrong.
     """
-    faults = {one: _faults(name, one, glob=glob) for one in known}
+    if name.glob == "plain" and any(sign in name.name for sign in "*?"):
+        return None
+    kinds = {"attribute", "partition"} if name.path else {name.what}
+    own = [matcher(one) for one in pattern if one.what in kinds]
+    others = [one for one in known if not any(is_it(one) for is_it in own)]
+    faults = {one: _faults(name.name, one, glob=name.glob == "dotted") for one in others}
     near = [one for one, number in faults.items() if number < _FAR]
     if near:
         return min(near, key=lambda one: (faults[one], -known[one], one))
-    alike = difflib.get_close_matches(name, sorted(known), 1) if loose else []
+    alike = difflib.get_close_matches(name.name, sorted(others), 1) if loose else []
     return alike[0] if alike else None
 
 

@@ -26,7 +26,7 @@ from ketal.errors import Span
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
 from ketal.model.wording import counted
-from ketal.runtime.silence.near_names import nearest, not_named
+from ketal.runtime.silence.near_names import nearest
 from ketal.runtime.silence.unknown_comparisons import entry_text, place_of, summed, unknown
 
 Entry = dict[str, Any]
@@ -298,14 +298,10 @@ class _Vacuity:
 
     def _misspelt(self, name: NamedValue, nothing: bool) -> Iterator[Entry]:
         """Yield the entry of a name that is near one of the log."""
-        if name.glob == "plain" and any(sign in name.name for sign in "*?"):
-            return
-        known = self._names.counted(name.what)
-        others = not_named(known, name, self._compiled.counted.named_values)
-        loose = nothing and self._compiled.kind == "check"
-        near = nearest(name.name, others, glob=name.glob == "dotted", loose=loose)
+        known, own = self._names.counted(name.what), self._compiled.counted.named_values
+        near = nearest(name, known, own, loose=nothing and self._compiled.kind == "check")
         if near is not None:
-            count = others[near]
+            count = known[near]
             rest = f", which is near `{near}` ({counted(count, 'event')})"
             yield self._name_entry(name, rest, near=near, near_events=count)
 
