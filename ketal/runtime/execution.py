@@ -29,7 +29,7 @@ from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.execution_counts import ExecutionCounts
-from ketal.runtime.queues.reports import came_late, overflowed
+from ketal.runtime.queues.reports import came_late, is_late, overflowed
 from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.state.execution_state import ExecutionState, Progress, SavedState
@@ -150,7 +150,7 @@ class Execution:
         OtherProgramError
             If it is of another program, and `changed` is false; it says what changed.
         """
-        saved = SavedState(checked_program(program), state, changed=changed)
+        saved = SavedState(program, state, changed=changed)
         options = {"name": saved.execution, "retiring": saved.retiring, **options}
         execution = cls(program, **options)
         execution.state.restore(saved)
@@ -335,7 +335,7 @@ class Execution:
 
     def passed(self, event: Event) -> bool:
         """Return whether the watermark has passed the time of an event, which is late then."""
-        return self._uses_time and self.progress.passed(event)
+        return self._uses_time and is_late(event, self.progress.watermark_us)
 
     @property
     def counts(self) -> ExecutionCounts:

@@ -89,8 +89,7 @@ class LogRelease(Release):
         self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
     ) -> list[Verdict]:
         """Hold a new event; return its verdict if it is late."""
-        if self._admission.membership is not None:
-            self._admission.arrived(event)
+        self._admission.arrived(event)
         if late is not None:
             self._late.append(event)
             return [late]

@@ -317,7 +317,7 @@ class Monitor:
         """
         if not isinstance(blob, bytes):
             raise wrong_type("blob", "bytes, as snapshot() returned", blob)
-        saved = SavedState(checked_program(program), blob)
+        saved = SavedState(program, blob)
         name = saved.execution if execution is None else execution
         monitor = cls(program, limits=limits, listing=listing, trace=trace, on=on, execution=name)
         monitor._execution.state.restore(saved)

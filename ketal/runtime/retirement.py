@@ -36,7 +36,7 @@ from ketal.operators.topology.domains import closed_nodes
 from ketal.programs.program import Program
 from ketal.runtime.admission.identification import Admission, reads_clocks
 from ketal.runtime.queues.execution_queues import Queues
-from ketal.runtime.queues.reports import came_late
+from ketal.runtime.queues.reports import came_late, is_late
 from ketal.runtime.stream_release import StreamRelease
 
 
@@ -63,9 +63,7 @@ class Before:
         own = {node: (upto, frozenset(beyond)) for node, (upto, beyond) in seen.items()}
         return cls(own, frozenset(pending))
 
-    def __contains__(self, dot: object) -> bool:
-        if not isinstance(dot, Dot):
-            return False
+    def __contains__(self, dot: Dot) -> bool:
         upto, beyond = self.seen.get(dot.node, (0, ()))
         return (dot.counter <= upto or dot.counter in beyond) and dot not in self.pending
 
@@ -145,10 +143,7 @@ class RetiringRelease(StreamRelease):
         refusing = self._refusing(event)
         if len(refusing) == len(self.runs):
             return []
-        mark_us, time_us = self.queues.watermark_us, event.time_us
-        late = None
-        if mark_us is not None and time_us is not None and time_us < mark_us:
-            late = came_late(event, "", "")
+        late = came_late(event, "", "") if is_late(event, self.queues.watermark_us) else None
         return self._reports(super().take_identified(event, known, late, refusing))
 
     def retake(self, event: Event) -> list[Verdict] | None:

@@ -175,4 +175,3 @@ def test_before_is_what_was_seen_and_is_not_pending() -> None:
         assert [d for d in asked if d in restored] == [
             dot("n", 1), dot("n", 3), dot("n", 5), dot("m", 2)
         ]  # fmt: skip
-        assert ("n", 1) not in restored

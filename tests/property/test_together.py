@@ -68,6 +68,17 @@ def said(pairs: Any) -> list[tuple[int, list[Any]]]:
     return [(number, [v.to_dict() for v in verdicts]) for number, verdicts in pairs if verdicts]
 
 
+def check_together(body: str, limits: Limits | None, stream: list[Any], cut: int) -> None:
+    """Hold two parts of a stream, each processed together, equal to its events one by one."""
+    together, one_by_one = monitors(body, limits)
+    for some in (stream[:cut], stream[cut:]):
+        found = said(together.process(some))
+        assert found == said((n, one_by_one.feed(event)) for n, event in enumerate(some))
+        assert together.summary == one_by_one.summary
+        assert together.state.changes() == one_by_one.state.changes()
+    assert together.snapshot() == one_by_one.snapshot()
+
+
 @pytest.mark.parametrize("limits", [None, TIGHT], ids=["roomy", "tight"])
 @pytest.mark.parametrize("body", PATTERNS.values(), ids=PATTERNS)
 @examples(30, 1_500)
@@ -77,13 +88,7 @@ def test_together_as_one_by_one(
 ) -> None:
     if end < len(stream):
         stream = [*stream[:end], Control("end"), *stream[end:]]
-    together, one_by_one = monitors(body, limits)
-    for some in (stream[:cut], stream[cut:]):
-        found = said(together.process(some))
-        assert found == said((n, one_by_one.feed(event)) for n, event in enumerate(some))
-        assert together.summary == one_by_one.summary
-        assert together.state.changes() == one_by_one.state.changes()
-    assert together.snapshot() == one_by_one.snapshot()
+    check_together(body, limits, stream, cut)
 
 
 @examples(30, 1_500)
@@ -103,13 +108,7 @@ def test_entries_that_clocks_lose_together_as_one_by_one(
         stream.append(Event(node, "oc"[counters[node] % 2], clock, data={"x": 1}))
     for place in sorted(swapped):
         stream[place : place + 2] = reversed(stream[place : place + 2])
-    together, one_by_one = monitors(PATTERNS["clocks"], None)
-    for some in (stream[:cut], stream[cut:]):
-        found = said(together.process(some))
-        assert found == said((n, one_by_one.feed(event)) for n, event in enumerate(some))
-        assert together.summary == one_by_one.summary
-        assert together.state.changes() == one_by_one.state.changes()
-    assert together.snapshot() == one_by_one.snapshot()
+    check_together(PATTERNS["clocks"], None, stream, cut)
 
 
 def test_many_events_are_taken_together() -> None:

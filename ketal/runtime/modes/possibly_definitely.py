@@ -93,19 +93,8 @@ def definitely(
 
     Parameters
     ----------
-    program : Program
-        One pattern; the verdict of a check is a violation, of a find a match.
-    log : Log or iterable of Event
-        One finite execution.
-    limits : Limits, optional
-        `cuts_max` bounds the work.
-
-    Raises
-    ------
-    SettingError
-        If the program holds several patterns, or `cuts_max` is reached.
-    TypeError
-        If an argument is of another class than it must be.
+    program, log, limits
+        As for `possibly`, which raises the same errors.
 
     Examples
     --------
@@ -306,20 +295,16 @@ class _Lattice:
         """Return a verdict of the scope that every, or some, linear extension gives."""
         self._last: Match | Violation | None = None
         possible, definite = self.explore(first=not definitely)
-        if definitely:
-            return self._canonical() if definite else None
-        return self._last if possible else None
+        if definitely and definite:
+            self._canonical_decides()
+        return self._last if (definite if definitely else possible) else None
 
-    def _canonical(self) -> Match | Violation | None:
-        self._decides(self.events)
-        return self._last
-
-    def _decides(self, events: Sequence[Event]) -> bool:
-        """Return whether a linear extension gives the verdict; if so, keep it as the witness."""
+    def _canonical_decides(self) -> bool:
+        """Return whether the canonical extension gives the verdict; if so, it is the witness."""
         run = self._fresh()
-        for number, event in enumerate(events, 1):
+        for number, event in enumerate(self.events, 1):
             if self._verdict(run, event):
-                self.witness = tuple(events[:number])
+                self.witness = tuple(self.events[:number])
                 return True
         return False
 
@@ -337,7 +322,7 @@ class _Lattice:
     def explore(self, *, first: bool = False) -> tuple[bool, bool]:
         """Return (possibly, definitely); with `first`, stop at the first verdict."""
         if self.compiled.order_independent:
-            decided = self._decides(self.events)
+            decided = self._canonical_decides()
             return decided, decided
         start = self._interned(self._fresh())
         level: dict[Cut, dict[_State, _Way]] = {(0,) * len(self.nodes): {start: None}}

@@ -49,8 +49,8 @@ class Queues:
     free : sequence of PatternRun
         The patterns that need no order. No queue holds anything back for them, but what
         their `gap` declares lost is reported here.
-    arrived : Arrivals, optional
-        What has come, where some pattern needs no order.
+    arrived : Arrivals
+        What has come.
 
     Attributes
     ----------
@@ -74,12 +74,12 @@ class Queues:
         limits: Limits,
         execution: str,
         *,
-        free: Sequence[PatternRun] = (),
-        arrived: Arrivals | None = None,
+        free: Sequence[PatternRun],
+        arrived: Arrivals,
     ) -> None:
         self.limits = limits
         self.queues = [PatternQueue(group, limits) for group in _by_order(runs)]
-        self.missing = _missing_to(free, limits, arrived) if arrived is not None else []
+        self.missing = _missing_to(free, limits, arrived)
         self.reports = Reports(execution, limits.dots_max)
         self.watermark_us: int | None = None
         self._count_reporters()

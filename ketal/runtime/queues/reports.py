@@ -15,6 +15,12 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.order.step import ReleaseStep
 
 
+def is_late(event: Event, watermark_us: int | None) -> bool:
+    """Return whether a watermark (None: there was none) has passed the time of an event."""
+    time_us = None if watermark_us is None else event.time_us
+    return time_us is not None and watermark_us is not None and time_us < watermark_us
+
+
 def overflowed(event: Event, execution: str, limit: str, given_up: str) -> Overflow:
     """Return the verdict of an execution, not of a pattern, that a limit was reached."""
     return Overflow(

@@ -17,8 +17,7 @@ from typing import Any
 from ketal.engine.statistics.comparison_kinds import ProgramKinds
 from ketal.engine.statistics.log_names import LogNames
 from ketal.errors import OtherProgramError, StateError, wrong_type
-from ketal.model.events.event import Event
-from ketal.programs.program import Program
+from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.release import Release
@@ -65,11 +64,6 @@ class Progress:
     watermark_us: int | None = None
     closed: bool = False
 
-    def passed(self, event: Event) -> bool:
-        """Return whether the watermark has passed the time of an event."""
-        time_us = None if self.watermark_us is None else event.time_us
-        return time_us is not None and self.watermark_us is not None and time_us < self.watermark_us
-
 
 class SavedState:
     """A saved state that was read.
@@ -108,17 +102,17 @@ class SavedState:
     OtherProgramError
         If it is of another program, and `changed` is false; it says what changed.
     TypeError
-        If `state` is neither.
+        If an argument is of another class than it must be.
     """
 
     def __init__(
         self, program: Program, state: bytes | Mapping[bytes, bytes], *, changed: bool = False
     ) -> None:
+        now = {c.name: mark(c) for c in checked_program(program).compiled}
         if not isinstance(state, bytes | Mapping):
             raise wrong_type("state", "bytes, as snapshot() returned, or records", state)
         self.records = decoded(state) if isinstance(state, bytes) else state
         self.read = Records(self.records)
-        now = {c.name: mark(c) for c in program.compiled}
         with damage_refused():
             saved = self.read.one("program")
             was = saved["marks"]
@@ -249,7 +243,8 @@ class ExecutionState:
         assert isinstance(self._release, StreamRelease), "a finite log is not saved"
         retiring = None
         if self._retiring is not None:
-            retiring = RetiringRecorder(self._retiring, about, tracking=tracking)
+            program = about(self._retiring.program)
+            retiring = RetiringRecorder(self._retiring, program, tracking=tracking)
         own = ReleaseRecorder(self._release, tracking=tracking)
         return Recorder(self._admission, own, retiring, tracking=tracking)
 

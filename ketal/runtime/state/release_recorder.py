@@ -8,7 +8,7 @@ The one rule: that of `ketal.runtime.state.recorder`, which this is a part of.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from ketal.engine.copies import Unlearned
@@ -16,7 +16,6 @@ from ketal.engine.pattern_run import PatternRun
 from ketal.engine.scopes import Scope
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event, load_event, save_event
-from ketal.programs.program import Program
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.state.records import RETIRING, Changes, Records, encode_record
 from ketal.runtime.stream_release import StreamRelease
@@ -85,8 +84,9 @@ class RowRecords(Generic[K, V]):
             for key in [key for key in known if key not in held]:
                 out[self._key(known.pop(key)[0])] = None
 
-    def loaded(self, numbers: Sequence[int], held: Mapping[K, V]) -> None:
-        """Mark the entries whose records were loaded as saved."""
+    def loaded(self, records: Iterable[tuple[int, Any]], held: Mapping[K, V]) -> None:
+        """Mark the entries whose numbered records were loaded as saved."""
+        numbers = [number for number, _ in records]
         self._known = {k: (n, v) for n, (k, v) in zip(numbers, held.items(), strict=True)}
         self._next = max(numbers, default=-1) + 1
 
@@ -170,9 +170,7 @@ class _PatternRecords:
             [unlearned for _, unlearned in rows],
             (body for _, body in records.numbered("scope", self.name)),
         )
-        self._unlearned.loaded(
-            [number for number, _ in rows], {unlearned.number: unlearned for _, unlearned in rows}
-        )
+        self._unlearned.loaded(rows, {unlearned.number: unlearned for _, unlearned in rows})
         if tracking:
             self.run.scopes.take_dirty()
 
@@ -260,13 +258,11 @@ class ReleaseRecorder:
             if name is not None:
                 refused = list(records.numbered("refused", name))
                 queue.restore(records.one("queue", name), table, [dot for _, dot in refused])
-                self._refused_of(queue.name).loaded(
-                    [number for number, _ in refused], queue.refused
-                )
+                self._refused_of(queue.name).loaded(refused, queue.refused)
         reported = list(records.numbered("told"))
         counts = records.one("core")["queues"]
         self.queues.restore(counts, {(what, Dot(*dot)): None for _, (what, dot) in reported})
-        self._reported.loaded([number for number, _ in reported], self.queues.reports.once)
+        self._reported.loaded(reported, self.queues.reports.once)
 
     def load_patterns(self, records: Records, names: Collection[str] | None = None) -> None:
         """Load the runs of some patterns, or of all."""
@@ -282,18 +278,18 @@ class RetiringRecorder(ReleaseRecorder):
     ----------
     retiring : RetiringRelease
         What the records are of; once it is over all are removed.
-    about : callable
-        Returns a program as plain data.
+    program : dict
+        Their program, as plain data.
     tracking : bool
         As for `Recorder`.
     """
 
     def __init__(
-        self, retiring: RetiringRelease, about: Callable[[Program], Any], *, tracking: bool
+        self, retiring: RetiringRelease, program: dict[str, Any], *, tracking: bool
     ) -> None:
         super().__init__(retiring, tracking=tracking)
         self._retiring = retiring
-        self._about = about
+        self._program = program
         self._keys: set[bytes] = set()
 
     def prefixed_changes(self) -> Changes:
@@ -304,7 +300,7 @@ class RetiringRecorder(ReleaseRecorder):
         program = None
         if RETIRING + b"program" not in self._keys:  # it stays what it is, and may be large
             before = {name: before.save() for name, before in self._retiring.before.items()}
-            program = {**self._about(self._retiring.program), "before": before}
+            program = {**self._program, "before": before}
         changes = self.changes(program, {"reported": self._retiring.reported})
         out = {RETIRING + key: value for key, value in changes.items()}
         for key, value in out.items():
