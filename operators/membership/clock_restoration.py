@@ -156,9 +156,19 @@ class Restorer:
         return self.remembered(event)
 
     def remembered(self, event: Event) -> Event:
-        """Return an event as `restore` or `so_far` returned it last."""
-        closure = self.memory.closure(event.node, event.clock[event.node])
-        return event if closure is None else self.read(event, closure)
+        """Return an event as `restore` or `so_far` returned it last.
+
+        Entries of departed nodes are those of its closure, where that has higher ones.
+        """
+        clock, departed = event.clock, self.departed
+        closure = self.memory.closure(event.node, clock[event.node])
+        if closure is None or closure is clock:
+            return event
+        if not any(closure.get(n, 0) > clock.get(n, 0) for n in departed):
+            return event
+        # In the order of the closure: that of a set depends on hashes.
+        higher = {n: c for n, c in closure.items() if n in departed and c > clock.get(n, 0)}
+        return msgspec.structs.replace(event, clock={**clock, **higher})
 
     def low(self, event: Event, arrived: Event | None = None) -> bool:
         """Return whether a restored clock's entry of a node that left may be too low.
@@ -196,18 +206,6 @@ class Restorer:
         if counter > self._last.get(node, 0):
             self._last[node] = counter
         return missing
-
-    def read(self, event: Event, closure: Clock) -> Event:
-        """Return the event with the entries of departed nodes taken from its closure."""
-        clock = event.clock
-        if closure is clock:
-            return event
-        departed = self.departed
-        if not any(closure.get(n, 0) > clock.get(n, 0) for n in departed):
-            return event
-        # In the order of the closure: that of a set depends on hashes.
-        higher = {n: c for n, c in closure.items() if n in departed and c > clock.get(n, 0)}
-        return msgspec.structs.replace(event, clock={**clock, **higher})
 
     def _closure(self, node: str, counter: int, clock: Clock) -> tuple[Clock, list[Dot], bool]:
         """Return the closure of a clock, which direct causes are missing, and whether it may grow.
