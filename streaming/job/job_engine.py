@@ -31,6 +31,7 @@ class JobEngine(ABC):
         """The summary of what was committed; None before the job has run."""
         self.failing_since_s: float | None = None
         """Since when Kafka is away."""
+        self._is_back = False
         self.figures = Figures()
         self.vacuity_watch = VacuityWatch(job, program, self.figures, hooks.notify)
 
@@ -63,6 +64,7 @@ class JobEngine(ABC):
         now_s = time.monotonic()
         if self.failing_since_s is None:
             self.failing_since_s = now_s
+            self._is_back = False
             self.hooks.notify(f"{what}; trying again")
         self.figures.restarts += 1
         away_s = now_s - self.failing_since_s
@@ -70,6 +72,12 @@ class JobEngine(ABC):
             raise LostError(
                 f"{lost} since {away_s:.0f} s ([kafka] lost_after_ms): {reason}"
             ) from None
+
+    def returned(self) -> None:
+        """Report Kafka back if it was away, once until the job recovers."""
+        if self.failing_since_s is not None and not self._is_back:
+            self._is_back = True
+            self.hooks.notify("Kafka is back; going on from the last commit")
 
     def wait(self, time_s: float) -> None:
         """Wait so long, or until the job is to end."""

@@ -118,8 +118,7 @@ class Session:
         self.connection.check_access()
         self.assignment.begin()
         self.engine.claimed = True
-        if self.engine.failing_since_s is not None:
-            self.engine.hooks.notify("Kafka is back; going on from the last commit")
+        self.engine.returned()
 
     def hold(self, parts: list[Part]) -> None:
         """Replace the parts; none of their partitions is idle."""

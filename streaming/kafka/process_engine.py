@@ -51,9 +51,10 @@ class ProcessEngine(RunningJob):
         wait_s = RETRY_FIRST_S
         while True:
             session = session_of(self)
+            if self.failing_since_s is None:
+                wait_s = RETRY_FIRST_S
             try:
                 session.begin()
-                wait_s = RETRY_FIRST_S
                 session.live()
                 return
             except ChangedError as reason:
@@ -62,7 +63,7 @@ class ProcessEngine(RunningJob):
             except OUT_OF_RANGE as error:
                 raise StateError(
                     f"the messages that group {self.job.group_id} is to go on with are no longer "
-                    f"in the topic ({type(error).__name__}: {error}); take another group_id to "
+                    f"in the topic ({clients.described(error)}); take another group_id to "
                     "start anew"
                 ) from None
             except StoppedError:
@@ -81,7 +82,7 @@ class ProcessEngine(RunningJob):
         wrong = clients.of_settings(self.job, error)
         if wrong is not None:
             raise wrong from None
-        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+        reason = clients.described(error)
         kafka = f"Kafka at {self.job.bootstrap_servers}"
         self.failed(f"{kafka} failed ({reason})", f"{kafka} is lost", reason)
 

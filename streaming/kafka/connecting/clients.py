@@ -1,6 +1,6 @@
 """Kafka's clients, and the workarounds that a job needs (kafka-python 3.0.12).
 
-Six defects, each with its workaround here or in `group_assignment`:
+Seven defects, each with its workaround here or in `group_assignment`:
 
 1. `send_offsets_to_transaction` and `commit_transaction` have no timeout and hang for ever when the
    broker dies inside a transaction: `within` gives every such call a deadline.
@@ -13,6 +13,8 @@ Six defects, each with its workaround here or in `group_assignment`:
 6. `group_metadata` changes at any time. Once heartbeats find that the group has given the consumer
    up, it is that of no member, generation -1, and offsets that are sent with it are not fenced:
    `group_assignment` commits with the one of the time when partitions were assigned.
+7. `allow_auto_create_topics` does not reach the requests for metadata, so that a client makes a
+   topic again that was deleted, where the broker allows that: `make_no_topics` has it reach them.
 
 The one rule: whatever a client raises is one of three: a fault of the settings, which ends the job;
 an offset that the topic no longer has, a StateError; anything else, after which a new session has
@@ -47,6 +49,8 @@ TRANSACTION_TIMEOUT_MS = 10_000
 CLOSE_TIMEOUT_S = 2
 SLICE_S, LISTENS_S = 0.1, 1.0
 POLL_RECORDS_MAX = 4_000
+METADATA_AGE_MS = 30_000
+"""The topics are compared as often with those of before (`job_session.PARTITIONS_S`)."""
 
 _OF_SETTINGS = (
     faults.IncompatibleBrokerVersion,
@@ -87,21 +91,23 @@ def consumer_of(job: Job, *, of_group: bool = True, committed_only: bool = True)
     """
     given = {
         "bootstrap_timeout_ms": job.call_timeout_ms,
+        "metadata_max_age_ms": METADATA_AGE_MS,
         "metrics_enabled": False,
         "max_poll_records": POLL_RECORDS_MAX,
         **properties_of(job, KafkaConsumer),
     }
     with refused_as_settings(job.properties):
-        return KafkaConsumer(
+        consumer = KafkaConsumer(
             bootstrap_servers=job.bootstrap_servers,
             group_id=job.group_id if of_group else None,
             auto_offset_reset="none",
             enable_auto_commit=False,
-            allow_auto_create_topics=False,
             isolation_level="read_committed" if committed_only else "read_uncommitted",
             partition_assignment_strategy=[RangePartitionAssignor],
             **given,
         )
+    make_no_topics(consumer, "_cluster")
+    return consumer
 
 
 def _admin_of(job: Job) -> Any:
@@ -176,6 +182,7 @@ def producer_of(job: Job, transactional_id: str) -> Any:
         )
     try:
         end_when_fenced(producer)
+        make_no_topics(producer, "_metadata")
         producer.init_transactions()
     except BaseException:
         close_producer(producer)
@@ -197,6 +204,14 @@ def end_when_fenced(producer: Any) -> None:
         raise _unknown_version()
     manager._NEEDS_EPOCH_BUMP_ERRORS = frozenset()  # type: ignore[union-attr]
     manager._FATAL_ERRORS = fatal | risky  # type: ignore[union-attr]
+
+
+def make_no_topics(client: Any, cluster: str) -> None:
+    """Have a client's requests for metadata make no topic; `cluster` is its attribute for them."""
+    config = getattr(getattr(client, cluster, None), "config", None)
+    if not isinstance(config, dict) or "allow_auto_create_topics" not in config:
+        raise _unknown_version()
+    config["allow_auto_create_topics"] = False
 
 
 def keep_joining(consumer: Any) -> None:
@@ -331,7 +346,12 @@ def of_settings(job: Job, error: BaseException) -> SettingError | None:
                 "lists"
             )
         if isinstance(one, _OF_SETTINGS):
-            return SettingError(f"Kafka refuses: {type(one).__name__}: {one}")
+            return SettingError(f"Kafka refuses: {described(one)}")
+        if isinstance(one, faults.UnsupportedCodecError):
+            return SettingError(
+                f"the messages of {', '.join(job.topics)} are compressed, and nothing here "
+                f"decompresses them: {described(one)}\n  hint: pip install lz4, or python-snappy"
+            )
         # kafka-python has a class for it, and raises a KafkaError that names it.
         if faults.InvalidTransactionTimeoutError.__name__ in f"{type(one).__name__} {one}":
             return SettingError(
@@ -340,6 +360,12 @@ def of_settings(job: Job, error: BaseException) -> SettingError | None:
                 "nothing was set)"
             )
     return None
+
+
+def described(error: BaseException) -> str:
+    """Return the class of an error and what it says; the text of most of Kafka's has the class."""
+    name, text = type(error).__name__, str(error)
+    return text if name in text else f"{name}: {text}".removesuffix(": ")
 
 
 def causes(error: BaseException) -> list[BaseException]:

@@ -1,0 +1,87 @@
+"""Topics that are deleted under a job, and topics that it cannot decompress."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaError
+
+import ketal
+from ketal.errors import LostError, SettingError
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Target
+from ketal.streaming.kafka import job_session
+from ketal.streaming.kafka.job_session import Session
+from ketal.streaming.kafka.process_engine import ProcessEngine
+from tests.streaming.jobs import FORKS, Running, Told, Topic, accept, job_of, produce, run, until
+
+SOON = {"metadata_max_age_ms": 200}
+
+
+@pytest.mark.parametrize("which", ["source", "sink"])
+def test_a_topic_that_is_deleted_is_not_made_again(
+    which: str, broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that makes topics for whoever asks for them makes one of other settings.
+
+    kafka-python's `allow_auto_create_topics` does nothing.
+    """
+    if which == "source":
+        monkeypatch.setattr(job_session, "PARTITIONS_S", 0.5)
+    topics = {"source": topic(), "sink": topic()}
+    produce(broker, [(topics["source"], 0, accept("a"))])
+    job = job_of(
+        broker, [topics["source"]], tmp_path, verdicts=Target("kafka", topics["sink"]),
+        lost_after_ms=1_000, call_timeout_ms=4_000, properties=SOON,
+    )  # fmt: skip
+    running = Running(ProcessEngine(job, ketal.compile(FORKS), Told().hooks()))
+    running.start()
+    until(lambda: running.engine.figures.commits > 1)
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics([topics[which]])
+        if which == "sink":
+            produce(broker, [(topics["source"], 0, accept("b"))])
+        running.join(timeout=60)
+        running.engine.stop()
+        assert topics[which] not in admin.list_topics()
+    assert isinstance(running.fault, LostError)
+    assert f"there is no topic {topics[which]} any more" in str(running.fault)
+
+
+def test_messages_that_nothing_decompresses_end_the_job(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To try again does not help; kafka-python needs libraries for lz4 and snappy."""
+    source = topic()
+    options = {"bootstrap_servers": broker.bootstrap_servers, "compression_type": "gzip"}
+    with closing(KafkaProducer(**options)) as producer:
+        # What compression does not shorten is sent as it is.
+        producer.send(source, accept("a", note="x" * 2_000)).get(timeout=30)
+    monkeypatch.setattr("kafka.codec.has_gzip", lambda: False)
+    job = job_of(broker, [source], tmp_path, until_end=True)
+    with pytest.raises(SettingError, match=f"{source} are compressed.* gzip .*\n  hint: pip inst"):
+        run(job, ketal.compile(FORKS))
+
+
+def test_kafka_is_reported_back_once_until_the_job_recovers(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is asked less and less often meanwhile."""
+    sessions = []
+
+    def fail(session: Session) -> None:
+        sessions.append(session)
+        raise KafkaError("again")
+
+    monkeypatch.setattr(Session, "live", fail)
+    told = Told()
+    job = job_of(broker, [topic()], tmp_path, lost_after_ms=2_000)
+    with pytest.raises(LostError, match=r"KafkaError: again$"):
+        run(job, ketal.compile(FORKS), told)
+    assert len(sessions) > 2
+    assert [said for said in told.sentences if "is back" in said] == [
+        "Kafka is back; going on from the last commit"
+    ]
