@@ -36,6 +36,8 @@ TIMESTAMP = "kafka.timestamp"
 """The path of the time that Kafka has for a message."""
 VECTOR = VectorClocks.name
 """The scheme that events have."""
+NESTED_MAX = 20
+"""A configuration file is nested no deeper; what a name with dots makes counts, too."""
 MESSAGES_EXAMPLE = "id=msg.id,send=type:send,receive=type:recv"
 TABLES = (
     "pattern",
@@ -252,9 +254,12 @@ def load_config(path: str | os.PathLike[str]) -> Config:
             document = tomllib.loads(file.read().decode("utf-8-sig"))
     except OSError as fault:
         raise SettingError(f"{name}: {fault.strerror or fault}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+    except ValueError as fault:  # TOMLDecodeError and UnicodeDecodeError; that of int() is bare.
         raise SettingError(f"{name}: is no TOML: {fault}") from None
+    except RecursionError:
+        raise SettingError(f"{name}: is nested too deeply") from None
     try:
+        _check_values(document)
         for key in document:
             if key not in TABLES:
                 raise SettingError(f"unknown key {key!r}{near(key, TABLES)}")
@@ -270,6 +275,21 @@ def load_config(path: str | os.PathLike[str]) -> Config:
         )
     except SettingError as fault:
         raise SettingError(f"{name}: {fault}") from None
+
+
+def _check_values(document: Mapping[str, Any]) -> None:
+    """Refuse integers that TOML does not have, and what is nested more deeply than any setting."""
+    stack: list[tuple[Path, Any]] = [((), document)]
+    while stack:
+        keys, value = stack.pop()
+        if len(keys) > NESTED_MAX:
+            raise SettingError(f"{'.'.join(keys[:3])}: is nested too deeply")
+        if isinstance(value, dict):
+            stack += [((*keys, key), inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            stack += [((*keys, "[]"), inner) for inner in value]
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise SettingError(f"{'.'.join(keys)}: an integer of TOML has 64 bits at most")
 
 
 def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:

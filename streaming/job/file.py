@@ -23,10 +23,10 @@ from ketal.model.user_folders import state_folder
 
 PORT = 9092
 """Where Kafka is if no port is named."""
+PORT_MAX = 65_535
 ENGINES = ("process", "spark")
 STARTS = ("earliest", "latest")
 ON_CHANGE = ("stop", "fresh", "drain")
-_PORT_MAX = 65_535
 _TEXT_FLAGS = {
     "pattern": "PATTERN",
     "engine": "--engine",
@@ -36,13 +36,17 @@ _TEXT_FLAGS = {
     "state": "--state",
     "metrics_host": "--metrics-host",
 }
+INT_MAX = 2**31 - 1
+"""The largest number of Kafka's protocol, and of Java's clients, where they have 32 bits."""
+FAR = 10**15
+"""The largest other number; as milliseconds 31,000 years, whose microseconds still fit 64 bits."""
 NUMBERS = {
-    "kafka": {"call_timeout_ms": 1_000, "lost_after_ms": 0},
-    "state": {"commit_interval_ms": 1},
-    "time": {"lateness_ms": 0, "idle_ms": 1, "vacuous_after_ms": 0},
-    "spark": {"key_groups": 1, "trigger_ms": 1, "batch_messages_max": 1},
+    "kafka": {"call_timeout_ms": (1_000, INT_MAX), "lost_after_ms": (0, FAR)},
+    "state": {"commit_interval_ms": (1, FAR)},
+    "time": {"lateness_ms": (0, FAR), "idle_ms": (1, FAR), "vacuous_after_ms": (0, FAR)},
+    "spark": {"key_groups": (1, FAR), "trigger_ms": (1, FAR), "batch_messages_max": (1, FAR)},
 }
-"""Table → its numbers, which are fields of `Job`, and the least that each may be."""
+"""Table → its numbers, which are fields of `Job`, and the least and the most that each may be."""
 KEYS = {
     "kafka": ("bootstrap_servers", "group_id", "start", "properties", *NUMBERS["kafka"]),
     "output": ("verdicts", "rejected"),
@@ -53,6 +57,10 @@ KEYS = {
 """Table → its keys; `[source]` and `[limits]` are those of every log."""
 _FOR_FILES = ("regex", "delimiter", "rebuild")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SERVER = re.compile(r"(?:\w+://)?(?:\[[^\]\s]+\]|[^\s:/\[\]]+)(?::(\d{1,5}))?")
+"""A server and its port, with the protocol that Kafka's own clients ignore."""
+_IPV6 = re.compile(r"[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
+"""An address of IPv6 without brackets, which has no port."""
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
 _ADDRESS = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
@@ -203,9 +211,9 @@ def _job(
     on_change = _known("--on-change", flags.get("on_change") or "stop", ON_CHANGE)
     if engine == "spark":
         _check_spark(changelog, on_change)
-    if not 0 <= (flags.get("metrics_port") or 0) <= _PORT_MAX:
+    if not 0 <= (flags.get("metrics_port") or 0) <= PORT_MAX:
         raise SettingError(
-            f"--metrics-port must be from 0 to {_PORT_MAX}, not {flags['metrics_port']}"
+            f"--metrics-port must be from 0 to {PORT_MAX}, not {flags['metrics_port']}"
         )
     if flags.get("metrics_host") and flags.get("metrics_port") is None:
         raise SettingError("--metrics-host says where --metrics-port is served; give the port too")
@@ -261,12 +269,14 @@ class _Table:
         return _text(f"[{self.name}] {key}", self.values.get(key))
 
     def numbers(self) -> Iterator[tuple[str, Any]]:
-        for key, least in NUMBERS.get(self.name, {}).items():
+        for key, (least, most) in NUMBERS.get(self.name, {}).items():
             value = self.values.get(key, least)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise SettingError(
                     f"[{self.name}] {key} must be an integer of {least} or more, not {value!r}"
                 )
+            if value > most:
+                raise SettingError(f"[{self.name}] {key} must be at most {most}, and is larger")
             if key in self.values:
                 yield key, value
 
@@ -274,6 +284,8 @@ class _Table:
 def _text(what: str, value: object) -> str | None:
     if value is not None and (not isinstance(value, str) or not value):
         raise SettingError(f"{what} must be text that is not empty, not {value!r}")
+    if value is not None and "\0" in value:
+        raise SettingError(f"{what} has a character that no name has, U+0000: {value!r}")
     return value
 
 
@@ -349,22 +361,18 @@ def _topics(given: object) -> tuple[str, ...]:
 
 def _servers(text: str) -> str:
     """Return Kafka's addresses, each with a port, which Java's clients need."""
-    servers = [server.strip() for server in text.split(",")]
-    if not all(servers):
-        raise SettingError(f"[kafka] bootstrap_servers is HOST:PORT,..., not {text!r}")
-    return ",".join(map(_with_port, servers))
-
-
-def _with_port(server: str) -> str:
-    _, colon, port = server.rpartition("]")[2].rpartition(":")
-    if not colon:
-        return f"{server}:{PORT}"
-    if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) <= _PORT_MAX):
-        raise SettingError(
-            f"[kafka] bootstrap_servers: {server!r} has no port from 1 to {_PORT_MAX} behind its "
-            "last colon"
-        )
-    return server
+    servers = []
+    for server in map(str.strip, text.split(",")):
+        address = f"[{server}]" if _IPV6.fullmatch(server) else server
+        parts = _SERVER.fullmatch(address)
+        port = int(parts[1] or PORT) if parts else 0
+        if not 0 < port <= PORT_MAX:
+            raise SettingError(
+                f"[kafka] bootstrap_servers is HOST:PORT,..., with ports from 1 to {PORT_MAX}, not "
+                f"{text!r}"
+            )
+        servers.append(address if parts and parts[1] else f"{address}:{port}")
+    return ",".join(servers)
 
 
 def _params(table: object) -> dict[str, str]:

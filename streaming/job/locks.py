@@ -44,7 +44,7 @@ def locked(folder: Path, patience_s: float, stopping: Callable[[], bool]) -> Ite
         If another process has it for so long, or it cannot be locked or made.
     """
     path = folder / FILE
-    with refused_as_setting(path):
+    with refused_as_setting(f"no state can be kept in {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         file = open(path, "ab")  # noqa: SIM115
     with file:

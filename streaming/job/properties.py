@@ -18,6 +18,7 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer
 
 from ketal.errors import SettingError, near
+from ketal.streaming.job.file import INT_MAX
 
 OURS = frozenset(
     {
@@ -116,9 +117,13 @@ def _check_kind(place: str, value: object, kind: type, least: int) -> None:
     elif kind is str:
         if not isinstance(value, str) or not value:
             raise SettingError(f"{place} must be text that is not empty\n  hint: put it in quotes")
-    elif isinstance(value, bool) or not isinstance(value, int) or value < least:
+    elif isinstance(value, bool) or not isinstance(value, int):
         raise SettingError(
             f"{place} must be an integer of {least} or more\n  hint: write it without quotes"
+        )
+    elif not least <= value <= INT_MAX:
+        raise SettingError(
+            f"{place} must be an integer of {least} or more\n  hint: and of {INT_MAX} at most"
         )
 
 

@@ -115,13 +115,15 @@ def test_spark_reaches_a_folder_on_another_file_system(
         ("localhost", "localhost:9092"),
         ("a, b:1", "a:9092,b:1"),
         ("[::1],[::1]:7", "[::1]:9092,[::1]:7"),
+        ("::1", "[::1]:9092"),
+        ("SASL_SSL://a", "SASL_SSL://a:9092"),
     ],
 )
 def test_a_server_without_a_port_has_kafkas(given: str, servers: str) -> None:
     """As kafka-python and librdkafka have it; Java's clients would refuse it."""
     flags = {"pattern": "p", "topics": ["t"], "bootstrap_servers": given}
     assert read_job(None, flags).bootstrap_servers == servers
-    with pytest.raises(SettingError, match=r"bootstrap_servers is HOST:PORT,\.\.\., not 'a,,b'"):
+    with pytest.raises(SettingError, match=r"bootstrap_servers is HOST:PORT,.* not 'a,,b'"):
         read_job(None, {**flags, "bootstrap_servers": "a,,b"})
 
 
@@ -205,6 +207,11 @@ def test_flags_alone_are_a_job() -> None:
         ("[source]", '[source]\nkeyed_by = ""', "names an attribute, not ''"),
         ("key_groups = 16", "key_groups = 0", "key_groups must be"),
         ("messages_max = 1000", "messages_max = 0", "batch_messages_max must be"),
+        ("[kafka]", "[kafka]\ncall_timeout_ms = 2147483648", "at most 2147483647, and is larger"),
+        ("idle_ms = 2000", f"idle_ms = {10**15 + 1}", f"idle_ms must be at most {10**15}"),
+        ("idle_ms = 2000", f"idle_ms = {2**63}", "time.idle_ms: an integer of TOML has 64 bits"),
+        ('"dir:state"', '"dir:\\u0000"', r"\[state\] store has a character that no name has"),
+        ('"kafka:forks.verdicts"', '"file:a\\u0000"', "that no name has, U.0000: 'file:a"),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -216,6 +223,19 @@ def test_what_is_wrong_is_said(
         job_of(tmp_path, FULL.replace(old, new, 1))
     assert str(caught.value).startswith(str(tmp_path / "job.toml"))
     assert "secret" not in str(caught.value)
+
+
+def test_what_no_setting_is_like_is_refused_as_a_whole(tmp_path: Path) -> None:
+    """What the reader of TOML, and whatever walks its tables, would fail of."""
+    for text, why in (
+        (f"pattern = 1{'0' * 5000}", "is no TOML: Exceeds the limit"),
+        (f"pattern = 0x{'f' * 5000}", "pattern: an integer of TOML has 64 bits at most"),
+        (f"pattern = {'[' * 5000}", "is nested too deeply"),
+        (f"[params]\n{'a.' * 5000}b = 1", "params.a.a: is nested too deeply"),
+    ):
+        with pytest.raises(SettingError, match=why) as caught:
+            job_of(tmp_path, text)
+        assert str(caught.value).startswith(str(tmp_path / "job.toml"))
 
 
 def test_a_state_topic_is_of_one_consumer_unless_the_topics_are_keyed(
@@ -455,10 +475,13 @@ def test_a_flag_that_is_empty_is_refused_and_no_default_takes_its_place(
         read_job(None, flags)
 
 
-@pytest.mark.parametrize("server", ["a:0", "a:65536", "a:99999999999", "a:", "a:x", "[::1]:-1"])
+@pytest.mark.parametrize(
+    "server", ["a:0", "a:65536", "a:99999999999", "a:", "a:x", "a:-1", "[::1]:-1"]
+)
 def test_a_server_has_a_port_that_there_is(server: str) -> None:
+    """A job would try again and again to reach another, until Kafka is lost."""
     flags = {"pattern": "p", "topics": ["t"], "bootstrap_servers": f"b:9092,{server}"}
-    with pytest.raises(SettingError, match=r"bootstrap_servers: .* has no port from 1 to 65535"):
+    with pytest.raises(SettingError, match=r"bootstrap_servers is .* ports from 1 to 65535"):
         read_job(None, flags)
 
 

@@ -33,7 +33,8 @@ def test_properties_are_those_of_kafka_python() -> None:
     ("name", "value", "said"),
     [
         ("max_poll_records", "secret", "must be an integer of 1 or more"),
-        ("max_poll_records", 0, "must be an integer of 1 or more"),
+        ("max_poll_records", 0, "must be an integer of 1 or more\n  hint: and of 2147483647 at"),
+        ("fetch_max_bytes", 2**31, "must be an integer of 0 or more\n  hint: and of 2147483647 at"),
         ("request_timeout_ms", True, "must be an integer of 0 or more"),
         ("request_timeout_ms", 1.5, "must be an integer of 0 or more"),
         ("send_buffer_bytes", "secret", "must be an integer of 0 or more"),
