@@ -18,6 +18,7 @@ from ketal.errors import SettingError, wrong_type
 from ketal.model.limits import Limits
 from ketal.programs.program import Program, checked_program
 from ketal.streaming.job.distribution import uses_time
+from ketal.streaming.job.file import FAR, INT_MAX
 from ketal.streaming.spark import families as grouping
 
 if TYPE_CHECKING:
@@ -75,13 +76,16 @@ def detect(
     ------
     SettingError
         If the columns are not those of events, or of wrong types, or the program cannot run in key
-        groups; it says what to choose.
+        groups, and says what to choose; or if a number is out of range.
     NotAvailableError
         If the program cannot run on a stream.
     """
     from ketal.streaming.spark.output import observed, shown
 
     checked_program(program)
+    _check_whole("lateness_ms", lateness_ms, least=0, most=FAR)
+    if partitions is not None:
+        _check_whole("partitions", partitions, least=1, most=INT_MAX)
     for warning in grouping.warnings(program, key_groups):
         python_warnings.warn(warning, stacklevel=2)
     rows = verdicts(
@@ -95,6 +99,13 @@ def detect(
         counts=counts is not None,
     )
     return shown(rows if counts is None else observed(rows, program, counts))
+
+
+def _check_whole(name: str, number: object, *, least: int, most: int) -> None:
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise wrong_type(name, "an integer", number)
+    if not least <= number <= most:
+        raise SettingError(f"{name} must be {least} to {most}, not {number}")
 
 
 def verdicts(

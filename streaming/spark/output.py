@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from ketal.engine.scopes import Counts
+from ketal.errors import wrong_type
 from ketal.programs.program import Program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.streaming.spark.group import COUNTED
@@ -47,7 +48,16 @@ def shown(rows: DataFrame) -> DataFrame:
 
 
 def observed(rows: DataFrame, program: Program, counts: Observation | str) -> DataFrame:
-    """Return the rows that are verdicts; Spark observes the sums of the rows of counts."""
+    """Return the rows that are verdicts; Spark observes the sums of the rows of counts.
+
+    Raises
+    ------
+    TypeError
+        If `counts` is neither an Observation nor text.
+    """
+    # Spark Connect has an Observation of its own.
+    if not isinstance(counts, str) and type(counts).__name__ != "Observation":
+        raise wrong_type("counts", "a pyspark Observation, or text for a stream", counts)
     is_counted = F.col("verdict") == COUNTED
     numbers = F.from_json(F.when(is_counted, F.col("json")), "map<string, bigint>")
     sums = [

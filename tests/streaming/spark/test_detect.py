@@ -483,6 +483,22 @@ def test_what_was_counted_is_observed_of_a_table(spark: SparkSession) -> None:
     assert counted.keys() > expected.keys()
 
 
+@pytest.mark.parametrize(
+    ("given", "error", "why"),
+    [
+        ({"counts": 3}, TypeError, "counts must be a pyspark Observation, or text for a stream"),
+        ({"lateness_ms": -1}, SettingError, "lateness_ms must be 0 to 1000000000000000, not -1"),
+        ({"lateness_ms": 1.5}, TypeError, "lateness_ms must be an integer, not float"),
+        ({"partitions": 0}, SettingError, "partitions must be 1 to 2147483647, not 0"),
+    ],
+)
+def test_an_argument_of_no_sense_is_refused(
+    given: dict[str, Any], error: type[Exception], why: str, spark: SparkSession
+) -> None:
+    with pytest.raises(error, match=why):
+        detect(ketal.compile(FORKS), table(spark, [accept("a", 1, 1)]), **given)
+
+
 def test_what_was_counted_is_observed_of_each_batch_of_a_stream(
     spark: SparkSession, tmp_path: Path
 ) -> None:
