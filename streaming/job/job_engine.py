@@ -66,7 +66,7 @@ class JobEngine(ABC):
             self.failing_since_s = now_s
             self._is_back = False
             self.hooks.notify(f"{what}; trying again")
-        self.figures.restarts += 1
+        self.figures.restarted()
         away_s = now_s - self.failing_since_s
         if 1e3 * away_s >= self.job.lost_after_ms:
             raise LostError(

@@ -1,8 +1,9 @@
 """A job's figures, as Prometheus text (exposition format 0.0.4) and as a line on a terminal.
 
-The engine updates them about once a second; the server's threads read the text that was rendered
-last, so that a scrape never touches the engine. The one rule: a counter only grows while the
-process lives, and a figure that is not known yet is left out.
+The engine updates them about once a second, and at each return to the last commit, for while Kafka
+is away nothing else does; the server's threads read the text that was rendered last, so that a
+scrape never touches the engine. The one rule: a counter only grows while the process lives, and a
+figure that is not known yet is left out.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class Figures:
         self.parts: tuple[int, int] | None = None
         self.findings: Findings = {}
         """What no event has met so far, and the comparisons that were unknown."""
-        self.text = ""
         self._last: tuple[float, int] | None = None
+        self.text = self._rendered()
 
     def verdict(self, kind: str, pattern: str | None, number: int = 1) -> None:
         """Count verdicts of a kind."""
@@ -81,6 +82,12 @@ class Figures:
         """Count a commit, and how long it took."""
         self.commits += 1
         self._commit_s += took_s
+
+    def restarted(self) -> None:
+        """Count a return to the last commit; nothing is consumed until the next update."""
+        self.restarts += 1
+        self._rate = 0.0
+        self.text = self._rendered()
 
     def update(
         self,
@@ -138,8 +145,8 @@ class Figures:
                 for (kind, pattern), n in sorted(self.verdicts.items())
             },
             "lag_messages": {_label(partition=k): n for k, n in sorted(self.lag.items())},
-            "held_back_events": {"": self._events.get("held_back", 0)},
-            "live_runs": {"": self._live_runs},
+            "held_back_events": {"": self._events["held_back"]} if self._events else {},
+            "live_runs": {"": self._live_runs} if self._events else {},
             "commits_total": {"": self.commits},
             "commit_seconds_total": {"": self._commit_s},
             "restarts_total": {"": self.restarts},

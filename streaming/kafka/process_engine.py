@@ -58,7 +58,7 @@ class ProcessEngine(RunningJob):
                 session.live()
                 return
             except ChangedError as reason:
-                self.figures.restarts += 1
+                self.figures.restarted()
                 self.hooks.notify(f"{reason}; going on from the last commit")
             except OUT_OF_RANGE as error:
                 raise StateError(

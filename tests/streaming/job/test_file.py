@@ -428,6 +428,23 @@ def test_metrics_are_prometheus_text() -> None:
     assert figures.line().startswith("2 of 4 parts · 150 messages")
 
 
+def test_metrics_are_there_while_kafka_is_away() -> None:
+    """From the start, with what is not known left out; and no rate is one of before."""
+    figures = Figures()
+    assert "ketal_restarts_total 0" in figures.text.splitlines()
+    figures.restarted()
+    lines = figures.text.splitlines()
+    assert "ketal_restarts_total 1" in lines
+    assert not [line for line in lines if line.startswith(("ketal_held_back", "ketal_live"))]
+    for now_s, messages in ((1.0, 100), (2.0, 150)):
+        figures.update(now_s=now_s, messages=messages, control=0, lag={"t/0": 7}, events={},
+                       live_runs=3, watermark_s=None)  # fmt: skip
+    figures.restarted()
+    lines = figures.text.splitlines()
+    for line in ("ketal_restarts_total 2", "ketal_messages_per_second 0.0", "ketal_live_runs 3"):
+        assert line in lines
+
+
 def test_metrics_are_served_where_they_are_to_be() -> None:
     """At one address of the machine: the port of another one is another server's."""
     with socket.create_server(("127.0.0.1", 0)) as other:

@@ -477,6 +477,7 @@ def test_kafka_is_lost_once_it_was_away_for_so_long() -> None:
     engine._failed(ConnectionError("no route"))
     assert told.sentences == ["Kafka at b:1 failed (ConnectionError: no route); trying again"]
     assert engine.figures.restarts == 2
+    assert "ketal_restarts_total 2" in engine.figures.text.splitlines()
     engine.failing_since_s = time.monotonic() - 61.0
     with pytest.raises(LostError, match=r"b:1 is lost since 6\d s .*no route"):
         engine._failed(ConnectionError("no route"))
