@@ -12,6 +12,7 @@ The one rule: a test passes that recorded events of each pattern, and whose patt
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 from collections.abc import Iterable
@@ -96,7 +97,7 @@ class KetalRun:
         self,
         pattern: str | os.PathLike[str] | Program,
         *,
-        fail_on: Iterable[str] = ("violation", "match"),
+        fail_on: str | Iterable[str] = ("violation", "match"),
         vacuous: bool = False,
         **params: Any,
     ) -> list[Verdict]:
@@ -106,7 +107,7 @@ class KetalRun:
         ----------
         pattern : path or Program
             The patterns: a file, or compiled.
-        fail_on : iterable of str
+        fail_on : str or iterable of str
             The kinds of verdicts that fail the test.
         vacuous : bool
             Whether a pattern passes that could not have found anything: no event is one of its
@@ -116,19 +117,33 @@ class KetalRun:
 
         Raises
         ------
+        SettingError
+            If there is no such kind of verdict, nothing was recorded, the file cannot be read, or
+            a parameter is wrong; a compiled program takes none.
         AssertionError
             If a pattern found something, with the reasons, and the page's path.
         """
+        from ketal.errors import SettingError
         from ketal.explanation.judged_log import JudgedLog
         from ketal.explanation.verdict_explaining import diagram, explained
         from ketal.explanation.views.viewing import view
+        from ketal.model.verdicts.verdict_kinds import KINDS
         from ketal.programs.pattern_files import load
         from ketal.programs.program import Program
 
+        kinds = {fail_on} if isinstance(fail_on, str) else set(fail_on)
+        if unknown := sorted(map(str, kinds.difference(KINDS))):
+            raise SettingError(
+                f"no verdict is of the kind {unknown[0]!r} (fail_on); there are {', '.join(KINDS)}"
+            )
+        if params and isinstance(pattern, Program):
+            raise SettingError(
+                f"{', '.join(params)}: the program is compiled, and its parameters have their "
+                "values; give the file, or set them where it is compiled"
+            )
         program = pattern if isinstance(pattern, Program) else load(pattern, **params)
         judged = JudgedLog(program, self.log())
         verdicts = judged.verdicts
-        kinds = set(fail_on)
         faults = [one for one in verdicts if one.kind in kinds]
         lines = [f"{len(faults):,} found in what was recorded:"] if faults else []
         for fault in faults[:EXPLAINED]:
@@ -177,6 +192,13 @@ def ketal_run(
     return KetalRun(folder, page)
 
 
+def _folder(text: str) -> str:
+    """Return the folder of an option; raise the error that pytest shows if it can be none."""
+    if not text or (Path(text).exists() and not Path(text).is_dir()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no folder")
+    return text
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option for the pages of failures."""
     group = parser.getgroup("ketal")
@@ -184,6 +206,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--ketal-pages",
         metavar="FOLDER",
         default=None,
+        type=_folder,
         help="where the pages of runs in which a pattern found something are written; by default "
         "beside their logs in the test's temporary folder",
     )

@@ -53,6 +53,19 @@ def test_matches_may_be_wanted(ketal_run):
     (match,) = ketal_run.check("store.ketal", fail_on=["violation"])
     assert match.kind == "match"
 
+def test_a_kind_may_be_a_word(ketal_run):
+    run(ketal_run, "early")
+    ketal_run.check("store.ketal", fail_on="match")
+
+def test_misspelt_kind(ketal_run):
+    run(ketal_run, "early")
+    ketal_run.check("store.ketal", fail_on=["matches"])
+
+def test_parameters_of_what_is_compiled(ketal_run):
+    import ketal
+    run(ketal_run, "right")
+    ketal_run.check(ketal.load("store.ketal"), most=5)
+
 def test_misspelt(ketal_run):
     ketal_run.tracer("client").record("stord", key="x")
     ketal_run.check("store.ketal")
@@ -88,7 +101,9 @@ def test_what_is_found_fails_the_test_with_its_reason_and_a_page(tests: Path) ->
     done = _pytest(tests, "--ketal-pages", "pages", "test_store.py")
     out = done.stdout
     assert done.returncode == 1, out + done.stderr
-    assert "3 failed, 3 passed" in out
+    assert "6 failed, 3 passed" in out
+    assert "no verdict is of the kind 'matches' (fail_on); there are match, violation" in out
+    assert "SettingError: most: the program is compiled" in out
     assert "1 found in what was recorded:" in out
     assert "match AnsweredEarly: Answer=client@3, Late=server@3" in out
     assert "client@3 and server@3 are concurrent" in out
@@ -99,6 +114,7 @@ def test_what_is_found_fails_the_test_with_its_reason_and_a_page(tests: Path) ->
     assert str(page) in out
     assert {one.name for one in page.parent.iterdir()} == {
         page.name,
+        "test_store-test_a_kind_may_be_a_word.html",
         "test_store-test_misspelt.html",
     }
 
@@ -143,3 +159,9 @@ def test_without_the_option_the_page_is_beside_the_logs(tests: Path) -> None:
     assert sorted(one.name for one in (page.parent / "ketal").iterdir()) == [
         "client.jsonl", "server.jsonl",
     ]  # fmt: skip
+
+
+def test_a_folder_of_pages_that_is_a_file_is_refused(tests: Path) -> None:
+    done = _pytest(tests, "--ketal-pages", "store.ketal")
+    assert done.returncode == 4
+    assert "argument --ketal-pages: 'store.ketal' is no folder" in done.stderr

@@ -108,6 +108,8 @@ def _members(text: str) -> list[tuple[str, int]]:
         name, _, counter = part.rpartition("=")
         if not _COUNTER.fullmatch(counter) or int(counter) > COUNTER_MAX:
             raise ValueError(f"{part[:60]!r} is no entry of a clock: name=counter")
+        if not name:
+            raise ValueError("a node's name is empty in the clock")
         members.append((unquote(name, errors="strict"), int(counter)))
     return members
 

@@ -29,37 +29,47 @@ def plain(value: Any, depth: int = 0) -> Any:
         return value
     try:
         if isinstance(value, str):
-            return _cut(str(value))
+            return cut_text(str(value))
         if isinstance(value, int):
-            return int(value) if -_EXACT_MAX <= value < _EXACT_MAX else _cut(repr(value))
+            return int(value) if -_EXACT_MAX <= value < _EXACT_MAX else cut_text(repr(value))
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else repr(value)
         if depth < DEPTH_MAX:
             if isinstance(value, Mapping):
                 items = islice(value.items(), ITEMS_MAX)
-                return {_cut(str(name)): plain(one, depth + 1) for name, one in items}
+                return {cut_text(str(name)): plain(one, depth + 1) for name, one in items}
             if isinstance(value, list | tuple | set | frozenset):
                 return [plain(one, depth + 1) for one in islice(value, ITEMS_MAX)]
-        return _cut(repr(value[:TEXT_MAX] if isinstance(value, bytes | bytearray) else value))
+        return cut_text(repr(value[:TEXT_MAX] if isinstance(value, bytes | bytearray) else value))
     except Exception:
         # A `repr` of the program may raise anything.
         return f"<{type(value).__name__}>"
 
 
 def encoded(event: Mapping[str, object]) -> bytes:
-    """Return an event as JSON; of one that is too large each long attribute as its JSON, cut."""
+    """Return an event as JSON; of one that is too large each long attribute as its JSON, cut.
+
+    Raises
+    ------
+    ValueError
+        If it is too large even so: it has too many attributes, or too long a clock.
+    """
     whole = msgspec.json.encode(event)
     if len(whole) <= EVENT_BYTES_MAX:
         return whole
     data = event.get("data")
     if not isinstance(data, Mapping):
-        return whole
+        data = {}
     texts = {name: msgspec.json.encode(value).decode() for name, value in data.items()}
-    cut = {n: data[n] if len(text) <= TEXT_MAX else _cut(text) for n, text in texts.items()}
-    return msgspec.json.encode({**event, "data": cut})
+    cut = {n: data[n] if len(text) <= TEXT_MAX else cut_text(text) for n, text in texts.items()}
+    whole = msgspec.json.encode({**event, "data": cut})
+    if len(whole) > EVENT_BYTES_MAX:
+        raise ValueError(f"the event has more than {EVENT_BYTES_MAX:,} bytes")
+    return whole
 
 
-def _cut(text: str) -> str:
+def cut_text(text: str) -> str:
+    """Return a text as JSON has it: of `TEXT_MAX` characters, without halves of characters."""
     if len(text) > TEXT_MAX:
         text = text[: TEXT_MAX - 1] + "…"
     # Half of a surrogate pair is no character, and JSON in UTF-8 has none.

@@ -11,14 +11,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
-from ketal.errors import SettingError
+from ketal.errors import SettingError, wrong_type
 from ketal.trace.activities import Activities, Kind
 from ketal.trace.delivery.sinks import EventSink, Feeding, JsonLines, default_sink
 from ketal.trace.forks import CLOCKS
 from ketal.trace.message_header import NO_KNOWLEDGE, SenderKnowledge
-from ketal.trace.plain_values import plain
+from ketal.trace.plain_values import cut_text, plain
 
 _LOG = logging.getLogger("ketal.trace")
 FAILURES_MAX = 100
@@ -72,6 +72,12 @@ class EventRecording:
         self._monitor = monitor
         CLOCKS.add(self)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Tracer is of one process and is not pickled; make one in the process that "
+            "is started, and wrap its queues and sockets there"
+        )
+
     def record(
         self, type: str, data: Mapping[str, Any], message: SenderKnowledge = NO_KNOWLEDGE
     ) -> dict[str, Any]:
@@ -84,6 +90,9 @@ class EventRecording:
         self, type: str, data: Mapping[str, Any], message: SenderKnowledge = NO_KNOWLEDGE
     ) -> dict[str, Any]:
         """Count an event of the running activity and write it; return it."""
+        type = cut_text(type if isinstance(type, str) else str(type))
+        if not type:
+            raise ValueError("the type of an event is not empty")
         with self.activities.current() as line:
             line.merge(message.clock)
             clock = line.tick()
@@ -93,7 +102,7 @@ class EventRecording:
                 "type": type,
                 "clock": clock,
                 "time": round(time.time(), 6),
-                "data": {name: plain(value) for name, value in data.items()},
+                "data": {cut_text(name): plain(value) for name, value in data.items()},
             }
             if message.dots:
                 event["receives"] = list(message.dots)
@@ -153,6 +162,12 @@ class _Guarded:
 
 def _check(node: str, activity: str, incarnation: int | None) -> None:
     """Raise a SettingError for a name, an activity or an incarnation that is none."""
+    if not isinstance(node, str):
+        raise wrong_type("node", "a str, the name of the process", node)
+    try:
+        node.encode()
+    except UnicodeEncodeError:
+        raise SettingError(f"{node!r} is no name of a node: UTF-8 has no such text") from None
     if not node or (node.rpartition("#")[1] and node.rpartition("#")[2].isdigit()):
         raise SettingError(
             f"{node!r} is no name of a node that is traced: it is not empty, and #2, #3, … "

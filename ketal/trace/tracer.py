@@ -69,6 +69,8 @@ class Tracer:
     SettingError
         If the node's name is empty or ends like a later run, the activity is none, or the
         incarnation no whole number from 1 on.
+    TypeError
+        If the node's name is no str.
     OSError
         If the file cannot be opened.
 
@@ -166,7 +168,7 @@ class Tracer:
         Parameters
         ----------
         type : str
-            Its type.
+            Its type, which is not empty.
         **data
             Its attributes; what is no JSON becomes text.
         """

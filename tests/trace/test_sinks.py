@@ -38,6 +38,36 @@ def test_a_restart_is_a_run_of_its_own(tmp_path: Path) -> None:
     assert len(_clocks(path)) == 9
 
 
+BEGUN = """
+import sys
+from ketal.trace import Tracer
+tracer = Tracer("n", sys.argv[1])
+print(tracer.node, flush=True)
+for line in sys.stdin:
+    tracer.record("t")
+    print("recorded", flush=True)
+"""
+
+
+def test_processes_that_begin_before_any_has_an_event_are_runs_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    words = [sys.executable, "-c", BEGUN, str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    one, other = (subprocess.Popen(words, **pipes) for _ in range(2))  # type: ignore[call-overload]
+    try:
+        assert sorted(p.stdout.readline() for p in (one, other)) == ["n\n", "n#2\n"]
+        here = Tracer("n", path)
+        assert (here.node, Tracer("m", path).node) == ("n#3", "m")
+        one.kill()
+        one.wait()
+        other.communicate("\n")
+    finally:
+        one.communicate()
+    here.record("t")
+    assert ketal.audit(ketal.read_log(path)).clean
+    assert len(_clocks(path)) == 2
+
+
 def test_a_restart_may_be_numbered_where_the_sink_knows_of_none() -> None:
     """What a peer learns of the second run is not taken for what it knew of the first."""
     events = Collected()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import pickle
 import threading
 import tracemalloc
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal.errors import SettingError
-from ketal.trace import LogHandler, Tracer
+from ketal.trace import LogHandler, TracedQueue, Tracer
 from ketal.trace import message_header as header
 from ketal.trace.plain_values import ITEMS_MAX, TEXT_MAX, plain
 from ketal.trace.recording import FAILURES_MAX
@@ -197,6 +198,41 @@ def test_an_event_that_was_not_written_leaves_a_gap() -> None:
     assert [event["clock"] for event in events] == [{"n": 1}, {"n": 3}]
 
 
+@pytest.mark.parametrize("type", [5, b"x", "\ud800", "x" * 2_000_000])
+def test_a_type_that_is_no_text_of_a_log_is_written_as_one(type: Any, tmp_path: Path) -> None:
+    tracer = Tracer("n", tmp_path / "n.jsonl")
+    tracer.record(type, **{"\ud800": 1, "y" * 2_000_000: 2})
+    log = ketal.read_log(tmp_path / "n.jsonl")
+    (event,) = log
+    assert event.type in ("5", "b'x'", "?", "x" * (TEXT_MAX - 1) + "…")
+    assert list(event.data.values()) == [1, 2]
+    assert not log.rejected
+    assert not tracer.failures
+
+
+def test_an_event_without_a_type_is_counted() -> None:
+    events = Collected()
+    tracer = Tracer("n", events)
+    tracer.record("")
+    assert events == []
+    assert tracer.failures.total() == 1
+
+
+def test_a_name_of_another_class_or_that_is_no_text_is_an_error() -> None:
+    for node in (5, b"n"):
+        with pytest.raises(TypeError, match="node must be a str"):
+            Tracer(node, Collected())  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="UTF-8 has no such text"):
+        Tracer("\ud800", Collected())
+
+
+def test_a_tracer_is_of_one_process() -> None:
+    tracer = Tracer("n", Collected())
+    for one in (tracer, TracedQueue([], tracer)):
+        with pytest.raises(TypeError, match="make one in the process that is started"):
+            pickle.dumps(one)
+
+
 @pytest.mark.parametrize("node", ["", "n#2"])
 def test_a_name_that_is_none_is_an_error(node: str) -> None:
     with pytest.raises(SettingError, match="no name of a node that is traced"):
@@ -305,7 +341,7 @@ def test_a_header_is_read_as_it_was_written(clock: dict[str, int], data: st.Data
 @pytest.mark.parametrize(
     "text",
     ["", ";;", "2;n;n=1", "1;n;m=1", "1;n;n=0", "1;n;n=-1", "1;n;n", "1;n;n=1,", "1;n;n=x", "1;n",
-     "1;n;n=1;", "1;n;n=1;n=2", "1;n;n=1;m=1", "1;n;n=1;n=1;n=1",
+     "1;;=1", "1;n;n=1,=2", "1;n;n=1;", "1;n;n=1;n=2", "1;n;n=1;m=1", "1;n;n=1;n=1;n=1",
      "1;n;n=" + "1" * header.BYTES_MAX, b"\xff;n;n=1", "1;%ff;%ff=1", "1;n;n=\u0663"],
 )  # fmt: skip
 def test_what_is_no_header_is_a_failure_and_the_event_is_recorded(text: str | bytes) -> None:
@@ -444,6 +480,18 @@ def test_an_event_that_is_too_large_for_a_reader_is_cut(tmp_path: Path) -> None:
     assert first.data["documents"].startswith('[{"a":"\\"ü\\"')
     assert second.data["documents"] == plain(documents[:2])
     assert not tracer.failures
+
+
+def test_an_event_that_is_too_large_even_so_is_counted(tmp_path: Path) -> None:
+    """Whoever reads the log would refuse its line; a gap in the counters shows it."""
+    tracer = Tracer("n", tmp_path / "n.jsonl")
+    tracer.record("many", **{f"a{number}": "y" * 999 for number in range(2_000)})
+    tracer.record("next")
+    log = ketal.read_log(tmp_path / "n.jsonl")
+    assert [str(event) for event in log] == ["n@2 next"]
+    assert not log.rejected
+    (reason,) = tracer.failures
+    assert reason == "an event was not written: ValueError: the event has more than 900,000 bytes"
 
 
 def test_a_thread_that_is_none_of_the_tracers_begins_a_line_that_knows_nothing() -> None:

@@ -1,7 +1,8 @@
 """Which run of a node this is, where its events go to what holds no earlier ones.
 
-A file of JSON lines holds the runs that it has seen. Of what is sent to a socket or a topic a
-file is kept for each destination and node, with a byte for each run.
+A file of JSON lines holds the runs that it has seen. A run without an event so far has a lock on
+it, so that another one that begins meanwhile has another number. Of what is sent to a socket or a
+topic a file is kept for each destination and node, with a byte for each run.
 
 The one rule: no number is given twice, though several runs begin at the same time. Where none can
 be kept, it is the time in milliseconds.
@@ -9,8 +10,11 @@ be kept, it is the time in milliseconds.
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import logging
 import os
+import struct
 import time
 from pathlib import Path
 from urllib.parse import quote
@@ -52,3 +56,31 @@ def next_run(node: str, destination: str) -> int:
     except (OSError, RuntimeError) as error:
         _LOG.warning("the runs of %s are numbered by the time: %s", node, error)
         return time.time_ns() // 1_000_000
+
+
+def claim_run(log: int, node: str, run: int) -> bool:
+    """Return whether no other open log has claimed a run of a node; then this one has.
+
+    A claim is a lock on a byte far behind the end of the file, of this opening of it: it ends when
+    the file is closed here and in the children of forks. Where there are no such locks each run is
+    free.
+
+    Parameters
+    ----------
+    log : int
+        The descriptor of the log.
+    node : str
+        The node's name, without an incarnation.
+    run : int
+        Which run of it.
+    """
+    try:
+        from fcntl import F_OFD_SETLK, F_WRLCK, fcntl
+    except ImportError:  # Linux has it.
+        return True
+    byte = int.from_bytes(hashlib.sha256(f"{node}#{run}".encode()).digest()[:8], "big") >> 1
+    try:
+        fcntl(log, F_OFD_SETLK, struct.pack("hhqqi", F_WRLCK, os.SEEK_SET, byte, 1, 0))
+    except OSError as error:  # Of others than these: the file system has no locks.
+        return error.errno not in (errno.EAGAIN, errno.EACCES)
+    return True

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ketal.trace.delivery.run_numbers import next_run
+from ketal.trace.delivery.run_numbers import claim_run, next_run
 from ketal.trace.plain_values import encoded
 
 if TYPE_CHECKING:
@@ -112,7 +112,9 @@ class JsonLines:
         self._own_end = 0  # Where the last line ends that was written here.
 
     def incarnation(self, node: str) -> int:
-        """Return which run of a node this is, by the events that the file holds: 1 for the first.
+        """Return which run of a node this is: 1 for the first.
+
+        It comes after those of which the file holds events, and no other open log has it.
 
         Parameters
         ----------
@@ -123,14 +125,19 @@ class JsonLines:
             return 1
         name = re.escape(msgspec.json.encode(node)[1:-1])
         own = re.compile(rb'^\{"node":"' + name + rb'(?:/[^"#]*)?(?:#([0-9]+))?",', re.MULTILINE)
-        latest = 0
+        latest = run = 0
         rest = b""
         with open(self._path, "rb") as file:
-            while part := file.read(_READ_BYTES):
-                block = rest + part
-                latest = max([latest, *(int(m[1] or 1) for m in own.finditer(block))])
-                rest = block[block.rfind(b"\n") + 1 :][-_READ_BYTES:]
-        return latest + 1
+            while True:
+                while part := file.read(_READ_BYTES):
+                    block = rest + part
+                    latest = max([latest, *(int(m[1] or 1) for m in own.finditer(block))])
+                    rest = block[block.rfind(b"\n") + 1 :][-_READ_BYTES:]
+                if latest < run:  # Claimed, and had no event until then.
+                    return run
+                run = latest + 1
+                while not claim_run(self._file, node, run):
+                    run += 1
 
     def write(self, event: Mapping[str, object]) -> None:
         """Append an event.
