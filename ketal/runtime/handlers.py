@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError, wrong_type
@@ -17,7 +18,8 @@ from ketal.model.verdicts.run_verdicts import Transition
 from ketal.model.verdicts.verdict_kinds import KINDS, Verdict
 from ketal.programs.program import Program
 
-Handler = Callable[[Verdict], object]
+Handler = Callable[[Any], object]
+"""Takes the verdicts of its kind: a function of a `Violation` is one for `violation`."""
 _LOGGER = logging.getLogger("ketal")
 
 

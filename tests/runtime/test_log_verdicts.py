@@ -406,3 +406,14 @@ def test_events_of_which_none_can_be_first_have_been_judged(strategy: str) -> No
     summary = ketal.run(ketal.compile(text % strategy), events).summary
     (finding,) = summary["patterns"]["Pairs"]["vacuous"]
     assert (finding["what"], finding["name"]) == ("type", "o")
+
+
+def test_possibly_and_definitely_take_the_items_of_a_log() -> None:
+    """A rejected record is no event, as in a file; what is neither is a TypeError."""
+    program = ketal.compile('pattern P { event A = type == "a"; find any A; }')
+    event = ketal.Event(node="n", type="a", clock={"n": 1})
+    items: list[Any] = [event, ketal.Rejected(place="run.jsonl:2", reason="it is cut")]
+    for judge in (ketal.possibly, ketal.definitely):
+        assert judge(program, items)
+        with pytest.raises(TypeError, match="what a log holds must be"):
+            judge(program, [*items, "run.jsonl"])  # type: ignore[list-item]

@@ -530,8 +530,8 @@ def test_handlers_for_entering_a_state() -> None:
             "busy -> idle on C; }"
         ),
         on={
-            "P.busy": lambda v: said.append(f"busy {v.event}"),  # type: ignore[union-attr]
-            "P.idle": lambda v: said.append(f"idle {v.event}"),  # type: ignore[union-attr]
+            "P.busy": lambda v: said.append(f"busy {v.event}"),
+            "P.idle": lambda v: said.append(f"idle {v.event}"),
         },
     )
     assert m.feed_many(line("a b b c a")) == [], "transitions were not asked for"

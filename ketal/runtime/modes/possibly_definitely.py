@@ -35,7 +35,7 @@ from ketal.errors import SettingError
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import checked_log
+from ketal.model.log_arguments import records_of
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.run_verdicts import Overflow
@@ -277,7 +277,8 @@ class _Lattice:
             raise SettingError(
                 f"{undecided.scheme} clocks do not tell which linear extensions an execution has"
             )
-        self.events = canonical({event.dot: event for event in checked_log(log)}.values())
+        events = (item for _, item, _, _ in records_of(log) if isinstance(item, Event))
+        self.events = canonical({event.dot: event for event in events}.values())
         self.nodes = sorted({event.node for event in self.events})
         self.by_node: dict[str, list[Event]] = {node: [] for node in self.nodes}
         for event in self.events:
