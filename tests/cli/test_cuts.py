@@ -77,7 +77,7 @@ def test_each_execution_is_named_and_one_can_be_picked(ketal: Ketal, write: Writ
     assert (one["execution"], one["cuts"]) == ("two", 4)
     none = ketal("cuts", *TWO_WORDS, "--execution", "three", log)
     assert (none.code, none.out) == (2, "")
-    assert none.err == "ketal: there is no execution 'three'; there are one, two\n"
+    assert none.err == "ketal: there is no execution 'three'; the log has one, two\n"
 
 
 def test_a_limit_is_named_where_it_cuts(ketal: Ketal, write: Write) -> None:

@@ -155,6 +155,15 @@ def test_run_explains_a_whole_log_only(ketal: Ketal, write: Write) -> None:
         assert f"{option} is of a whole log; it does not go with {other}" in said.err
 
 
+def test_count_goes_with_nothing_that_stands_beside_verdicts(ketal: Ketal, write: Write) -> None:
+    """They were ignored in silence, and `--trace` with them."""
+    pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
+    for option in ("--explain", "--show", "--trace"):
+        said = ketal("run", "--count", option, pattern, log)
+        assert (said.code, said.out) == (2, "")
+        assert f"{option} is of what stands before the summary" in said.err
+
+
 def test_run_draws_the_events_around_each_verdict(ketal: Ketal, write: Write) -> None:
     late = event("b", "write", {"a": 1, "b": 2}, key="x")
     pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO + late)

@@ -231,8 +231,10 @@ def test_one_of_several_executions_is_picked_by_its_name() -> None:
     with pytest.raises(SettingError, match="several executions: one, two"):
         cuts.to_svg()
     assert "two: 2 consistent cuts" in cuts.only("two").to_svg()
-    with pytest.raises(SettingError, match="no execution 'three'; there are one, two"):
+    with pytest.raises(SettingError, match="no execution 'three'; the log has one, two"):
         cuts.only("three")
+    with pytest.raises(SettingError, match="no execution 'three'; the log has one without a name"):
+        ketal.cuts(PAIR).only("three")
 
 
 def test_a_log_without_a_record_is_an_execution_without_an_event() -> None:

@@ -200,7 +200,7 @@ class LogCuts:
         """
         chosen = tuple(one for one in self.executions if one.execution == execution)
         if not chosen:
-            raise SettingError(f"there is no execution {execution!r}; there are {self._names()}")
+            raise SettingError(f"there is no execution {execution!r}; the log has {self._names()}")
         return replace(self, executions=chosen)
 
     def _names(self) -> str:

@@ -93,6 +93,11 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.runtime.batch_run import LogPass
 
     options.check_stdin([args.pattern, *args.logs])
+    for option in ("explain", "show", "trace"):
+        if getattr(args, option) and args.count:
+            raise SettingError(
+                f"--{option} is of what stands before the summary; it does not go with --count"
+            )
     for option in ("explain", "show"):
         other = "--live" if args.live else "--trace" if args.trace else ""
         if getattr(args, option) and other:
@@ -119,7 +124,7 @@ def execute(args: argparse.Namespace) -> int:
         read = log if args.first is None else Log(log.records)
         watched = Log.of_batches(lambda: shown.counted(places.watched(read.batches())))
         watched.undecided = log.undecided
-        if (args.explain or args.show) and listing:
+        if args.explain or args.show:
             verdicts = judged = JudgedLog(program, watched, limits)
         else:
             verdicts = LogPass(program, watched, limits, listing=listing, trace=args.trace)
