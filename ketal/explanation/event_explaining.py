@@ -17,6 +17,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
 from ketal.model.frozen_mapping import FrozenMapping
+from ketal.model.values import base_node
 from ketal.model.verdicts.check_verdicts import Violation
 
 
@@ -43,6 +44,10 @@ def event_explained(judged: JudgedLog) -> Iterator[Explanation]:
 
 def _near(judged: JudgedLog, dot: Dot) -> str:
     """Return what there is in place of an event."""
+    for run in judged.runs:
+        for event in run.events:
+            if event.counter == dot.counter and base_node(event.node) == dot.node:
+                return f": {dot.node} restarted, and a run was offered {event.dot}"
     if any(event.dot == dot for event in judged.events()):
         return ": the log has it, and it was late or refused"
     own = [event.counter for event in judged.events() if event.node == dot.node]

@@ -26,6 +26,7 @@ from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import place_at
+from ketal.operators.membership.incarnations import numbered_dot
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.batch_run import LogPass, Record, batches_of
 
@@ -109,7 +110,7 @@ class JudgedLog:
             if isinstance(item, Event):
                 self._events.setdefault(execution, []).append(item)
                 if place := place_at(file, line):
-                    self._places.setdefault((execution, item.dot), place)
+                    self._places.setdefault((execution, numbered_dot(item)), place)
         return batch
 
     # --- what was judged ---
@@ -172,10 +173,9 @@ class JudgedLog:
         """Return the causal graph of an execution, of its events as they were judged."""
         graph = self._graphs.get(execution)
         if graph is None:
-            events = {event.dot: event for event in self._events.get(execution, ())}
-            for run in self.runs:
-                if run.execution == execution:
-                    events.update((event.dot, event) for event in run.events)
+            # Not as they were read: a node that restarted has another name in a run.
+            of_execution = (run for run in self.runs if run.execution == execution)
+            events = {event.dot: event for run in of_execution for event in run.events}
             graph = self._graphs[execution] = CausalGraph(events.values())
         return graph
 

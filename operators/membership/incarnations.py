@@ -31,6 +31,21 @@ Status = Callable[[Event], str]
 `contradiction` (seen, other content), or that it was seen and its content is evicted."""
 
 
+def numbered_dot(event: Event) -> Dot:
+    """Return the dot of an event that was read, under the number that its program gives it."""
+    number = _whole(event.data[ATTRIBUTE]) if ATTRIBUTE in event.data else None
+    return event.dot if number is None else Dot(name_of(event.node, number), event.counter)
+
+
+def _whole(value: object) -> int | None:
+    """Return the number of an incarnation; None for what is none."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        return None
+    return value
+
+
 class Incarnations:
     """Decides which incarnation of its node an event belongs to, and renames it.
 
@@ -116,10 +131,8 @@ class Incarnations:
         EventError
             If it is no whole number, or its node restarted without numbers before.
         """
-        node = event.node
-        if isinstance(value, str) and value.isascii() and value.isdigit():
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        node, number = event.node, _whole(value)
+        if number is None:
             raise EventError(
                 f"incarnation must be a whole number, not {str(value)[:60]!r}", place=str(event.dot)
             )
@@ -131,13 +144,13 @@ class Incarnations:
                 "so these numbers cannot be matched",
                 place=str(event.dot),
             )
-        if numbers is None and value != 1:
+        if numbers is None and number != 1:
             # A first run that was not numbered, or not read, is the first all the same.
             table.numbered.add(node)
-            table.add(node, value, event, with_first=table.highest.get(node, 0) > 0)
-        elif numbers is not None and value not in numbers:
-            table.add(node, value, event, with_first=True)
-        return value
+            table.add(node, number, event, with_first=table.highest.get(node, 0) > 0)
+        elif numbers is not None and number not in numbers:
+            table.add(node, number, event, with_first=True)
+        return number
 
     def _first(self, event: Event, numbers: list[int]) -> Event:
         """Name an event of counter 1: a duplicate, the missing first one, or a restart."""

@@ -164,6 +164,20 @@ def test_count_goes_with_nothing_that_stands_beside_verdicts(ketal: Ketal, write
         assert f"{option} is of what stands before the summary" in said.err
 
 
+def test_a_run_of_a_node_that_numbers_its_incarnations_has_its_places(
+    ketal: Ketal, write: Write
+) -> None:
+    second = event("a", "write", {"a": 1}, key="x", incarnation=2)
+    first = event("a", "write", {"a": 1}, key="x")
+    pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", second + first)
+    explained = ketal("explain", "--output", "json", pattern, log).objects[0]
+    assert [(one["event"], one["place"]) for one in explained["steps"]] == [
+        ("a@1", "run.jsonl:2"), ("a#2@1", "run.jsonl:1"),
+    ]  # fmt: skip
+    found = ketal("run", "--output", "json", pattern, log).objects[0]
+    assert found["places"] == ["run.jsonl:2", "run.jsonl:1"]
+
+
 def test_run_draws_the_events_around_each_verdict(ketal: Ketal, write: Write) -> None:
     late = event("b", "write", {"a": 1, "b": 2}, key="x")
     pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO + late)

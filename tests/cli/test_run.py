@@ -452,7 +452,7 @@ def test_the_number_of_an_incarnation_is_a_field(ketal: Ketal, live: bool) -> No
     first, second = (event("a", "write", {"a": 1}, key="x", boot={"no": n}) for n in (1, 2))
     words = ["--field", "incarnation=boot.no", *["--live"] * live]
     said = ketal("run", "conflict.ketal", "-", *words, stdin=first + second)
-    assert said.lines[0] == "match Conflict (key=x): First=a@1, Second=a#2@1 (<stdin>:1, ?)"
+    assert said.lines[0] == "match Conflict (key=x): First=a@1, Second=a#2@1 (<stdin>:1, <stdin>:2)"
     # Content that differs in nothing else is told apart by the number too.
     assert "accepted" in said.lines[1]
     assert "duplicate" not in said.lines[1]

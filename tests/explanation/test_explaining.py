@@ -471,6 +471,26 @@ def test_an_event_that_the_log_lacks_is_an_error_that_says_what_there_is() -> No
         ketal.explain(program, log, event="a@1", verdict="abc")
 
 
+def test_an_event_of_a_node_that_restarted_is_found_under_its_name() -> None:
+    program = ketal.compile(SESSION)
+    again = Event(node="a", type="use", clock={"a": 2}, data={"token": 1, "incarnation": 2})
+    log = [_event("a@1", "login", token=1), again]
+    with pytest.raises(ketal.SettingError, match="a restarted, and a run was offered a#2@2"):
+        ketal.explain(program, log, event="a@2")
+
+
+def test_a_path_leads_through_no_event_under_the_name_that_it_was_read_with() -> None:
+    program = ketal.compile(
+        'pattern P { event A = type == "a"; First = A; Second = A; find next First Second; }'
+    )
+    again = Event(node="n", type="b", clock={"n": 2}, data={"incarnation": 2})
+    log = [_event("n@1", "a"), again, _event("n@3", "a")]
+    (found,) = ketal.explain(program, log)
+    (link,) = found.pairs[0].path
+    assert (str(link.source.dot), str(link.target.dot), link.missing) == ("n@1", "n@3", 1)
+    assert "n@1" in ketal.view(log, program).html
+
+
 def test_an_event_that_no_scope_was_offered_says_why() -> None:
     program = ketal.compile(SESSION)
     log = [_event("a@1", "logn", token=1), _event("a@2", "use")]

@@ -1,9 +1,10 @@
 """Where the events of verdicts stand in the log: file and line.
 
 The one rule: an event stands where its dot was read first; what has the dot again is a duplicate,
-or of a node that started again. The records that were read last are kept, and looked through when
-a place is asked for; of an event that was read long before its verdict the place is not known.
-Where a log is held in memory to be judged, all of its records are kept.
+or of a node that started again without a number for its incarnation. The records that were read
+last are kept, and looked through when a place is asked for; of an event that was read long before
+its verdict the place is not known. Where a log is held in memory to be judged, all of its records
+are kept.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.wording import place_at
+from ketal.operators.membership.incarnations import numbered_dot
 
 if TYPE_CHECKING:
     from ketal.logs import Record
@@ -40,7 +42,7 @@ class _RecordsTogether:
         """Return the place of an event; empty where it is not one of these."""
         for part, item, file, line in self.records[self.placed :]:
             if isinstance(item, Event):
-                self.places.setdefault((part, item.dot), place_at(file, line))
+                self.places.setdefault((part, numbered_dot(item)), place_at(file, line))
         self.placed = len(self.records)
         return self.places.get((execution, dot), "")
 
