@@ -157,8 +157,11 @@ class GuardEvidence(Guards):
         parts = [f"{name} is {shown(value)}" for name, value in values.items()]
         if isinstance(guard, syntax.Localhost) and at.event is not None:
             parts = [f"the event is {'' if at.local else 'not '}of the copy's own node"]
+        registered = isinstance(guard, syntax.Function) and guard.name in self._calls
         if truth is None and None not in values.values():
-            parts.append("values of these kinds are not compared")
+            parts.append(_UNANSWERED if registered else "values of these kinds are not compared")
+        elif not parts:
+            parts = ["the registered guard answers so" if registered else "whatever the event is"]
         return Evidence(self._written(guard, wanted), holds, ", ".join(parts), values)
 
     def _read(self, guard: syntax.Guard, at: Moment) -> Iterator[tuple[str, Any]]:
@@ -224,6 +227,7 @@ def _deciding(held: list[bool], *, every: bool) -> list[int]:
     return [held.index(not every)]
 
 
+_UNANSWERED = "the registered guard does not answer true or false"
 _NO_EVENT = "the step has no event yet"
 _UNBOUND = {
     syntax.ALL: "no event was taken before it",

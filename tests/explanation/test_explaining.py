@@ -491,6 +491,23 @@ def test_a_path_leads_through_no_event_under_the_name_that_it_was_read_with() ->
     assert "n@1" in ketal.view(log, program).html
 
 
+def test_every_literal_says_what_decided_it() -> None:
+    """What reads no value of the event had an empty reason."""
+
+    def odd(event: Event) -> bool | None:
+        return None if event.data else True
+
+    ketal.register_guard("is_odd", odd, version="1")
+    program = ketal.compile("pattern P { event A = true; First = A && is_odd(); find any First; }")
+    (found,) = ketal.explain(program, [_event("n@1", "a")])
+    assert [str(one) for one in found.steps[0].evidence] == [
+        "true holds: whatever the event is",
+        "is_odd() holds: the registered guard answers so",
+    ]
+    (near,) = ketal.explain(program, [_event("n@1", "a", x=1)], event="n@1")
+    assert "is_odd() is unknown: the registered guard does not answer true or false" in str(near)
+
+
 def test_an_event_that_no_scope_was_offered_says_why() -> None:
     program = ketal.compile(SESSION)
     log = [_event("a@1", "logn", token=1), _event("a@2", "use")]
