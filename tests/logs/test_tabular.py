@@ -13,6 +13,7 @@ import pytest
 from ketal.errors import SettingError
 from ketal.logs import place, read_log
 from ketal.model.events.control import Control
+from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
@@ -142,6 +143,13 @@ def test_what_is_lost_with_a_row_of_several_lines_is_named() -> None:
         "no row can be read without the header: the row is no CSV: a carriage return stands "
         "alone; a line ends in \\n or \\r\\n"
     )
+
+
+def test_a_row_of_several_lines_may_be_audited() -> None:
+    text = 'node,type,clock,x\na,T,b:1,"two\nlines"\n'
+    (one,) = records(text)
+    assert isinstance(one[1].draft, Draft)
+    assert one[1].draft.data == {"x": "two\nlines"}
 
 
 def test_a_cell_may_be_long() -> None:

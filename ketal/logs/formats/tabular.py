@@ -73,7 +73,9 @@ def _of_lines(fault: EventError, first: int, last: int) -> EventError:
     """Return the fault of a row, which says on which lines it stands where it has several."""
     if last <= first:
         return fault
-    return EventError(f"{fault.reason} (the row is lines {first} to {last})")
+    of_lines = EventError(f"{fault.reason} (the row is lines {first} to {last})")
+    of_lines.draft = fault.draft
+    return of_lines
 
 
 def _header(row: list[str] | EventError) -> tuple[list[str], EventError | None]:
