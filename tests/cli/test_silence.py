@@ -275,6 +275,15 @@ def test_what_keeps_all_events_from_being_judged_is_named(
     assert got.code == ("check" in statements)
 
 
+def test_events_that_no_node_with_a_copy_knows_lack_nothing(ketal: Ketal, write: Write) -> None:
+    pattern = 'pattern P { order CausalOrder; event A = type == "a"; at host("x"); check A*; }'
+    log = write("run.jsonl", line("x", 1, "z") + line("y", 1, "a") + line("y", 2, "a"))
+    assert (
+        "0 of 2 events in the alphabet are known to a node with a copy of the pattern\n"
+        in ketal("run", write("p.ketal", pattern), log).out
+    )
+
+
 def test_a_mode_that_judged_some_events_is_not_vacuous(ketal: Ketal, write: Write) -> None:
     path = write(
         "p.ketal", 'pattern P { event A = type == "a"; partition by k; mode possibly; check A; }'

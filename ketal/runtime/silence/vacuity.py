@@ -266,7 +266,10 @@ class _Vacuity:
         met = self._pattern_met
         lacks = ["the key of `partition by`"] * bool(met.unscoped)
         lacks += ["a time, for `within`"] * bool(met.untimed)
-        return f"0 of {counted(members, 'event')} in the alphabet have {' and '.join(lacks)}"
+        some = f"0 of {counted(members, 'event')} in the alphabet"
+        if not lacks:
+            return f"{some} are known to a node with a copy of the pattern"
+        return f"{some} have {' and '.join(lacks)}"
 
     def _missing(self) -> Iterator[Entry]:
         """Yield the names that no event has and without which nothing can be judged."""
