@@ -21,7 +21,7 @@ _SECOND = timedelta(seconds=1)
 _MICROSECOND = timedelta(microseconds=1)
 _LEAP_SECOND = re.compile(r"(?<=:\d\d):60(?!\d)", re.ASCII)
 _FINER = re.compile(r"(?<=[.,]\d{6})\d+", re.ASCII)
-_PLAIN_LENGTH = len("2026-01-01T00:00:00.000000Z")
+_FINER_AT = len("2026-01-01T00:00:00.000000")
 
 
 def parsed_time(text: str) -> datetime:
@@ -35,7 +35,8 @@ def parsed_time(text: str) -> datetime:
     # Python also reads 20240101 as a day, which RFC 3339 does not.
     written = text.strip() if "-" in text else ""
     try:
-        if len(written) <= _PLAIN_LENGTH:
+        # Python cuts finer digits off.
+        if not written[_FINER_AT : _FINER_AT + 1].isdigit():
             return datetime.fromisoformat(written)
     except ValueError:
         pass
