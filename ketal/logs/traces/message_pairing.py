@@ -219,5 +219,11 @@ def paired(events: Sequence[Event], messages: Messages) -> Pairing:
     return Pairing(sends, tuple(unsent), tuple(ambiguous), unreceived, unnamed, keys)
 
 
+def keys_void(pairings: Sequence[Pairing]) -> list[str]:
+    """Return the keys that fit no event of any execution."""
+    void = [pairing.void for pairing in pairings]
+    return [key for key in void[0] if all(key in keys for keys in void)] if void else []
+
+
 def _has(path: tuple[str, ...], event: Event) -> bool:
     return text_at(event, path) is not None

@@ -20,7 +20,7 @@ from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
 from ketal.logs.log_records import Record, held, place, rejected
 from ketal.logs.shape import with_clock
-from ketal.logs.traces.message_pairing import Messages, paired
+from ketal.logs.traces.message_pairing import Messages, Pairing, keys_void, paired
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -103,14 +103,14 @@ def rebuilt(
     clocks: dict[int, dict[str, int]] = {}
     refused: dict[int, int] = {}
     receives: dict[int, tuple[Dot, ...]] = {}
-    void: list[tuple[str, ...]] = []
+    pairings: list[Pairing] = []
     for places in executions.values():
         events = [item for at in places if isinstance(item := whole[at][1], Event)]
         pairing = paired(events, messages)
         rebuilding.unsent += len(pairing.unsent)
         rebuilding.ambiguous += len(pairing.ambiguous)
         rebuilding.unnamed += pairing.unnamed
-        void.append(pairing.void)
+        pairings.append(pairing)
         of_part, round_trips = clocks_of(events, pairing.sends)
         clocks |= {places[at]: clock for at, clock in of_part.items()}
         for receive, send in pairing.sends.items():
@@ -118,8 +118,7 @@ def rebuilt(
                 node = events[send].node
                 receives[places[receive]] = (Dot(node, of_part[send][node]),)
         refused |= {places[at]: places[send] for at, send in round_trips.items()}
-    first = void[0] if void else ()
-    rebuilding.void = tuple(key for key in first if all(key in keys for keys in void))
+    rebuilding.void = tuple(keys_void(pairings))
     for at, (execution, item, name, line) in enumerate(whole):
         if at in refused:
             reason = (

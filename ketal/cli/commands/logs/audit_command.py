@@ -89,14 +89,15 @@ def execute(args: argparse.Namespace) -> int:
 
 def _report_void(parts: list[Examined]) -> None:
     """Print on standard error the keys of --match-messages that fit no event of any execution."""
+    from ketal.logs.traces.message_pairing import keys_void
+
     executions = [part.execution for part in parts if part.execution.events]
     pairings = [execution.pairing for execution in executions if execution.pairing]
-    for key in pairings[0].void if pairings else ():
-        if all(key in pairing.void for pairing in pairings):
-            complain(
-                f"--match-messages: no event fits {key}, so no message is matched; "
-                "is it the field that the log has?"
-            )
+    for key in keys_void(pairings):
+        complain(
+            f"--match-messages: no event fits {key}, so no message is matched; "
+            "is it the field that the log has?"
+        )
 
 
 @dataclass(frozen=True)
