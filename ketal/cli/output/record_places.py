@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RECORDS_MAX = 32_768
 """Records that are kept where not all are; one batch may go beyond it."""
 _TOGETHER_MAX = 1_024
-"""Records that are let go together, and looked through together."""
+"""Records that are evicted together, and looked through together."""
 
 
 @dataclass(slots=True)
