@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ketal.model.events.dot import Dot
@@ -25,26 +24,6 @@ if TYPE_CHECKING:
 
 RECORDS_MAX = 32_768
 """Records that are kept where not all are; one batch may go beyond it."""
-_TOGETHER_MAX = 1_024
-"""Records that are evicted together, and looked through together."""
-
-
-@dataclass(slots=True)
-class _RecordsTogether:
-    """Records that were read one after the other."""
-
-    records: list[Record] = field(default_factory=list)
-    places: dict[tuple[str, Dot], str] = field(default_factory=dict)
-    placed: int = 0
-    """How many of the records have their place in `places`."""
-
-    def of(self, execution: str, dot: Dot) -> str:
-        """Return the place of an event; empty where it is not one of these."""
-        for part, item, file, line in self.records[self.placed :]:
-            if isinstance(item, Event):
-                self.places.setdefault((part, numbered_dot(item)), place_at(file, line))
-        self.placed = len(self.records)
-        return self.places.get((execution, dot), "")
 
 
 class RecordPlaces:
@@ -52,9 +31,12 @@ class RecordPlaces:
 
     def __init__(self, *, all_kept: bool) -> None:
         self._most = sys.maxsize if all_kept else RECORDS_MAX
-        self._together = sys.maxsize if all_kept else _TOGETHER_MAX
-        self._stretches: deque[_RecordsTogether] = deque()
         self._records = 0
+        self._unread: deque[Sequence[Record]] = deque()
+        """The batches that no place was asked for since; the newest."""
+        self._read: deque[tuple[int, list[tuple[str, Dot]]]] = deque()
+        """Of each batch before, how many records it has and which keys of `_places` it gave."""
+        self._places: dict[tuple[str, Dot], str] = {}
 
     def watched(self, batches: Iterator[Sequence[Record]]) -> Iterator[Sequence[Record]]:
         """Yield batches of records, keeping the last ones."""
@@ -64,16 +46,28 @@ class RecordPlaces:
 
     def keep(self, batch: Sequence[Record]) -> None:
         """Keep a batch, and no more of the older ones than there is room for."""
-        if not self._stretches or len(self._stretches[-1].records) >= self._together:
-            self._stretches.append(_RecordsTogether())
-        self._stretches[-1].records.extend(batch)
+        self._unread.append(batch)
         self._records += len(batch)
-        while self._records > self._most and len(self._stretches) > 1:
-            self._records -= len(self._stretches.popleft().records)
+        while self._records > self._most and len(self._read) + len(self._unread) > 1:
+            if self._read:
+                count, keys = self._read.popleft()
+                for key in keys:
+                    del self._places[key]
+            else:
+                count = len(self._unread.popleft())
+            self._records -= count
 
     def of(self, execution: str, dot: Dot) -> str:
         """Return the place of an event; empty where it is not known."""
-        for stretch in self._stretches:
-            if place := stretch.of(execution, dot):
-                return place
-        return ""
+        while self._unread:
+            batch = self._unread.popleft()
+            keys = []
+            for part, item, file, line in batch:
+                if (
+                    isinstance(item, Event)
+                    and (key := (part, numbered_dot(item))) not in self._places
+                ):
+                    self._places[key] = place_at(file, line)
+                    keys.append(key)
+            self._read.append((len(batch), keys))
+        return self._places.get((execution, dot), "")
