@@ -327,7 +327,8 @@ class Moment:
     """Where a guard is evaluated: an event, the history before it, a copy.
 
     `read` gives a field or an attribute, None where it is absent. No relational literal is
-    evaluated at a probe, which has no event and gives what is computed, too.
+    evaluated at a probe, which has no event, and gives what is computed of an event, how two of
+    its values compare, and what a registered guard answers, too.
     """
 
     read: Callable[..., typing.Any]
@@ -565,6 +566,8 @@ class Guards:
     def _literal(self, guard: ast.Guard, at: Moment) -> Truth:
         match guard:
             case ast.Comparison(op, left, right):
+                if at.is_probe and (pair := _pair(guard)) is not None:
+                    return _compare(op, *map((at.read(pair) or {}).get, (left, right)))
                 return _compare(op, self.value(left, at), self.value(right, at))
             case ast.Matches(value, regex):
                 text = self.value(value, at)
@@ -580,6 +583,8 @@ class Guards:
                 return at.local
             case ast.Call():
                 return _call(guard, at)
+            case ast.Function() if at.is_probe:
+                return at.read(guard)  # type: ignore[no-any-return]
             case ast.Function(name, arguments):
                 return self.answer(name, [self.value(a, at) for a in arguments], at)
         raise AssertionError(guard)
@@ -1003,12 +1008,29 @@ def _dots(bound: History) -> Steps:
 
 # --- probe events, of steps with equal local guards -----------------------------
 
-_Variable = ast.Field | ast.Attribute | ast.Localhost | ast.Arithmetic | ast.Negative
+_Pair = frozenset[ast.Value]
+_Variable = (
+    ast.Field | ast.Attribute | ast.Localhost | ast.Arithmetic | ast.Negative | ast.Function | _Pair
+)
+
+
+def _pair(comparison: ast.Comparison) -> _Pair | None:
+    """Return the two values that a comparison is about; None where one is a constant."""
+    sides = (comparison.left, comparison.right)
+    return frozenset(sides) if all(any(_values_read(side)) for side in sides) else None
 
 
 def _variables(literal: ast.Guard) -> set[_Variable]:
-    """Return what a literal reads from its event; what is computed is a value of its own."""
+    """Return what a literal reads from its event.
+
+    What is computed, how two values of an event compare, and what a registered guard answers
+    are values of their own.
+    """
     match literal:
+        case ast.Comparison() if (pair := _pair(literal)) is not None:
+            return {pair}
+        case ast.Function(name) if name not in ("exists", "host", "origin"):
+            return {literal}
         case ast.Function("host"):
             return {_NODE}
         case ast.Function("origin"):
@@ -1072,6 +1094,12 @@ def _domain(variable: _Variable, numbers: list[float], strings: list[str]) -> li
             return [*strings, None]
         case ast.Field("time") | ast.Arithmetic() | ast.Negative():
             return [*numbers, None]
+        case ast.Function():
+            return [True, False, None]
+        case frozenset():
+            first, *others = variable
+            kinds: tuple[int | str, ...] = (-1, 0, 1, "")  # less, equal, more, of another kind
+            return [dict.fromkeys(others, kind) | {first: 0} for kind in kinds] + [None]
         case ast.Attribute(("arg_types",)):
             pairs = itertools.product(strings, repeat=2)
             return [None, [], *([s] for s in strings), *map(list, pairs)]

@@ -950,6 +950,30 @@ MIRRORS = [
         matches=("S=n@1 T=n@2", "S=n@1 U=n@2"),
     ),
     Case(
+        "how two values compare is one of its own: that x == y says nothing of x alone",
+        "One occurrence, one match",
+        p(
+            "S = A && x == y",
+            "T = A && x == y && exists(x)",
+            "find any S | T",
+            letters='event A = type == "a";',
+        ),
+        (e("n@1", "a", x=2, y=2),),
+        matches=("S=n@1", "T=n@1"),
+    ),
+    Case(
+        "x < y and y > x are the same, and so are their opposites",
+        "One occurrence, one match",
+        p(
+            "S = A && x < y",
+            "T = A && y > x && !(x >= y)",
+            "find any S | T",
+            letters='event A = type == "a";',
+        ),
+        (e("n@1", "a", x=2, y=3),),
+        matches=("S=n@1",),
+    ),
+    Case(
         "a pair of forked blocks is one occurrence",
         "One occurrence, one match",
         p(

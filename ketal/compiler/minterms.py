@@ -142,8 +142,8 @@ class Theory:
         if of is not None:
             return ("value", of)
         match atom.shape:
-            case "compare":
-                return ("compare", *atom.payload[1:])
+            case "compare":  # `x < y` and `y > x` are about the same two values
+                return ("compare", frozenset(atom.payload[1:]))
             case "before" | "concurrent":
                 return ("relation", atom.payload)
             case shape:
@@ -157,7 +157,9 @@ class Theory:
             return
         if shape != "value":
             if shape == "compare":
-                yield from (("less", -1), ("equal", 0), ("more", 1), ("unequal", None))
+                yield ("equal", 0)
+                if len(key[1]) == 2:
+                    yield from (("less", -1), ("more", 1), ("unequal", None))
             else:
                 yield from (("true", True), ("false", False))
             yield _ABSENT
@@ -210,7 +212,7 @@ class Theory:
         if what == "incarnation":
             return _FREE
         if shape == "compare":
-            op, _, right = atom.payload
+            op, left, right = atom.payload
             if what in ("constant", "number"):
                 return holds(op, value, constant_of(right))
             if what == "text":
@@ -228,7 +230,8 @@ class Theory:
                 }[op]
             if what == "unequal":
                 return op == "!="
-            return holds(op, value, 0)
+            # The sample is of the two values in the order of their names.
+            return holds(op, *((value, 0) if repr(left) < repr(right) else (0, value)))
         if shape == "member":
             # As `x == 1 || x == 2`, and where false is expected, `x != 1 && x != 2`.
             if what in ("constant", "number") and (kind(value), value) in self._among[atom]:

@@ -227,6 +227,15 @@ def test_a_number_is_no_less_and_no_more_than_its_neighbours() -> None:
         assert "K203" in [d.code for d in found]
 
 
+def test_two_values_compare_in_one_way_however_it_is_written() -> None:
+    for guard in ("x < y && y < x", "x == y && y > x", "x < x", "First.x < x && First.x > x"):
+        found = ketal.lint(p("First = A", f"S = A && {guard}", "check First S*"))
+        assert "K203" in [d.code for d in found], guard
+    for guard in ("x <= y && y <= x", "x == x", "x != y && y != x"):
+        found = ketal.lint(p(f"S = A && {guard}", "check S*"))
+        assert [d.code for d in found] == [], guard
+
+
 # --- minimal and canonical --------------------------------------------------------------
 
 

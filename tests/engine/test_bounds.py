@@ -142,7 +142,7 @@ def test_a_finite_log_that_ends_windows_early_says_what_the_oracle_says() -> Non
     """Ending a window when nothing can fit it any more changes no verdict."""
     ended = 0
 
-    @drawn(60, 3_000)
+    @drawn(120, 3_000)
     def holds(rng: random.Random) -> None:
         nonlocal ended
         file, events = case(rng, order="causal", kind="find")

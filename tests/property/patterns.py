@@ -378,7 +378,7 @@ class _Maker:
         choices: list[ast.Guard] = [
             ast.Comparison(_one(self.rng, "==", "!="), _X, self._constant()),
             ast.Comparison(_one(self.rng, "<", "<=", ">", ">="), _X, number),
-            ast.Comparison(_one(self.rng, "==", "!=", "<"), _X, _Y),
+            ast.Comparison(_one(self.rng, "==", "!=", "<", ">="), *self.rng.sample((_X, _Y), 2)),
             ast.Comparison("<=", ast.Arithmetic(("+",), (_X, ast.Literal(1))), number),
             ast.Membership(_X, self._items(number)),
             ast.Function("exists", (self.rng.choice((_X, _Y)),)),
