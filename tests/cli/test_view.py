@@ -55,6 +55,43 @@ def test_a_log_without_events_is_not_shown(ketal: Ketal, write: Write, tmp_path:
     assert "1 record was rejected" in said.err
 
 
+def test_a_record_that_is_no_event_of_the_execution_is_named(ketal: Ketal, write: Write) -> None:
+    log = write("run.jsonl", event("a", "x", {"a": 2}) + event("a", "y", {"a": 2}))
+    said = ketal("view", log)
+    assert said.code == 0
+    assert said.err.startswith(
+        "ketal: 1 record was rejected; the first is run.jsonl:2: a@2 was read"
+    )
+
+
+def test_the_logs_of_one_run_are_compared_with_those_of_another(
+    ketal: Ketal, write: Write, tmp_path: Path
+) -> None:
+    for run in ("failed", "passed"):
+        (tmp_path / run).mkdir()
+        for node in "ab":
+            write(f"{run}/{node}.jsonl", event(node, "write", {node: 1}))
+    words = ("--compare", "passed/a.jsonl", "--compare", "passed/b.jsonl")
+    said = ketal("view", *words, "failed/a.jsonl", "failed/b.jsonl")
+    assert (said.code, said.out, said.err) == (0, "a.jsonl.html\n", "")
+    data = (tmp_path / "a.jsonl.html").read_text().partition('id="data">')[2]
+    runs = json.loads(data.partition("</script>")[0])["executions"]
+    assert [(run["name"], run["nodes"]) for run in runs] == [
+        ("failed/a.jsonl", ["a", "b"]),
+        ("passed/a.jsonl", ["a", "b"]),
+    ]
+
+
+def test_a_picture_that_cannot_be_drawn_leaves_what_was_there(
+    ketal: Ketal, write: Write, tmp_path: Path
+) -> None:
+    log = write("run.jsonl", "".join(event("a", "x", {"a": n}) for n in range(1, 1_002)))
+    write("run.jsonl.svg", "the picture of yesterday")
+    said = ketal("view", "--to", "svg", log)
+    assert (said.code, said.out) == (2, "")
+    assert (tmp_path / "run.jsonl.svg").read_text() == "the picture of yesterday"
+
+
 def test_a_file_name_that_is_no_text(ketal: Ketal, write: Write) -> None:
     log, pattern = write("run\udcff.jsonl", LOG), write("p.ketal", CONFLICT)
     said = ketal("view", "--pattern", pattern, "--to", "perfetto", "--write", "-", log)

@@ -55,6 +55,10 @@ class SpaceTime:
         The execution's name; empty where a log is not divided.
     title : str
         What it is called on the page.
+    rejected : int
+        How many of its records are no events.
+    first_rejected : str
+        The first of them, its place and the reason; empty where there is none.
     events : list of Event
         Its events in canonical order.
     rows : list of int
@@ -76,6 +80,7 @@ class SpaceTime:
                 "most (limit viewed_events_max)"
             )
         self.name = self.title = read.name
+        self.rejected, self.first_rejected = read.rejected, read.first_rejected
         self._place = read.place
         self.graph = CausalGraph(read.events())
         highest = max(
@@ -220,6 +225,7 @@ class SpaceTime:
             "verdicts": self.verdicts,
             "automata": self.automata,
             "more": self.more_verdicts,
+            "rejected": self.rejected,
             "nodes": list(nodes)[:count],
             "others": list(nodes)[count:],
             "types": list(types),

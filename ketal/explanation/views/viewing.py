@@ -143,6 +143,21 @@ class View:
         return sum(len(one.events) for one in self._drawn)
 
     @property
+    def rejected(self) -> tuple[int, str]:
+        """How many records are no events and so not shown, and the first of them, with its reason.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> event = ketal.Event(node="a", type="x", clock={"a": 1})
+        >>> other = ketal.Event(node="a", type="y", clock={"a": 2})
+        >>> ketal.view([event, other, ketal.Event(node="a", type="z", clock={"a": 2})]).rejected
+        (1, 'a@2: a@2 was read before with other content; a dot is unique')
+        """
+        first = next((one.first_rejected for one in self._drawn if one.rejected), "")
+        return sum(one.rejected for one in self._drawn), first
+
+    @property
     def html(self) -> str:
         """The page: one file that needs nothing else.
 

@@ -66,8 +66,9 @@ class Panel {
     for (const one of [this.first, this.second]) one.section.classList.toggle("active", one === diagram);
     this.verdict = -1;
     this.played = null; // the order of a chosen verdict, with the moves of its check
-    const { count, nodes, verdicts, more } = this.execution;
-    $("counts").textContent = `${numberText(count)} events, ${nodes.length} nodes`;
+    const { count, nodes, verdicts, more, rejected } = this.execution;
+    const records = rejected ? `; ${numberText(rejected)} ${rejected === 1 ? "record" : "records"} rejected` : "";
+    $("counts").textContent = `${numberText(count)} events, ${nodes.length} nodes${records}`;
     const all = verdicts.length + more;
     $("verdict-count").textContent = all ? `Verdicts (${numberText(all)})` : page.judged ? "No verdicts" : "No pattern";
     this.listVerdicts();

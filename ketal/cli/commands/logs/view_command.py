@@ -24,6 +24,7 @@ examples:
   ketal view run.jsonl
   ketal view --pattern stack.ketal --write run.html run.jsonl
   ketal view --pattern stack.ketal --compare passed.jsonl failed.jsonl
+  ketal view --compare passed/a.jsonl --compare passed/b.jsonl failed/*.jsonl
   ketal view --to perfetto --write trace.json run.jsonl
 """
 _FORMS = {"html": ".html", "svg": ".svg", "perfetto": ".json", "shiviz": ".log"}
@@ -37,7 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_logs(parser)
     parser.add_argument("--pattern", metavar="PATTERN", help="mark and explain its verdicts")
     parser.add_argument(
-        "--compare", metavar="LOG", help="show this run beside, and what only one of them has"
+        "--compare",
+        metavar="LOG",
+        action="append",
+        default=[],
+        help="show this run beside, and what only one of them has (repeatable: a run's logs)",
     )
     parser.add_argument(
         "--to", choices=tuple(_FORMS), help="default: as FILE's name says, else html"
@@ -54,7 +59,7 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.explanation.views.viewing import view
 
     patterns = [] if args.pattern is None else [args.pattern]
-    beside = [] if args.compare is None else [args.compare]
+    beside: list[str] = args.compare
     options.check_stdin([*patterns, *args.logs, *beside])
     source, limits = options.source_and_limits(args)
     program = None
@@ -68,15 +73,22 @@ def execute(args: argparse.Namespace) -> int:
         if not _has_events(log, logs):
             return COULD_NOT_RUN
         held.append(log)
-    title = _title(args.logs)
+    title = name = _title(args.logs)
     compared: dict[str, Any] = {}
     if beside:
-        compared = {"compare": held[1], "compare_title": _title(beside)}
+        other = _title(beside)
+        if title == other:
+            title, other = args.logs[0], beside[0]
+        compared = {"compare": held[1], "compare_title": other}
     with interruption_named(_UNFINISHED):
         shown = view(held[0], program, title=title, limits=limits, **compared)
-    path = args.write or f"{title.replace(' ', '-')}{_FORMS[form]}"
+        text = _text(shown, form)
+    rejected, first = shown.rejected
+    if rejected:
+        complain(some_rejected(rejected, first))
+    path = args.write or f"{name.replace(' ', '-')}{_FORMS[form]}"
     with opened(path, inputs=[*patterns, *args.logs, *beside]) as sink:
-        sink.text(_text(shown, form))
+        sink.text(text)
     if args.write is None:
         with opened(None) as sink:
             sink.line(path)
@@ -100,15 +112,12 @@ def _held(log: Log) -> Log:
 
 
 def _has_events(log: Log, paths: list[str]) -> bool:
-    """Return whether a log has an event; print on standard error what was rejected."""
+    """Return whether a log has an event; print on standard error why not."""
+    if next(iter(log), None) is not None:
+        return True
     rejected = log.rejected
-    first = rejection(rejected[0]) if rejected else ""
-    if next(iter(log), None) is None:
-        complain(nothing_read(paths, len(rejected), first))
-        return False
-    if rejected:
-        complain(some_rejected(len(rejected), first))
-    return True
+    complain(nothing_read(paths, len(rejected), rejection(rejected[0]) if rejected else ""))
+    return False
 
 
 def _title(paths: list[str]) -> str:
