@@ -33,10 +33,15 @@ def xml_text(text: str) -> str:
 
 
 def clipped(text: str, columns_max: int = NAME_COLUMNS_MAX) -> str:
-    """Return a text, cut with an ellipsis where it is longer than `columns_max`."""
+    """Return a text, with an ellipsis for its middle where it is longer than `columns_max`.
+
+    Names that begin alike, as those of the nodes of one program do, differ at the end.
+    """
     if columns(text) <= columns_max:
         return text
-    return _cut(text, columns_max - 1)[0] + ELLIPSIS
+    head = (columns_max - 2) // 2
+    end = _cut(text[::-1], columns_max - 1 - head)[0][::-1]
+    return _cut(text, head)[0] + ELLIPSIS + end
 
 
 def padded(text: str, width: int) -> str:

@@ -22,7 +22,7 @@ RADIUS, HEAD_PX = 5.0, 7.0
 STYLE = elements.style_sheet(
     "ketal-run",
     """
-.name{text-anchor:middle;font-weight:600}
+.name{font-weight:600}
 .line{stroke:#8c959f;stroke-width:1}
 .message{stroke:#8c959f;stroke-width:1.2;fill:none}
 .tip{fill:#8c959f}
@@ -87,12 +87,13 @@ def space_time_svg(
             f"there are {len(events):,} events, and a picture draws {DRAWN_EVENTS_MAX:,} at most; "
             "the page (--to html) shows them all"
         )
-    width = COLUMN * max(1, len(nodes)) + SIDE
+    width = _x(max(1, len(nodes)))
     height = TOP + ROW * (1 + max((event.row for event in events), default=0)) + SIDE
     out = []
     for column, node in enumerate(nodes):
         rows = [event.row for event in events if event.column == column]
-        out.append(elements.text_at(_x(column), 24, clipped(xml_text(node), LABEL_COLUMNS), "name"))
+        name = clipped(xml_text(node), LABEL_COLUMNS)
+        out.append(elements.text_at(_x(column) - RADIUS, 24, name, "name"))
         if rows:
             out.append(elements.line("line", _at(column, min(rows)), _at(column, max(rows))))
     out += [_message(events[source], events[target]) for source, target in messages]

@@ -19,6 +19,7 @@ from ketal.logs.formats.shiviz_writing import WRITTEN_FIELDS, WRITTEN_REGEX
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import DEFAULT, Limits
+from tests.pictures.svg_boxes import check_layout, texts
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file
 from tests.sampling import drawn
@@ -213,6 +214,14 @@ def test_a_picture_has_every_event_and_message() -> None:
     many = [Event(node="a", type="t", clock={"a": n}) for n in range(1, 1_002)]
     with pytest.raises(ketal.SettingError, match=r"a picture draws 1,000 at most"):
         ketal.view(many).to_svg()
+
+
+def test_no_name_of_a_node_is_cut_off_by_the_border_of_a_picture() -> None:
+    nodes = [f"payments-service-of-the-shop-{number}" for number in range(3)]
+    svg = ketal.view([Event(node=n, type="t" * 40, clock={n: 1}) for n in nodes]).to_svg()
+    assert texts(svg, "name") == [f"payments-s…-the-shop-{number}" for number in range(3)]
+    assert "text-anchor" not in svg
+    check_layout(svg)
 
 
 def test_perfetto_has_a_thread_for_each_node_and_a_flow_for_each_message() -> None:

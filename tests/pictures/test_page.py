@@ -216,6 +216,68 @@ def test_a_node_is_folded_and_shown_again(opened: Any) -> None:
     assert len(opened.find_elements(By.CSS_SELECTOR, "#first .heads button")) == 3
 
 
+def test_nodes_whose_names_begin_alike_are_told_apart(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "many.html"
+    nodes = [f"payments-{number:02}" for number in range(40)]
+    ketal.view([ketal.Event(node=node, type="x", clock={node: 1}) for node in nodes]).write(path)
+    browser.get(path.as_uri())
+    script = """
+        return [...document.querySelectorAll("#first .heads button")]
+          .map((one) => [one.textContent.slice(-2), one.scrollWidth <= one.clientWidth]);"""
+    assert browser.execute_script(script) == [[node[-2:], True] for node in nodes]
+
+
+def test_a_diagram_of_another_size_is_drawn_in_the_same_frame(opened: Any) -> None:
+    opened.set_script_timeout(10)
+    script = """
+        const done = arguments[0], { canvas, context } = ketal.diagram;
+        let calls = 0;
+        new ResizeObserver(() => {  // is called after that of the diagram
+          calls += 1;
+          if (calls === 1) { ketal.diagram.section.style.maxWidth = "500px"; return; }
+          const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+          done([canvas.width, data.some((part) => part > 0)]);
+        }).observe(canvas);"""
+    assert opened.execute_async_script(script) == [500, True]
+
+
+def test_what_is_printed_is_as_wide_as_the_paper_and_light(opened: Any) -> None:
+    script = """
+        ketal.setTheme("dark");
+        window.printed = [];
+        matchMedia("print").addEventListener("change", () => {
+          const { canvas } = ketal.diagram;
+          printed.push([canvas.width === canvas.clientWidth, ketal.diagram.colours().ground]);
+        });"""
+    opened.execute_script(script)
+    opened.execute_cdp_cmd("Page.printToPDF", {})
+    printed = opened.execute_script("return printed")
+    opened.execute_script("ketal.setTheme('light')")
+    assert printed == [[True, "#ffffff"], [True, "#15191f"]]
+
+
+def test_the_values_of_attributes_with_long_names_are_seen(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "long.html"
+    event = ketal.Event(node="a", type="x", clock={"a": 1}, data={"k" * 200: "v" * 200})
+    ketal.view([event]).write(path)
+    browser.get(path.as_uri() + "#event=a%401")
+    script = """
+        const box = document.getElementById("chosen").getBoundingClientRect();
+        return [...document.querySelectorAll("#chosen dd")]
+          .every((one) => one.getBoundingClientRect().right <= box.right)"""
+    assert browser.execute_script(script)
+
+
+def test_how_many_records_are_not_shown_stands_above(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "rejected.html"
+    log = [ketal.Event(node="a", type=kind, clock={"a": 2}) for kind in "xy"]
+    view = ketal.view(log)
+    assert view.rejected[0] == 1
+    view.write(path)
+    browser.get(path.as_uri())
+    assert _text(browser, "counts") == "1 events, 1 nodes; 1 record rejected"
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_text_and_marks_stand_out_from_the_ground(opened: Any, theme: str, width: int) -> None:

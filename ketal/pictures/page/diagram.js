@@ -1,5 +1,7 @@
 "use strict";
 
+const HEAD_BORDERS = 10; // what the button of a node has around its name
+
 /* The picture of an execution: columns are nodes, rows the lengths of the longest chains. The marks
    are drawn on a canvas; the types beside them are text of the page, which can be selected. */
 class Diagram {
@@ -15,6 +17,8 @@ class Diagram {
     this.execution = null;
     const picture = section.querySelector(".picture");
     new ResizeObserver(() => this.resize()).observe(this.canvas);
+    // Of a page of paper, which is as wide as it is and never dark, no observer is called.
+    matchMedia("print").addEventListener("change", () => this.resize());
     picture.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     picture.addEventListener("pointerdown", (event) => this.grab(event));
     picture.addEventListener("pointermove", (event) => this.drag(event));
@@ -42,11 +46,15 @@ class Diagram {
     this.refit();
   }
 
-  /* Draw all anew, with columns as wide as the nodes that are shown allow. */
-  refit() {
+  /* Make columns as wide as the nodes that are shown allow. */
+  fit() {
     const columns = Math.max(1, this.shown().length);
-    this.columnWidth = Math.max(36, Math.min(240, (this.canvas.clientWidth || 600) / columns));
+    this.columnWidth = Math.max(44, Math.min(240, (this.canvas.clientWidth || 600) / columns));
     this.drawHeads();
+  }
+
+  refit() {
+    this.fit();
     this.draw();
   }
 
@@ -57,7 +65,8 @@ class Diagram {
     const ratio = window.devicePixelRatio || 1;
     this.canvas.width = this.canvas.clientWidth * ratio;
     this.canvas.height = this.canvas.clientHeight * ratio;
-    this.refit();
+    this.fit();
+    this.paint(); // in this frame: a canvas of another size is empty
   }
 
   x(column) { return column * this.columnWidth + Math.min(22, this.columnWidth / 2) - this.left; }
@@ -155,8 +164,9 @@ class Diagram {
     };
     const buttons = this.shown().map((node, column) => {
       const name = this.execution.nodes[node];
-      const style = { left: `${Math.max(2, this.x(column) - 14)}px`, maxWidth: `${Math.max(30, this.columnWidth - 4)}px` };
-      const button = head(name, style, () => this.folded.add(node));
+      const width = Math.min(180, this.columnWidth - 4);
+      const style = { left: `${Math.max(2, this.x(column) - 14)}px`, maxWidth: `${width}px` };
+      const button = head(this.fitted(name, width - HEAD_BORDERS), style, () => this.folded.add(node));
       button.title = `${name}: fold this node`;
       button.setAttribute("aria-pressed", "true");
       return button;
@@ -165,6 +175,19 @@ class Diagram {
       buttons.push(head(`show ${this.folded.size} folded`, { left: "auto", right: "4px", transform: "none" }, () => this.folded.clear()));
     }
     this.heads.replaceChildren(...buttons);
+  }
+
+  /* A name, without its middle where it is wider than its column: names that begin alike differ at the end. */
+  fitted(name, width) {
+    this.context.font = getComputedStyle(this.heads).font;
+    const wide = (text) => this.context.measureText(text).width;
+    const letters = [...name], per = wide(name) / letters.length;
+    let text = name;
+    for (let fit = Math.ceil(width / per); fit >= 2 && wide(text) > width; fit--) {
+      const head = (fit - 1) >> 1;
+      text = `${letters.slice(0, head).join("")}…${letters.slice(head - fit).join("")}`;
+    }
+    return text;
   }
 
   draw() {
