@@ -64,6 +64,26 @@ def test_a_record_that_is_no_event_of_the_execution_is_named(ketal: Ketal, write
     )
 
 
+def test_what_clocks_do_not_decide_is_not_claimed(
+    ketal: Ketal, write: Write, tmp_path: Path
+) -> None:
+    log = write(
+        "run.jsonl",
+        "".join(
+            json.dumps(one) + "\n"
+            for one in (
+                {"node": "a", "type": "x", "clock": 1},
+                {"node": "b", "type": "x", "clock": 2},
+            )
+        ),
+    )
+    said = ketal("view", "--clock", "lamport", "--to", "shiviz", log)
+    assert (said.code, said.out) == (2, "")
+    assert "lamport clocks do not tell which events happened before which" in said.err
+    assert ketal("view", "--clock", "lamport", log).code == 0
+    assert '"undecided":"lamport"' in (tmp_path / "run.jsonl.html").read_text()
+
+
 def test_the_logs_of_one_run_are_compared_with_those_of_another(
     ketal: Ketal, write: Write, tmp_path: Path
 ) -> None:

@@ -59,10 +59,14 @@ def test_a_guard_is_true_false_or_unknown_as_in_the_language(page: Any) -> None:
         events = execution(rng, events_min=1, events_max=7, nodes_max=3)
         try:
             program = ketal.compile(render(file))
+            undecided = rng.choice(("", "lamport"))
+            if undecided:
+                program = program.for_undecided_clocks(undecided)
         except PatternError:
             return
         (compiled,) = program.compiled
         (drawn,) = space_times(events, None, DEFAULT)
+        drawn.undecided = undecided
         evidence, texts = GuardEvidence(compiled), guard_texts(program)["P"]
         steps = [step.name for step in compiled.pattern.steps]
         steps += [step for step, _ in compiled.guards if step not in steps]

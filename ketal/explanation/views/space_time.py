@@ -48,6 +48,8 @@ class SpaceTime:
         The execution.
     limits : Limits
         `viewed_events_max` bounds the events.
+    undecided : str
+        The timestamping scheme whose clocks do not decide happened-before; empty where they do.
 
     Attributes
     ----------
@@ -73,13 +75,14 @@ class SpaceTime:
         Of each check its picture, and how the runs of its scopes moved, as plain data.
     """
 
-    def __init__(self, read: ExecutionEvents, limits: Limits) -> None:
+    def __init__(self, read: ExecutionEvents, limits: Limits, undecided: str = "") -> None:
         if len(read) > limits.viewed_events_max:
             raise SettingError(
                 f"the log has {len(read):,} events, and {limits.viewed_events_max:,} are shown at "
                 "most (limit viewed_events_max)"
             )
         self.name = self.title = read.name
+        self.undecided = undecided
         self.rejected, self.first_rejected = read.rejected, read.first_rejected
         self._place = read.place
         self.graph = CausalGraph(read.events())
@@ -226,6 +229,7 @@ class SpaceTime:
             "automata": self.automata,
             "more": self.more_verdicts,
             "rejected": self.rejected,
+            "undecided": self.undecided,
             "nodes": list(nodes)[:count],
             "others": list(nodes)[count:],
             "types": list(types),
@@ -300,7 +304,8 @@ def space_times(
     batches: list[Sequence[Any]] = list(batches_of(checked_log(log)))
     records = Log.of_batches(lambda: iter(batches))
     records.undecided = getattr(log, "undecided", None)
-    drawn = [SpaceTime(read, limits) for read in executions_of(records, limits).values()]
+    scheme = "" if records.undecided is None else records.undecided.scheme
+    drawn = [SpaceTime(read, limits, scheme) for read in executions_of(records, limits).values()]
     if program is not None:
         judged = JudgedLog(program, records, limits, moves_max=limits.viewed_moves_max)
         for one in drawn:

@@ -235,8 +235,15 @@ class View:
         Raises
         ------
         SettingError
-            If a node's name holds white space, or a type a line end.
+            If a node's name holds white space, or a type a line end, or the clocks do not tell
+            which events happened before which.
         """
+        for one in self._drawn:
+            if one.undecided:
+                raise SettingError(
+                    f"{one.undecided} clocks do not tell which events happened before which, "
+                    "and the vector clocks of a ShiViz log do; the page (--to html) shows what may be"
+                )
         return shiviz_text((one.title, one.events) for one in self._drawn)
 
     def write(self, path: str | os.PathLike[str]) -> None:

@@ -383,9 +383,12 @@ class Moment {
     if (!this.history.length) throw new GuardError(`choose an event: ${name} asks about what is chosen`);
     const events = anchor === "all" ? this.history.map(([, e]) => e)
       : anchor === "prior" ? [this.history[this.history.length - 1][1]] : [this.last(anchor)];
-    return events.every((one) => {
-      const relation = this.execution.relations(one)[this.e];
-      return name === "Causal" ? relation === 2 : relation === 0;
-    });
+    const { node, undecided } = this.execution;
+    return allTrue(events.map((one) => {
+      const relation = this.execution.relations(one)[this.e], holds = relation === (name === "Causal" ? 2 : 0);
+      // Clocks that do not decide show that events are concurrent, and so no order; an order only of one node.
+      const certain = !undecided || node[one] === node[this.e] || relation === 0 || (name === "Causal" && !holds);
+      return certain ? holds : null;
+    }));
   }
 }

@@ -66,9 +66,10 @@ class Panel {
     for (const one of [this.first, this.second]) one.section.classList.toggle("active", one === diagram);
     this.verdict = -1;
     this.played = null; // the order of a chosen verdict, with the moves of its check
-    const { count, nodes, verdicts, more, rejected } = this.execution;
+    const { count, nodes, verdicts, more, rejected, undecided } = this.execution;
     const records = rejected ? `; ${numberText(rejected)} ${rejected === 1 ? "record" : "records"} rejected` : "";
-    $("counts").textContent = `${numberText(count)} events, ${nodes.length} nodes${records}`;
+    const open = undecided ? `; ${undecided} clocks do not tell what happened before what: arrows show what may have` : "";
+    $("counts").textContent = `${numberText(count)} events, ${nodes.length} nodes${records}${open}`;
     const all = verdicts.length + more;
     $("verdict-count").textContent = all ? `Verdicts (${numberText(all)})` : page.judged ? "No verdicts" : "No pattern";
     this.listVerdicts();
@@ -232,14 +233,15 @@ class Panel {
       const position = this.played.order.indexOf(e);
       add("in this order", position < 0 ? "" : `${numberText(position + 1)} of ${numberText(this.played.order.length)}`);
     }
-    add("received", this.dots(from));
-    add("sent to", this.dots(to));
+    const may = execution.undecided ? "may be " : "";
+    add(may ? "may have received" : "received", this.dots(from));
+    add(may ? "may have sent to" : "sent to", this.dots(to));
     const of = execution.verdicts.map((one, n) => [one, n]).filter(([one]) => one.events.includes(e)).slice(0, 5);
     add("in", of.length ? this.links(of.map(([one, n]) => [one.text, () => this.chooseVerdict(n)])) : "");
     const count = [0, 0, 0];
     this.diagram.relations.forEach((relation) => { if (relation < 3) count[relation]++; });
-    const past = made("span", { className: "past" }, `${count[1]} in its past`);
-    const future = made("span", { className: "future" }, `${count[2]} in its future`);
+    const past = made("span", { className: "past" }, `${count[1]} ${may}in its past`);
+    const future = made("span", { className: "future" }, `${count[2]} ${may}in its future`);
     this.showDetails([rows, made("p", { className: "legend" }, past, ", ", future, `, ${count[0]} concurrent`)]);
   }
 
