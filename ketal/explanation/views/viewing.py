@@ -242,7 +242,7 @@ class View:
             if one.undecided:
                 raise SettingError(
                     f"{one.undecided} clocks do not tell which events happened before which, "
-                    "and the vector clocks of a ShiViz log do; the page (--to html) shows what may be"
+                    "and the vector clocks of ShiViz do; the page (--to html) shows what may have"
                 )
         return shiviz_text((one.title, one.events) for one in self._drawn)
 
