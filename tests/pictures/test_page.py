@@ -275,7 +275,18 @@ def test_how_many_records_are_not_shown_stands_above(browser: Any, tmp_path: Pat
     assert view.rejected[0] == 1
     view.write(path)
     browser.get(path.as_uri())
-    assert _text(browser, "counts") == "1 events, 1 nodes; 1 record rejected"
+    assert _text(browser, "counts") == "1 event, 1 node; 1 record rejected"
+
+
+def test_a_page_without_events_takes_every_key(browser: Any, tmp_path: Path) -> None:
+    from selenium.webdriver.common.by import By
+
+    path = tmp_path / "empty.html"
+    ketal.view([], ketal.compile(PATTERN), compare=[]).write(path)
+    browser.get(path.as_uri())
+    assert _text(browser, "counts") == "0 events, 0 nodes"
+    browser.find_element(By.TAG_NAME, "body").send_keys("jklhnpd0+-tt")
+    assert browser.get_log("browser") == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

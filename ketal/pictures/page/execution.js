@@ -11,6 +11,8 @@ function made(tag, properties = {}, ...children) {
 
 function numberText(number) { return number.toLocaleString("en"); }
 
+function counted(number, word) { return `${numberText(number)} ${word}${number === 1 ? "" : "s"}`; }
+
 /* One execution, read from the data of the page: events in canonical order, by their numbers. */
 class Execution {
   constructor(data) {

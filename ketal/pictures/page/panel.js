@@ -67,9 +67,9 @@ class Panel {
     this.verdict = -1;
     this.played = null; // the order of a chosen verdict, with the moves of its check
     const { count, nodes, verdicts, more, rejected, undecided } = this.execution;
-    const records = rejected ? `; ${numberText(rejected)} ${rejected === 1 ? "record" : "records"} rejected` : "";
+    const records = rejected ? `; ${counted(rejected, "record")} rejected` : "";
     const open = undecided ? `; ${undecided} clocks do not tell what happened before what: arrows show what may have` : "";
-    $("counts").textContent = `${numberText(count)} events, ${nodes.length} nodes${records}${open}`;
+    $("counts").textContent = `${counted(count, "event")}, ${counted(nodes.length, "node")}${records}${open}`;
     const all = verdicts.length + more;
     $("verdict-count").textContent = all ? `Verdicts (${numberText(all)})` : page.judged ? "No verdicts" : "No pattern";
     this.listVerdicts();
@@ -390,7 +390,7 @@ class Panel {
     const step = (by) => {
       const order = this.played && this.played.order, most = order ? order.length - 1 : last;
       const at = order ? order.indexOf(chosen) : chosen;
-      const next = Math.max(0, Math.min(most, at < 0 ? 0 : at + by));
+      const next = Math.min(most, Math.max(0, at < 0 ? 0 : at + by)); // -1 where there is no event
       this.chooseEvent(order ? order[next] : next, { keep: Boolean(order) });
     };
     const along = (by) => {
