@@ -278,6 +278,22 @@ def test_how_many_records_are_not_shown_stands_above(browser: Any, tmp_path: Pat
     assert _text(browser, "counts") == "1 event, 1 node; 1 record rejected"
 
 
+def test_a_notebook_shows_the_page(browser: Any, tmp_path: Path) -> None:
+    from selenium.webdriver.common.by import By
+
+    path = tmp_path / "notebook.html"
+    shown = ketal.view(_log(), ketal.compile(PATTERN))
+    path.write_text(f"<!doctype html><body>{shown._repr_html_()}", encoding="utf-8")
+    browser.get(path.as_uri())
+    browser.switch_to.frame(0)
+    browser.find_elements(By.CSS_SELECTOR, "#verdicts button")[0].click()
+    own = _own(browser)
+    browser.find_element(By.CSS_SELECTOR, "#chosen button.dot").click()
+    assert _chosen(browser) in own
+    browser.switch_to.default_content()
+    assert browser.get_log("browser") == []
+
+
 def test_a_page_without_events_takes_every_key(browser: Any, tmp_path: Path) -> None:
     from selenium.webdriver.common.by import By
 

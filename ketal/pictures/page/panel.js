@@ -181,6 +181,7 @@ class Panel {
   }
 
   write(fragment) {
+    if (location.protocol === "about:") return; // the frame of a notebook has no address to write to
     const parts = [fragment];
     if (page.executions.length > 1) {
       parts.push(`execution=${this.first.number}`, `beside=${$("beside").value}`);
