@@ -123,6 +123,7 @@ class KetalRun:
         AssertionError
             If a pattern found something, with the reasons, and the page's path.
         """
+        __tracebackhide__ = True  # pytest shows the test's line instead of this one
         from ketal.errors import SettingError
         from ketal.explanation.judged_log import JudgedLog
         from ketal.explanation.verdict_explaining import diagram, explained
