@@ -319,7 +319,7 @@ def _partial(scope: semantics._Scope, event: Event) -> Iterator[Dots]:
 def test_every_verdict_is_explained() -> None:
     kinds = {"match": 0, "violation": 0, "incomplete": 0, "timed_out": 0}
 
-    @drawn(60, 3_000)
+    @drawn(150, 3_000)
     def holds(rng: random.Random) -> None:
         case = _case(rng)
         if case is None:
