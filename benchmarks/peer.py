@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from benchmarks.measuring import Inspection, Run
-from ketal.model.user_folders import cache_folder
+from ketal.files.user_folders import cache_folder
 from ketal.streaming.jvm.artifacts import Artifacts, jars_of
 from ketal.streaming.jvm.java import Java, find_java
 

@@ -30,9 +30,9 @@ import pyarrow
 import pyarrow.parquet
 
 import ketal
+from ketal.files.user_folders import cache_folder
 from ketal.logs import Source
 from ketal.model.limits import Limits
-from ketal.model.user_folders import cache_folder
 from ketal.runtime.execution import BATCH_EVENTS
 from ketal.streaming.job.messages import Reader
 from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home

@@ -12,7 +12,8 @@ The one rule: an error names the place, the fault, and what to do about it.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 
@@ -261,6 +262,15 @@ class SettingError(KetalError):
     ...     print(error)
     there is no format 'xml'; there are jsonl, shiviz, csv, parquet, otlp, zipkin
     """
+
+
+@contextmanager
+def refused_as_setting(what: object) -> Iterator[None]:
+    """Raise a SettingError for an OSError: what cannot be used, or done, and why."""
+    try:
+        yield
+    except OSError as fault:
+        raise SettingError(f"{what}: {fault.strerror or fault}") from None
 
 
 class LostError(KetalError):

@@ -24,9 +24,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ketal.errors import KetalError
+from ketal.files.file_locks import try_lock
+from ketal.files.file_replacement import replace_file
 from ketal.streaming.broker.settings import HOST
-from ketal.streaming.file_locks import try_lock
-from ketal.streaming.whole_files import replaced
 
 POLL_S = 0.05
 """How often it is looked whether a process has started or ended."""
@@ -96,7 +96,7 @@ class BrokerFolder:
 
     def write(self, state: Running) -> None:
         """Write broker.json."""
-        replaced(self.path / "broker.json", (json.dumps(asdict(state)) + "\n").encode())
+        replace_file(self.path / "broker.json", (json.dumps(asdict(state)) + "\n").encode())
 
     def running(self) -> Running | None:
         """Return the broker that runs in this folder, if one does.

@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from ketal.errors import SettingError
-from ketal.model.user_folders import state_folder
+from ketal.files.file_replacement import replace_file
+from ketal.files.user_folders import state_folder
 from ketal.streaming.broker.folder import POLL_S, BrokerError, BrokerFolder, Running
 from ketal.streaming.broker.settings import HOST, LOGGING, free_port, is_free, properties_text
 from ketal.streaming.jvm.artifacts import KAFKA, jars_of
 from ketal.streaming.jvm.java import Java, find_java
-from ketal.streaming.whole_files import replaced
 
 START_S = 120.0
 """How long a broker may take until it serves: 3 s on an idle machine, 16 s seen on a busy one."""
@@ -175,9 +175,9 @@ class Broker:
             text = properties_text(
                 port=port, controller_port=controller_port, data=data, given=self._properties
             )
-            replaced(self.folder / "server.properties", text.encode("ascii"))
+            replace_file(self.folder / "server.properties", text.encode("ascii"))
 
-        replaced(self.folder / "log4j2.properties", LOGGING.encode("ascii"))
+        replace_file(self.folder / "log4j2.properties", LOGGING.encode("ascii"))
         if not (self.folder / "data").exists():
             # It gets its name when it is whole: a start may be broken off at any point.
             shutil.rmtree(self.folder / "data.new", ignore_errors=True)

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from ketal.errors import SettingError, near
+from ketal.files.user_folders import state_folder
 from ketal.logs.source import Source, load_config
 from ketal.model.limits import DEFAULT, Limits
-from ketal.model.user_folders import state_folder
 
 PORT = 9092
 """Where Kafka is if no port is named."""

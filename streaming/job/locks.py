@@ -1,6 +1,6 @@
 """What is one job's alone: a file that it writes, and the folder of its state while it starts.
 
-The one rule: a job that does not get the lock (`ketal.streaming.file_locks`) does not go on.
+The one rule: a job that does not get the lock (`ketal.files.file_locks`) does not go on.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ketal.errors import SettingError
-from ketal.streaming.file_locks import try_lock
-from ketal.streaming.whole_files import refused_as_setting
+from ketal.errors import SettingError, refused_as_setting
+from ketal.files.file_locks import try_lock
 
 FILE = "lock"
 """The file of a folder that is locked for the folder: a file system may lock no folder itself."""

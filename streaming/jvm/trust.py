@@ -20,7 +20,7 @@ import warnings
 from pathlib import Path
 
 from ketal.errors import NotAvailableError
-from ketal.streaming.whole_files import replaced
+from ketal.files.file_replacement import replace_file
 
 _HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 
@@ -36,7 +36,7 @@ def trust_store(cache: Path) -> Path | None:
     digest = hashlib.sha256(b"".join(certificates)).hexdigest()[:16]
     path = cache / f"trust-{digest}.p12"
     if not path.exists():
-        replaced(path, java_trust_store(certificates))
+        replace_file(path, java_trust_store(certificates))
     return path
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ketal.errors import StateError
+from ketal.errors import StateError, refused_as_setting
 from ketal.model.limits import Limits
 from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
@@ -29,7 +29,6 @@ from ketal.runtime.state.records import FORMAT
 from ketal.streaming.job.file import Job
 from ketal.streaming.spark.families import HASHING, families, placement
 from ketal.streaming.spark.job_folder import HadoopFolder, LocalFolder
-from ketal.streaming.whole_files import refused_as_setting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

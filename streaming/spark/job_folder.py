@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ketal.errors import SettingError
+from ketal.errors import SettingError, refused_as_setting
+from ketal.files.file_replacement import replace_file
 from ketal.streaming.job.locks import FILE, lock
-from ketal.streaming.whole_files import refused_as_setting, replaced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ class LocalFolder:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file whole; it is on the disk when this returns."""
-        replaced(self._path / name, content, durable=True)
+        replace_file(self._path / name, content, durable=True)
 
     def names(self, name: str = "") -> list[str]:
         """Return the names in a folder; none if it does not exist."""

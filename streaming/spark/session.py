@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ketal.errors import LostError, SettingError
-from ketal.model.user_folders import cache_folder
+from ketal.files.file_replacement import replace_file
+from ketal.files.user_folders import cache_folder
 from ketal.streaming.job.file import Job
 from ketal.streaming.jvm.artifacts import jars_of, spark_connector
 from ketal.streaming.jvm.java import Java, find_java, newest_for_spark, spark_home
-from ketal.streaming.whole_files import replaced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,7 +122,7 @@ def _started(job: Job, notify: Callable[[str], None]) -> SparkSession:
 
     java = find_java(newest=newest_for_spark(version("pyspark")))
     logging = cache_folder() / "spark-log4j2.properties"
-    replaced(logging, LOGGING.encode("ascii"))
+    replace_file(logging, LOGGING.encode("ascii"))
     os.environ["JAVA_HOME"] = str(spark_home(java, cache_folder()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"ketal {job.group_id}").master("local[*]")

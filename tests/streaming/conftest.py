@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ketal.errors import KetalError
-from ketal.model.user_folders import cache_folder
+from ketal.files.user_folders import cache_folder
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.jvm.artifacts import KAFKA, jars_of
 from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
-from ketal.model.user_folders import state_folder
+from ketal.files.user_folders import state_folder
 
 _LOG = logging.getLogger("ketal.trace")
 

@@ -34,10 +34,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ketal.errors import SettingError, StateError
+from ketal.errors import SettingError, StateError, refused_as_setting
+from ketal.files.file_replacement import replace_file
 from ketal.runtime.state.records import Changes, present
 from ketal.streaming.kafka.state.segments import chunks, decode, encode
-from ketal.streaming.whole_files import refused_as_setting, replaced
 
 ADDED_BYTES_LEAST = 4_000_000
 """Fewer bytes of changes are not worth a new database, however small the state is."""
@@ -101,7 +101,7 @@ class Claim:
         held = {"group_id": self._group_id, "topics": self._topics}
         path = self._folder / _CLAIM
         with refused_as_setting(path):
-            replaced(path, json.dumps(held).encode(), durable=True)
+            replace_file(path, json.dumps(held).encode(), durable=True)
         self.begun, self._before = True, self._topics
 
     def _read(self) -> dict[str, Any]:

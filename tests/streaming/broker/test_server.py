@@ -18,7 +18,7 @@ import pytest
 
 from ketal.cli import main
 from ketal.errors import SettingError
-from ketal.model.user_folders import cache_folder
+from ketal.files.user_folders import cache_folder
 from ketal.streaming.broker.folder import BrokerError, BrokerFolder
 from ketal.streaming.broker.probing import serves
 from ketal.streaming.broker.server import Broker, default_folder

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ketal.model.user_folders import cache_folder
+from ketal.files.user_folders import cache_folder
 from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home
 from ketal.streaming.spark.__main__ import write_package
 from tests.page_blocks import blocks, page, write_files

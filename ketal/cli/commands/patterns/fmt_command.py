@@ -93,8 +93,9 @@ def _difference(before: str, after: str, name: str) -> Iterator[str]:
 
 def _replace(path: str, text: str) -> None:
     """Replace the text of a file, whose mode stays; a link to it is left."""
-    from ketal.streaming.whole_files import refused_as_setting, replaced
+    from ketal.errors import refused_as_setting
+    from ketal.files.file_replacement import replace_file
 
     with refused_as_setting(f"cannot write {path}"):
         file = Path(path).resolve()
-        replaced(file, text.encode(), mode=stat.S_IMODE(file.stat().st_mode))
+        replace_file(file, text.encode(), mode=stat.S_IMODE(file.stat().st_mode))

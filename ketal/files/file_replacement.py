@@ -1,4 +1,4 @@
-"""Files that appear whole under their name or not at all, and the error where one is refused.
+"""Replace a file whole: written under another name beside it, then renamed.
 
 The one rule: what has a file's name is whole.
 """
@@ -8,13 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-from ketal.errors import SettingError
 
-
-def replaced(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = False) -> None:
+def replace_file(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = False) -> None:
     """Write a file whole, in the place of one that may be there.
 
     A `durable` one is on the disk when this returns, its name too.
@@ -39,12 +36,3 @@ def replaced(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = F
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
         raise
-
-
-@contextlib.contextmanager
-def refused_as_setting(what: object) -> Iterator[None]:
-    """Raise a SettingError for an OSError: what cannot be used, or done, and why."""
-    try:
-        yield
-    except OSError as fault:
-        raise SettingError(f"{what}: {fault.strerror or fault}") from None
