@@ -93,7 +93,9 @@ def translated(
                     f"clock: its {scheme.name} stamp is not ordered with that of another event of "
                     f"{item.node}, and the events of a node are ordered"
                 )
-            yield name, with_clock(item, clocks[number], item.named), file, line
+            clock = clocks[number]
+            event = with_clock(item, clock, item.named, limits.clock_entries_max)
+            yield name, event, file, line
         except EventError as fault:
             yield rejected(fault, file, line, name)
 

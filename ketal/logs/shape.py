@@ -209,7 +209,7 @@ class Shape:
             raise EventError(f"clock: the {scheme.name} clock is nested too deeply") from None
         clock = scheme.clock_of(stamp)
         if clock is not None:
-            return with_clock(event, checked_size(dict(clock), self._entries_max), receives)
+            return with_clock(event, dict(clock), receives, self._entries_max)
         fields = {name: getattr(event, name) for name in Event.__struct_fields__}
         return StampedEvent(**fields, stamp=stamp, named=receives)
 
@@ -327,18 +327,19 @@ class StampedEvent(Event, frozen=True):
     named: Any = ()
 
 
-def with_clock(event: Event, clock: dict[str, int], receives: Any) -> Event:
+def with_clock(event: Event, clock: dict[str, int], receives: Any, entries_max: int) -> Event:
     """Return an event with its vector clock.
 
     Raises
     ------
     EventError
-        If it receives what the clock does not know.
+        If it receives what the clock does not know, or the clock has more than `entries_max`
+        entries.
     """
     return clean_event(
         node=event.node,
         type=event.type,
-        clock=clock,
+        clock=checked_size(clock, entries_max),
         time=event.time,
         data=event.data,
         id=event.id,

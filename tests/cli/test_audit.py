@@ -266,3 +266,9 @@ def test_what_was_missing_to_rebuild_clocks_is_said(ketal: Ketal, write: Write) 
     assert ketal("audit", "--rebuild", MATCH, bare).err == (
         "ketal: clocks rebuilt: no event fits receive=type:recv; what is not there orders nothing\n"
     )
+    # The same keys for both are reported once, others each.
+    twice = ketal("audit", "--rebuild", MATCH, "--match-messages", MATCH, bare).err
+    assert twice.count("no event fits") == 1
+    other = MATCH.replace("id=msg", "id=mgs")
+    both = ketal("audit", "--rebuild", MATCH, "--match-messages", other, bare).err
+    assert both.count("no event fits") == 3

@@ -232,6 +232,20 @@ def test_limits(tmp_path: Path) -> None:
         list(read_log(path, rebuild=KEYS, limits=ketal.Limits(events_max=2)))
 
 
+def test_clocks_that_are_made_have_at_most_clock_entries_max_entries(tmp_path: Path) -> None:
+    limits = ketal.Limits(clock_entries_max=1)
+    reason = "the clock has 2 entries; clock_entries_max is 1"
+    sent = write(tmp_path / "sent.jsonl", row("a", "send", 1), row("b", "recv", 1))
+    lamport = [row("a", "x") | {"clock": 1}, row("b", "x") | {"clock": 2}]
+    stamped = write(tmp_path / "stamped.jsonl", *lamport)
+    for log in (
+        read_log(sent, rebuild=KEYS, limits=limits),
+        read_log(stamped, clock="lamport", limits=limits),
+    ):
+        assert [str(event) for event in log] == [f"a@1 {next(iter(log)).type}"]
+        assert [one.reason for one in log.rejected] == [reason]
+
+
 def test_data_of_any_integer_that_is_read(tmp_path: Path) -> None:
     """An attribute of 4,300 digits is read from JSON, and stays one where the clock is new."""
     path = write(

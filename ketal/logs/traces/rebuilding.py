@@ -127,7 +127,12 @@ def rebuilt(
             )
             yield rejected(EventError(reason), name, line, execution)
         elif isinstance(item, Event):
-            yield execution, with_clock(item, clocks[at], receives.get(at, ())), name, line
+            try:
+                event = with_clock(item, clocks[at], receives.get(at, ()), limits.clock_entries_max)
+            except EventError as fault:
+                yield rejected(fault, name, line, execution)
+            else:
+                yield execution, event, name, line
         else:
             yield execution, item, name, line
 

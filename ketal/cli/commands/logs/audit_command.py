@@ -73,7 +73,9 @@ def execute(args: argparse.Namespace) -> int:
     unfinished = "a log is judged as a whole, and this one was not to its end"
     parts, audit = read_whole(args.logs, source, limits, audited, unfinished)
     repairs = _repaired_all(parts, args) if args.repair else []
-    _report_void(parts)
+    if args.match_messages != source.rebuild:
+        # Else it is reported of the clocks that were rebuilt.
+        _report_void(parts)
     with opened(None if args.repair else args.write, inputs=args.logs) as sink:
         if args.output == "json":
             for line in _json(audit, repairs):
