@@ -16,7 +16,8 @@ from typing import IO
 
 import pytest
 
-from tests.cli.conftest import BROKEN, CONFLICT, PHASES, ROOT, RUN, Write, event
+from ketal.cli import options
+from tests.cli.conftest import BROKEN, CONFLICT, PHASES, ROOT, RUN, Ketal, Write, event
 
 Start = Callable[..., "subprocess.Popen[str]"]
 PATIENCE_S = 120
@@ -109,6 +110,18 @@ def test_sigterm_ends_a_stream_as_ctrl_c_does(start: Start) -> None:
     assert process.returncode == 143
     assert json.loads(out)["summary"]["patterns"]["Conflict"]["matches"] == 1
     assert err == "ketal: terminated: not all of the log was read and judged\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_streaming_job_that_is_stopped_before_it_begins_ends_as_one_that_runs(
+    ketal: Ketal, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+) -> None:
+    """Its pattern compiles, or Spark is imported: what supervises it need not know."""
+    before = signal.getsignal(number)
+    monkeypatch.setattr(options, "program_of", lambda *_, **__: signal.raise_signal(number))
+    said = ketal("stream", "conflict.ketal", "--input", "events")
+    assert (said.code, said.out, said.err) == (code, "", "")
+    assert signal.getsignal(number) is before
 
 
 @pytest.mark.parametrize(

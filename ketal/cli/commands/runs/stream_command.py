@@ -1,6 +1,7 @@
 """`ketal stream`: a streaming job on Kafka topics, until it is stopped.
 
-SIGTERM commits and ends with 0; Ctrl-C commits, prints the summary, and ends with 130.
+SIGTERM commits and ends with 0; Ctrl-C commits, prints the summary, and ends with 130. Before the
+engine begins there is nothing to commit, and the exit codes are the same.
 Verdicts that go to standard output are printed as by `ketal run`; everything else goes
 to standard error, and on a terminal a line there shows how it goes.
 
@@ -12,9 +13,18 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from ketal.cli import COULD_NOT_RUN, FINE, INTERRUPTED, LOST, complain, leave_closed_pipe, options
+from ketal.cli import (
+    COULD_NOT_RUN,
+    FINE,
+    INTERRUPTED,
+    LOST,
+    Terminated,
+    complain,
+    leave_closed_pipe,
+    options,
+)
 from ketal.cli.garbage_cycles import calm_collector
 from ketal.cli.output import summary_text
 from ketal.cli.output.output_lines import add_output, as_json, opened
@@ -81,6 +91,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Run the job; return the exit code."""
+    with _EngineSignals() as signals:
+        return _run(args, signals)
+    return FINE
+
+
+def _run(args: argparse.Namespace, signals: _EngineSignals) -> int:
     from dataclasses import replace
 
     from ketal.runtime.execution import Execution
@@ -107,7 +123,7 @@ def execute(args: argparse.Namespace) -> int:
             print(printable(line))
         return FINE
     try:
-        return _Stream(args, job, program).run()
+        return _Stream(args, job, program, signals).run()
     except ModuleNotFoundError as missing:
         if missing.name not in _EXTRAS:
             raise
@@ -127,15 +143,46 @@ def _engine_of(job: Job, program: Program, hooks: Hooks) -> Any:
     return ProcessEngine(job, program, hooks)
 
 
+class _EngineSignals:
+    """SIGTERM and Ctrl-C: they end an engine in order, and a command that has none yet at once."""
+
+    def __init__(self) -> None:
+        self.engine: Any = None
+        self.code = FINE
+        """The exit code of a job that nothing else ended."""
+
+    def __enter__(self) -> Self:
+        self._before = {
+            one: signal.signal(one, self._handle) for one in (signal.SIGINT, signal.SIGTERM)
+        }
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> bool:
+        for one, handler in self._before.items():
+            signal.signal(one, handler)
+        return kind is Terminated
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        """Ask the engine to end; a second signal does not wait for it."""
+        if self.engine is None:
+            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        if self.engine.stopping:
+            raise KeyboardInterrupt
+        self.code = INTERRUPTED if number == signal.SIGINT else FINE
+        self.engine.stop()
+
+
 class _Stream:
     """One run of the command."""
 
-    def __init__(self, args: argparse.Namespace, job: Job, program: Program) -> None:
+    def __init__(
+        self, args: argparse.Namespace, job: Job, program: Program, signals: _EngineSignals
+    ) -> None:
+        self._signals = signals
         self._job = job
         self._program = program
         self._json = args.output == "json"
         self._status = StatusLine()
-        self._code = FINE
         self._sink: Any = None
         self._engine: Any = None
 
@@ -169,14 +216,14 @@ class _Stream:
         if (port := self._job.metrics_port) is not None:
             server = MetricsServer(engine.figures, port, self._job.metrics_host)
             self._report(f"metrics at port {server.port}, /metrics")
-        before = {one: signal.signal(one, self._handle) for one in (signal.SIGINT, signal.SIGTERM)}
+        self._signals.engine = engine
         try:
             with opened(None) as self._sink, calm_collector():
                 try:
                     engine.run()
                 except LostError as lost:
                     complain(str(lost))
-                    self._code = LOST
+                    self._signals.code = LOST
                 except ClosedPipeError:
                     leave_closed_pipe()
                     return FINE
@@ -186,17 +233,7 @@ class _Stream:
         finally:
             if server is not None:
                 server.close()
-            for one, handler in before.items():
-                signal.signal(one, handler)
-        return self._code
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        """Ask the engine to end; a second signal does not wait for it."""
-        engine = self._engine
-        if engine is None or engine.stopping:
-            raise KeyboardInterrupt
-        self._code = INTERRUPTED if number == signal.SIGINT else FINE
-        engine.stop()
+        return self._signals.code
 
     def _print_verdict(self, verdict: Any) -> None:
         self._status.give_way()
@@ -218,7 +255,7 @@ class _Stream:
         if self._job.until_end and not summary["events"]["read"] and not idle:
             topics = ", ".join(self._job.topics)
             self._report(f"no event was read: there is none to read in {topics}")
-            self._code = self._code or COULD_NOT_RUN
+            self._signals.code = self._signals.code or COULD_NOT_RUN
         if self._json:
             self._sink.line(as_json({"summary": summary}))
             return
