@@ -35,6 +35,10 @@ def attribute(key: str, value: str) -> dict[str, Any]:
     return {"key": key, "value": {"stringValue": value}}
 
 
+def listing(kind: str, value: Any) -> dict[str, Any]:
+    return {"key": "k", "value": {kind: value}}
+
+
 def resource(service: str | None, *spans: Any, **more: str) -> dict[str, Any]:
     attributes = [attribute(key.replace("_", "."), value) for key, value in more.items()]
     if service is not None:
@@ -247,7 +251,7 @@ def test_what_the_specification_passes_over(tmp_path: Path) -> None:
         {"key": "b", "value": {"boolValue": True}},
         {"key": "l", "value": {"arrayValue": {"values": [{"intValue": 1}, {}]}}},
         {"key": "m", "value": {"kvlistValue": {"values": [{"key": "k", "value": {}}]}}},
-        {"key": "none"}, "nonsense",
+        {"key": "none"},
     ]  # fmt: skip
     log = otlp(tmp_path / "u.json", resource("a", {**more, "attributes": values}))
     (start, _) = log
@@ -302,7 +306,7 @@ def test_links_to_other_traces_and_files(tmp_path: Path) -> None:
         {"traceId": TRACE, "spanId": f"{1:016X}"},
         {"traceId": other, "spanId": f"{1:016x}"},
         # To a span that is in no file, and to none.
-        {"traceId": other, "spanId": f"{9:016x}"}, {"spanId": ""}, None, "nonsense",
+        {"traceId": other, "spanId": f"{9:016x}"}, {"spanId": ""}, None,
     ]  # fmt: skip
     files = [tmp_path / "batch.json", tmp_path / "one.json", tmp_path / "two.json"]
     otlp(files[0], resource("batch", span(7, 1, 2, kind=5, links=links, traceId="cd" * 16)))
@@ -368,15 +372,42 @@ def test_null_is_absent(tmp_path: Path, path: tuple[Any, ...], absent: bool) -> 
     assert sorted(event.type for event in log) == ["s1", "s1", "s2", "s2"]
 
 
-@pytest.mark.parametrize("values", [5, "text", {"a": 1}, True])
-@pytest.mark.parametrize("kind", ["arrayValue", "kvlistValue"])
-def test_values_that_are_no_list_are_none(tmp_path: Path, kind: str, values: Any) -> None:
-    wrong = {"key": "x", "value": {kind: {"values": values}}}
-    of_resource = resource("a", span(1, 1, 2, attributes=[wrong]))
-    of_resource["resource"]["attributes"].append(wrong)
-    log = otlp(tmp_path / "t.json", of_resource)
-    assert log.rejected == []
-    assert [bool(event.data["attributes"]["x"]) for event in log] == [False, False]
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"attributes": {"k": "v"}}, "attributes must be an array, not an object"),
+        ({"attributes": [5]}, "an element of attributes must be an object, not a number"),
+        ({"attributes": [{"value": {}}]}, "a key in attributes must be a string, not null"),
+        ({"attributes": [{"key": 5}]}, "a key in attributes must be a string, not a number"),
+        (
+            {"attributes": [{"key": "k", "value": "v"}]},
+            "the value of an attribute must be an object, not a string",
+        ),
+        ({"attributes": [listing("arrayValue", [])]}, "arrayValue must be an object, not an array"),
+        *(
+            (
+                {"attributes": [listing(kind, {"values": values})]},
+                f"{kind}.values must be an array, not {what}",
+            )
+            for kind in ("arrayValue", "kvlistValue")
+            for values, what in ((5, "a number"), ("text", "a string"), ({"a": 1}, "an object"))
+        ),
+        ({"links": {"spanId": "1"}}, "links must be an array, not an object"),
+        ({"links": ["1"]}, "a link must be an object, not a string"),
+    ],
+)
+def test_what_has_the_wrong_shape_is_rejected_with_what_it_is(
+    tmp_path: Path, more: dict[str, Any], reason: str
+) -> None:
+    """Of a resource with its spans, of which none has a service then."""
+    log = otlp(tmp_path / "t.json", resource("a", span(1, 1, 2, **more), span(2, 3, 4)))
+    assert [one.reason for one in log.rejected] == [reason]
+    assert {event.type for event in log} == {"s2"}
+    if "attributes" in more:
+        wrong = {"resource": more, "scopeSpans": [{"spans": [span(1, 1, 2)]}]}
+        log = otlp(tmp_path / "t.json", wrong, resource("b", span(2, 3, 4)))
+        assert [one.reason for one in log.rejected] == [f"the resource cannot be read: {reason}"]
+        assert {event.type for event in log} == {"s2"}
 
 
 @pytest.mark.parametrize(
@@ -770,3 +801,13 @@ def test_trace_ids_of_64_and_128_bits(tmp_path: Path) -> None:
     assert happened_before(events["z1 start"], events["z3 start"])
     wrong = zipkin(tmp_path / "w.json", z(1, "a", 5, 5, id="1" * 17), z(2, "a", 5, 5, traceId="x"))
     assert ["no hex id" in item.reason for item in wrong.rejected] == [True, True]
+
+
+def test_zipkin_of_the_wrong_shape_is_rejected(tmp_path: Path) -> None:
+    one = {"traceId": "1", "id": "1", "timestamp": 5}
+    log = zipkin(tmp_path / "z.json", one | {"tags": ["x"]}, one | {"localEndpoint": "shop"}, one)
+    assert [rejected.reason for rejected in log.rejected] == [
+        "tags must be an object, not an array",
+        "localEndpoint must be an object, not a string",
+    ]
+    assert [event.type for event in log] == ["unnamed"]

@@ -54,9 +54,9 @@ def otlp_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
 def _of_resource(text: Text, resource: msgspec.Raw) -> Iterator[TraceSpan | Record]:
     try:
         described = decoded(members(resource).get("resource", b"null"))
-        service = _service(_attributes((described or {}).get("attributes")))
+        service = _service(_attributes(_object(described, "resource").get("attributes")))
         scopes = _lists(resource, _SCOPES, needed=False)
-    except (EventError, msgspec.DecodeError, AttributeError) as fault:
+    except (EventError, msgspec.DecodeError) as fault:
         yield text.rejected(EventError(f"the resource cannot be read: {fault}"))
         return
     for scope in scopes:
@@ -130,10 +130,10 @@ def _span(record: dict[str, Any], service: str, text: Text) -> TraceSpan:
 
 
 def _links(record: dict[str, Any], trace: str) -> Iterator[tuple[str, str]]:
-    for link in _listed(record.get("links")):
-        if isinstance(link, dict):
-            of = _id(_either(link, "traceId", "trace_id"), "traceId", 32) or trace
-            yield of, _id(_either(link, "spanId", "span_id"), "spanId", 16)
+    for one in _listed(record.get("links"), "links"):
+        link = _object(one, "a link")
+        of = _id(_either(link, "traceId", "trace_id"), "traceId", 32) or trace
+        yield of, _id(_either(link, "spanId", "span_id"), "spanId", 16)
 
 
 def _either(record: dict[str, Any], *names: str) -> Any:
@@ -177,34 +177,48 @@ def _kind(value: Any) -> str:
     return ""
 
 
-def _attributes(listed: Any) -> dict[str, Any]:
+def _attributes(listed: Any, what: str = "attributes") -> dict[str, Any]:
     """Return OTLP's list of key and value as a mapping."""
     out: dict[str, Any] = {}
-    for pair in _listed(listed):
-        if isinstance(pair, dict) and isinstance(pair.get("key"), str):
-            out[pair["key"]] = _value(pair.get("value"))
+    for one in _listed(listed, what):
+        pair = _object(one, f"an element of {what}")
+        key = pair.get("key")
+        if not isinstance(key, str):
+            raise EventError(f"a key in {what} must be a string, not {json_type_of(key)}")
+        out[key] = _value(pair.get("value"))
     return out
 
 
 def _value(value: Any) -> Any:
-    if not isinstance(value, dict) or not value:
-        return None
-    kind, inner = next(iter(value.items()))
+    kind, inner = next(iter(_object(value, "the value of an attribute").items()), ("", None))
     match kind.replace("_", "").lower():
         case "intvalue":
             text = str(inner)
             return int(text) if re.fullmatch(r"-?\d{1,20}", text) else inner
         case "arrayvalue":
-            return [_value(one) for one in _listed(_values(inner))]
+            return [_value(one) for one in _listed(*_values(inner, kind))]
         case "kvlistvalue":
-            return _attributes(_values(inner))
+            return _attributes(*_values(inner, kind))
         case _:
             return inner
 
 
-def _values(inner: Any) -> Any:
-    return inner.get("values") if isinstance(inner, dict) else None
+def _values(inner: Any, kind: str) -> tuple[Any, str]:
+    """Return the values of a list, and what they are called."""
+    return _object(inner, kind).get("values"), f"{kind}.values"
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _listed(value: Any, what: str) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise EventError(f"{what} must be an array, not {json_type_of(value)}")
+    return value
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise EventError(f"{what} must be an object, not {json_type_of(value)}")
+    return value

@@ -28,6 +28,7 @@ from typing import Any
 from ketal.errors import EventError
 from ketal.logs.formats.documents import Text, elements
 from ketal.logs.log_records import Record, rejected
+from ketal.logs.shape import json_type_of
 from ketal.logs.traces.spans import KINDS, SERVER, TIME_NS_MAX, TraceSpan, span_data
 
 _ID = re.compile(r"[0-9a-fA-F]{1,16}")
@@ -128,24 +129,32 @@ def _part(record: dict[str, Any], text: Text) -> SpanReport:
     span, parent = _id(record, "id", _ID), _id(record, "parentId", _ID)
     if not trace or not span:
         raise EventError(f"the span has no {'traceId' if not trace else 'id'}")
-    endpoint = record.get("localEndpoint")
-    service = endpoint.get("serviceName") if isinstance(endpoint, dict) else None
-    kind, name, tags = record.get("kind"), record.get("name"), record.get("tags")
+    endpoint, tags = _object(record, "localEndpoint"), _object(record, "tags")
+    service, kind, name = endpoint.get("serviceName"), record.get("kind"), record.get("name")
     return SpanReport(
         trace=trace,
         span=span,
         parent=parent,
         shared=record.get("shared") is True,
         service=service if isinstance(service, str) else "",
-        address=_address(endpoint) if isinstance(endpoint, dict) else "",
+        address=_address(endpoint),
         name=name if isinstance(name, str) else "",
         kind=kind.lower() if isinstance(kind, str) and kind.lower() in KINDS else "",
         begin_us=_microseconds(record, "timestamp"),
         duration_us=_microseconds(record, "duration"),
-        tags=tags if isinstance(tags, dict) else {},
+        tags=tags,
         file=text.name,
         line=text.line(),
     )
+
+
+def _object(record: dict[str, Any], what: str) -> dict[str, Any]:
+    value = record.get(what)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise EventError(f"{what} must be an object, not {json_type_of(value)}")
+    return value
 
 
 def _address(endpoint: dict[str, Any]) -> str:
