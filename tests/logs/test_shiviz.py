@@ -234,6 +234,17 @@ def test_a_file_beyond_the_limit() -> None:
         records('a {"a":1} x\n', limits=Limits(log_bytes_max=10))
 
 
+def test_the_text_of_an_event_has_at_most_line_bytes_max_bytes() -> None:
+    """As a line of any other format."""
+    text = f'a {{"a":1}} {"x" * 40}\na {{"a":2}} y\n'
+    long, short = records(text, regex=ONE_LINE, limits=Limits(line_bytes_max=49))
+    assert long[1].reason == (
+        "the event's text is longer than line_bytes_max (49 bytes) and was skipped"
+    )
+    assert (place(long), short[1].type) == ("<file>:1", "y")
+    assert len(records(text, regex=ONE_LINE, limits=Limits(line_bytes_max=50))[0][1].type) == 40
+
+
 def test_a_real_file_has_its_name_in_places(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.write_text('a {"a":1} x\noops')

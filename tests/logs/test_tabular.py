@@ -157,6 +157,12 @@ def test_a_cell_may_be_long() -> None:
     assert len(one[1].data["x"]) == 500_000
 
 
+def test_blanks_before_a_cell_are_no_part_of_it() -> None:
+    """A cell is read as the header's name above it; what is in quotes stays."""
+    (one,) = records('node, type , clock, n, text, none\n a, T, a:1, 5, " x, y ", \n')
+    assert one[1] == Event("a", "T", {"a": 1}, data={"n": 5, "text": " x, y "})
+
+
 def test_headers() -> None:
     assert records("") == []
     assert records("\n\n") == []

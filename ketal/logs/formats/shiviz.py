@@ -135,7 +135,7 @@ class _ShivizReader:
         self, text: _ShivizText, start: int, end: int, events: _EventRegex
     ) -> Iterator[tuple[Item | EventError, int]]:
         """Yield (item or EventError, offset) of one execution."""
-        at, matched = start, False
+        at, matched, bytes_max = start, False, self._limits.line_bytes_max
         for match in events.regex.finditer(text.text, start, end):
             first, last = match.span()
             if first == last:
@@ -146,6 +146,11 @@ class _ShivizReader:
             at = last
             head = text.first_word(first, last)
             try:
+                if last - head > bytes_max:
+                    raise EventError(
+                        f"the event's text is longer than line_bytes_max ({bytes_max} bytes) and "
+                        "was skipped"
+                    )
                 if text.is_invalid(head, last):
                     raise EventError("the event's text is not valid UTF-8")
                 yield self._item(events.groups, match), head

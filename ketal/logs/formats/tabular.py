@@ -1,7 +1,8 @@
 """Tables: CSV with a header row, and Parquet.
 
 A row is a record, its columns are the keys; in CSV they stand between commas,
-tabs, semicolons or bars, whichever the header has most of. Columns that are no field of the
+tabs, semicolons or bars, whichever the header has most of; blanks before a cell are no part of it
+(what is in quotes is), and blanks after a name of the header. Columns that are no field of the
 event are attributes. In CSV a cell is text, read by one rule: an empty cell is
 absent; a cell that is a number as JSON writes one is that number (so `007`
 stays text); `true` and `false` are booleans; all else is text. The columns of
@@ -170,7 +171,9 @@ def _rows(
             yield lines.first, lines.last, fault
             return
     delimiter = max(SEPARATORS, key=opening.count)
-    reader = csv.reader(chain([opening], lines), strict=True, delimiter=delimiter)
+    reader = csv.reader(
+        chain([opening], lines), strict=True, delimiter=delimiter, skipinitialspace=True
+    )
     while True:
         try:
             row = next(reader)
