@@ -138,8 +138,18 @@ def execution_named(executions: Mapping[str, ExecutionEvents], name: str) -> Exe
         If there is none of that name.
     """
     if name not in executions:
-        raise SettingError(f"there is no execution {name!r}; there are {', '.join(executions)}")
+        raise no_execution(name, executions)
     return executions[name]
+
+
+def no_execution(name: str, names: Iterable[str]) -> SettingError:
+    """Make the error of a name that no execution of a log has."""
+    return SettingError(f"there is no execution {name!r}; the log has {execution_names(names)}")
+
+
+def execution_names(names: Iterable[str]) -> str:
+    """Write the names of executions; that of a log that is not divided is empty."""
+    return ", ".join(name or "one without a name" for name in names)
 
 
 def executions_of(log: Log | Iterable[Event], limits: Limits) -> dict[str, ExecutionEvents]:

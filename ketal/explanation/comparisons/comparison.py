@@ -19,7 +19,12 @@ from ketal.clocks.vector import Vector
 from ketal.errors import SettingError, near
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.comparisons.event_pairs import pair_reason
-from ketal.explanation.execution_events import ExecutionEvents, execution_named, rejected_of
+from ketal.explanation.execution_events import (
+    ExecutionEvents,
+    execution_named,
+    execution_names,
+    rejected_of,
+)
 from ketal.explanation.guard_evidence import order_in_words
 from ketal.explanation.reasons import PairReason, PlacedEvent
 from ketal.model.events.dot import Dot
@@ -153,7 +158,7 @@ def _execution_of(graphs: Mapping[str, CausalGraph], first: Dot, second: Dot, re
         return both[0]
     if both:
         raise SettingError(
-            f"the executions {', '.join(both)} each have {first} and {second}; "
+            f"the executions {execution_names(both)} each have {first} and {second}; "
             "--execution NAME picks one"
         )
     having = {dot: [name for name in graphs if dot in graphs[name]] for dot in (first, second)}
@@ -162,7 +167,8 @@ def _execution_of(graphs: Mapping[str, CausalGraph], first: Dot, second: Dot, re
             more = f"; records were rejected, the first is {rejected}" if rejected else ""
             raise SettingError(f"the log has no event {dot}{_near(graphs, dot)}{more}")
     raise SettingError(
-        f"{first} is of execution {having[first][0]} and {second} of {having[second][0]}; "
+        f"{first} is of execution {execution_names(having[first][:1])} and {second} of "
+        f"{execution_names(having[second][:1])}; "
         "events of different executions are not ordered"
     )
 

@@ -19,8 +19,10 @@ from ketal.explanation.cuts.cut_counting import LIMIT, CutCount, count_cuts
 from ketal.explanation.cuts.cut_lattice import lattice_of
 from ketal.explanation.execution_events import (
     ExecutionEvents,
+    execution_names,
     executions_of,
     missing_dots,
+    no_execution,
     rejected_of,
 )
 from ketal.model.events.event import Event
@@ -200,11 +202,11 @@ class LogCuts:
         """
         chosen = tuple(one for one in self.executions if one.execution == execution)
         if not chosen:
-            raise SettingError(f"there is no execution {execution!r}; the log has {self._names()}")
+            raise no_execution(execution, self._names())
         return replace(self, executions=chosen)
 
-    def _names(self) -> str:
-        return ", ".join(one.execution or "one without a name" for one in self.executions)
+    def _names(self) -> list[str]:
+        return [one.execution for one in self.executions]
 
     # --- pictures ---
 
@@ -242,7 +244,8 @@ class LogCuts:
         one, *others = self.executions
         if others:
             raise SettingError(
-                f"the log has several executions: {self._names()}; `only` and --execution pick one"
+                f"the log has several executions: {execution_names(self._names())}; `only` and "
+                "--execution pick one"
             )
         if one.lattice is None:
             raise SettingError(

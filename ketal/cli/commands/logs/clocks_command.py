@@ -136,13 +136,15 @@ def _executions(
 
 
 def _chosen(executions: dict[str, ExecutionEvents], name: str | None) -> ExecutionEvents:
-    from ketal.explanation.execution_events import execution_named
+    from ketal.explanation.execution_events import execution_named, execution_names
 
     if name is not None:
         return execution_named(executions, name)
     if len(executions) > 1:
-        names = ", ".join(executions)
-        raise SettingError(f"the log holds the executions {names}; --execution NAME picks one")
+        raise SettingError(
+            f"the log holds several executions: {execution_names(executions)}; "
+            "--execution NAME picks one"
+        )
     return next(iter(executions.values()))
 
 
