@@ -54,8 +54,9 @@ def nearest(
     if name.glob == "plain" and any(sign in name.name for sign in "*?"):
         return None
     kinds = {"attribute", "partition"} if name.path else {name.what}
-    own = [matcher(one) for one in pattern if one.what in kinds]
-    others = [one for one in known if not any(is_it(one) for is_it in own)]
+    own = [one for one in pattern if one.what in kinds]
+    names, globs = {one.name for one in own}, [matcher(one) for one in own if one.glob]
+    others = [one for one in known if one not in names and not any(is_it(one) for is_it in globs)]
     faults = {one: _faults(name.name, one, glob=name.glob == "dotted") for one in others}
     near = [one for one, number in faults.items() if number < _FAR]
     if near:
@@ -80,8 +81,7 @@ def _faults(name: str, known: str, *, glob: bool) -> int:
     most = min(len(short) // _ONE_FAULT_CHARS, 2)
     if len(long) - len(short) > most or _without_digits(name) == _without_digits(known):
         return _FAR
-    number = _edits(name, known)
-    return number if number <= most else _FAR
+    return _edits(name, known, most)
 
 
 def _letters(name: str) -> str:
@@ -92,8 +92,8 @@ def _without_digits(name: str) -> str:
     return re.sub(r"\d+", "", name)
 
 
-def _edits(one: str, other: str) -> int:
-    """Return the optimal string alignment distance."""
+def _edits(one: str, other: str, most: int) -> int:
+    """Return the optimal string alignment distance; `_FAR` where it is more than `most`."""
     rows = [list(range(len(other) + 1))]
     for i, a in enumerate(one, 1):
         row = [i]
@@ -103,4 +103,7 @@ def _edits(one: str, other: str) -> int:
                 least = min(least, rows[-2][j - 2] + 1)
             row.append(least)
         rows.append(row)
-    return rows[-1][-1]
+        # Each number of a row comes of the two rows before it.
+        if min(map(min, rows[-2:])) > most:
+            return _FAR
+    return rows[-1][-1] if rows[-1][-1] <= most else _FAR
