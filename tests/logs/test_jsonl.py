@@ -89,6 +89,15 @@ BAD = [
         "the line is not JSON: the object does not end on it (`jq -c . FILE` makes JSON",
     ),
     ('{"node":"a",}', "the line is not JSON: trailing comma in object (byte 12)"),
+    # What Python's json writes.
+    ('{"time":NaN}', "the line is not JSON: it has no NaN (null is written for what is no number)"),
+    ('{"x":[-Infinity]}', "the line is not JSON: it has no -Infinity (null is"),
+    (r'{"x":"\\\ud83d\ude00 \udc80"}', "the line is not JSON: \\udc80 is half of a surrogate pair"),
+    (
+        r'{"x":"\ud800"}',
+        "the line is not JSON: \\ud800 is half of a surrogate pair, and no character",
+    ),
+    (r'{"x":"\ud800"', "the line is not JSON: the object does not end on it"),
     ("3", "the line is a number, not a JSON object"),
     (b'{"node":"\xff"}', "the line is not valid UTF-8 (byte 10)"),
     (b"\xff\xfe{", "the line is not valid UTF-8 (byte 1)"),

@@ -120,12 +120,13 @@ def _why_not_json(line: bytes, fault: Exception) -> str:
         return "the record is nested too deeply"
     if line.lstrip()[:1] not in (b"{", b"["):
         return "the line is not JSON (--format says what kind of log this is)"
-    if str(fault) == _TRUNCATED:
+    why = why_not_json(line.decode(), fault)
+    if why.endswith(_TRUNCATED):
         # Most often it is no damage, but JSON that is laid out for people.
         if line.lstrip().startswith(b"["):
             return f"the line is not JSON: the array does not end on it ({_ARRAY_HINT})"
         return f"the line is not JSON: the object does not end on it ({_OBJECTS_HINT})"
-    return f"the line {why_not_json(line.decode(), fault)}"
+    return f"the line {why}"
 
 
 def write_jsonl(
