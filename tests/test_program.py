@@ -185,7 +185,9 @@ def test_a_pattern_file_may_be_opened_either_way(tmp_path: Path) -> None:
     with path.open("rb") as binary, path.open(encoding="utf-8") as text:
         for file in (binary, text):
             assert ketal.load(file).names == PROGRAM.names
-    with pytest.raises(ketal.SettingError, match="<file> is no UTF-8 at byte 0"):
+    with pytest.raises(
+        ketal.SettingError, match="<file> is no UTF-8 at line 1, byte 1; save it as UTF-8"
+    ):
         ketal.load(io.BytesIO(b"\xff"))
 
 

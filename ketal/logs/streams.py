@@ -81,6 +81,8 @@ class LogOrigin:
         return self._file is not None and self._file is getattr(sys.stdin, "buffer", None)
 
     def _check(self) -> None:
+        if not self.name:
+            raise SettingError("the name of a log is empty")
         try:
             mode = os.stat(self.name).st_mode
         except (OSError, ValueError) as fault:

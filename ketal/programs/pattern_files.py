@@ -73,6 +73,9 @@ def read_pattern(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> str:
     SettingError
         If it cannot be read, is no UTF-8, or is longer than `pattern_bytes_max`.
     """
+    if not os.fspath(path):
+        # A Path would be the current folder.
+        raise SettingError("the name of the pattern file is empty")
     try:
         with Path(path).open("rb") as file:
             raw = file.read(limits.pattern_bytes_max + 1)
@@ -102,4 +105,8 @@ def decoded_pattern(raw: bytes, name: str, limits: Limits) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SettingError(f"{name} is no UTF-8 at byte {error.start}") from None
+        begin = raw.rfind(b"\n", 0, error.start) + 1
+        line = raw.count(b"\n", 0, begin) + 1
+        raise SettingError(
+            f"{name} is no UTF-8 at line {line}, byte {error.start - begin + 1}; save it as UTF-8"
+        ) from None

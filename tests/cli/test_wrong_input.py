@@ -204,13 +204,14 @@ def test_events_without_the_key_are_counted(ketal: Ketal) -> None:
 
 def test_a_pattern_that_is_no_text(ketal: Ketal, write: Write) -> None:
     write("run.jsonl", RUN)
-    write("bad.ketal", b"pattern \xff {")
+    bad = b"# one\npattern \xff {"
+    write("bad.ketal", bad)
     for said in (
         ketal("run", "bad.ketal", "run.jsonl"),
-        ketal("run", "-", "run.jsonl", stdin=b"pattern \xff {"),
+        ketal("run", "-", "run.jsonl", stdin=bad),
     ):
         assert said.code == 2
-        assert "no UTF-8 at byte 8" in said.err
+        assert "no UTF-8 at line 2, byte 9; save it as UTF-8\n" in said.err
     said = ketal("run", "-", "run.jsonl", "--limit", "pattern_bytes_max=10", stdin=CONFLICT)
     assert said.code == 2
     assert "pattern_bytes_max" in said.err
@@ -236,6 +237,13 @@ def test_a_pattern_in_another_encoding(ketal: Ketal, write: Write, encoding: str
         assert said.err == (
             f"ketal: {file} is {known}; save it as UTF-8 (`iconv -f {known} -t UTF-8 FILE`)\n"
         )
+
+
+def test_a_name_that_is_empty_is_named(ketal: Ketal, write: Write) -> None:
+    """As of a variable of the shell that is not set; it would be the current folder."""
+    log = write("run.jsonl", RUN)
+    assert ketal("run", "", log).err == "ketal: the name of the pattern file is empty\n"
+    assert ketal("audit", log, "").err == "ketal: the name of a log is empty\n"
 
 
 @pytest.mark.parametrize(
