@@ -12,7 +12,6 @@ never neither.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,9 +22,10 @@ import msgspec
 from ketal.clocks import vector
 from ketal.clocks.scheme import Scheme
 from ketal.errors import EventError, SettingError
+from ketal.logs.json_faults import why_not_json
 from ketal.logs.source import INCARNATION, MESSAGE, OWN_FIELDS, TIMESTAMP, Path, Source, path_of
 from ketal.logs.times import TimeReading
-from ketal.model.attributes import DIGITS_MAX, refuse_deep
+from ketal.model.attributes import refuse_deep
 from ketal.model.events.control import CONTROL_PREFIX, Control
 from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event, clean_event
@@ -44,9 +44,6 @@ KAFKA = "\0kafka"
 PLAIN: Mapping[str, str] = {name: name for name in OWN_FIELDS}
 """Where the fields are by default: under their own names."""
 
-_STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)', re.ASCII)
-_SURROGATE = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.")
-"""An escape: a surrogate pair, the half of one (group 1), or another."""
 _COUNTERS = re.compile(r"\s*;\s*")
 _TIME_HINT = " (--time-format FORMAT says how times are written)"
 TIME_HINT_OF_SOURCE = " (`time_format` of the source says how times are written)"
@@ -465,36 +462,6 @@ def _once(pairs: list[tuple[str, Any]], text: str) -> None:
         if name in names:
             raise EventError(f"the clock {brief(text)} has two entries of {name!r}")
         names.add(name)
-
-
-def why_not_json(text: str, fault: Exception) -> str:
-    """Return why msgspec does not read a text as JSON: a syntax error, or a number out of range."""
-    why = f"is not JSON: {str(fault).removeprefix('JSON is malformed: ')}"
-    if "out of range" not in why:
-        return f"is not JSON: {foreign}" if (foreign := _only_pythons(text)) else why
-    # The text before the number was read, so its strings are whole.
-    for token in _STRING_OR_NUMBER.finditer(text):
-        number = token[1] or "0"
-        whole = number.lstrip("-").isdigit()
-        if len(number) > DIGITS_MAX if whole else math.isinf(float(number)):
-            return f"cannot be read: the number {brief(number, 40)[1:-1]} is out of range"
-    return why
-
-
-def _only_pythons(text: str) -> str:
-    """Return what a text has that Python's json writes and reads, and JSON has not; else nothing.
-
-    That is a number that is none, or half of a surrogate pair, as of bytes that are no text.
-    """
-    constants: list[str] = []
-    try:
-        json.loads(text, parse_constant=constants.append)
-    except (ValueError, RecursionError):
-        return ""
-    if constants:
-        return f"it has no {constants[0]} (null is written for what is no number)"
-    half = next((escape[1] for escape in _SURROGATE.finditer(text) if escape[1]), "")
-    return half and f"{half} is half of a surrogate pair, and no character"
 
 
 def brief(text: str, length: int = 60) -> str:

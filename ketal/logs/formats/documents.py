@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from ketal.errors import EventError
+from ketal.logs.json_faults import why_not_json
 from ketal.logs.log_records import Record, rejected
-from ketal.logs.shape import json_type_of, why_not_json
+from ketal.logs.shape import json_type_of
 from ketal.logs.streams import LineNumbers
 
 Span = TypeVar("Span")

@@ -18,8 +18,9 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from ketal.errors import EventError, wrong_type
+from ketal.logs.json_faults import why_not_json
 from ketal.logs.log_records import Record, rejected
-from ketal.logs.shape import KAFKA, Item, Shape, json_type_of, why_not_json
+from ketal.logs.shape import KAFKA, Item, Shape, json_type_of
 from ketal.logs.source import Source
 from ketal.logs.streams import blocks
 from ketal.model.events.control import CONTROL_PREFIX, Control
