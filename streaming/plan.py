@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ketal.compiler.compiled_pattern import CompiledPattern
+from ketal.operators.order.release_options import ReleaseOptions
 from ketal.programs.program import Program
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.sharing import not_shared
@@ -102,9 +103,8 @@ def _order(compiled: CompiledPattern) -> str:
         return "arrival: as events are consumed"
     if compiled.order_free:
         return "CausalOrder: no event waits, for the answer is the same in any order"
-    order = compiled.pattern.order
-    what = "total" if order.total else "frontier" if order.frontier else "eager"
-    return f"CausalOrder ({what}): events wait in the hold-back queue until they are ready"
+    policy = ReleaseOptions.of(compiled.pattern.order).policy
+    return f"CausalOrder ({policy}): events wait in the hold-back queue until they are ready"
 
 
 def warnings(program: Program, job: Job) -> Iterator[str]:

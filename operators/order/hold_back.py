@@ -76,9 +76,8 @@ class HoldBackQueue:
         self._limits = WaitLimits(policy, domains)
         waits_end = options.gap_us is not None or options.idle_us is not None
         self.expires = waits_end or not policy.awaits_dots
-        # What is missing, and since when, is recorded of each event held, where that matters.
-        records = options.gap_us is not None or options.gives_up
-        self._passed_held_max = 0 if records else options.held_back_max
+        # What an event waits for is recorded when it is held, where it matters since when.
+        self._passed_held_max = 0 if options.dates_missing else options.held_back_max
         self._options_matter = domains is not None or options.idle_us is not None
 
     def begin(self, seen: Mapping[str, tuple[int, list[int]]]) -> None:

@@ -30,6 +30,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.sets.counter_sets import Counters
 from ketal.model.values import base_node
+from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import (
     Key,
     ReleaseStep,
@@ -49,12 +50,17 @@ class MissingSince:
     ----------
     time : StreamTime
         Of the stream.
+    gap_us : int or None
+        After how much time a missing dot is lost; None: never.
     lacks : callable
         Returns whether some dot of a node up to a counter is still missing.
     """
 
-    def __init__(self, time: StreamTime, lacks: Callable[[str, int], bool]) -> None:
+    def __init__(
+        self, time: StreamTime, gap_us: int | None, lacks: Callable[[str, int], bool]
+    ) -> None:
         self._time = time
+        self._gap_us = gap_us
         self._lacks = lacks
         self._rows: deque[tuple[int | None, str, int]] = deque()
         self._rows_max = _ROWS_LEAST
@@ -80,9 +86,10 @@ class MissingSince:
                 return node, upto
         return None
 
-    def overdue(self, gap_us: int) -> tuple[str, int] | None:
-        """Remove and return what is missing for longest, if that is `gap_us`."""
-        while self._rows:
+    def overdue(self) -> tuple[str, int] | None:
+        """Remove and return what is missing for longest, if that is `gap_us` or more."""
+        gap_us = self._gap_us
+        while self._rows and gap_us is not None:
             since_us, node, upto = self._rows[0]
             missing = self._lacks(node, upto)
             if missing and not self._time.passed(since_us, gap_us):
@@ -133,26 +140,23 @@ class MissingDots:
     ----------
     arrived : Arrivals
         Kept by the owner, who takes in an event before its clock is pushed here.
-    gap_us : int
-        After how much time a missing dot is declared lost.
-    lost_max : int
-        How many dots are named at most.
+    options : ReleaseOptions
+        `gap_us`, and of a hole `lost_max` dots are named at most.
     nodes : frozenset of str or None
         Those of a closed topology, which are all that count; None: every node.
     """
 
     def __init__(
-        self, arrived: Arrivals, gap_us: int, lost_max: int, nodes: frozenset[str] | None = None
+        self, arrived: Arrivals, options: ReleaseOptions, nodes: frozenset[str] | None = None
     ) -> None:
-        self.gap_us = gap_us
-        self.lost_max = lost_max
-        self.nodes = nodes
+        self._options = options
+        self._nodes = nodes
         self._arrived = arrived
         self._time = StreamTime()
         self._known: dict[str, int] = {}
         self._declared: dict[str, int] = {}  # up to here, what had not come was declared lost
         self._departed: dict[str, None] = {}
-        self._since = MissingSince(self._time, self._lacks)
+        self._since = MissingSince(self._time, options.gap_us, self._lacks)
 
     def push(self, event: Event) -> ReleaseStep:
         """Take in a new event's clock; what is missing of a node that left is lost at once."""
@@ -166,7 +170,7 @@ class MissingDots:
                 continue
             if (of_node := arrived.get(node)) is not None and needed <= of_node.upto:
                 continue
-            if self.nodes is not None and base_node(node) not in self.nodes:
+            if self._nodes is not None and base_node(node) not in self._nodes:
                 continue
             known[node] = needed
             if node in self._departed:
@@ -181,7 +185,7 @@ class MissingDots:
             self._time.tick(watermark_us)
         for node, arrived in sorted(self._arrived.nodes.items()):
             highest = arrived.beyond.highest()
-            if highest and (self.nodes is None or base_node(node) in self.nodes):
+            if highest and (self._nodes is None or base_node(node) in self._nodes):
                 self._known[node] = highest
                 self._since.add(node, highest)
 
@@ -190,7 +194,7 @@ class MissingDots:
         if watermark_us is not None:
             self._time.tick(watermark_us)
         step = ReleaseStep()
-        while (row := self._since.overdue(self.gap_us)) is not None:
+        while (row := self._since.overdue()) is not None:
             self._declare(*row, step)
         return step
 
@@ -224,7 +228,7 @@ class MissingDots:
         """Yield what is missing, by node and counter: of a hole longer than `lost_max` its ends."""
         for node in sorted(self._known):
             for first, last in self._holes(node, 0, self._known[node]):
-                for counter in named_counters(first, last, self.lost_max):
+                for counter in named_counters(first, last, self._options.lost_max):
                     yield Dot(node, counter)
 
     # --- holes ---
@@ -252,7 +256,7 @@ class MissingDots:
         if upto <= declared:
             return
         for first, last in self._holes(node, declared, upto):
-            step.declare_lost(node, first, last, self.lost_max)
+            step.declare_lost(node, first, last, self._options.lost_max)
         self._declared[node] = upto
 
     # --- state ---
@@ -260,8 +264,8 @@ class MissingDots:
     @property
     def name(self) -> str:
         """What tells it from others of one execution: whose dots count, and for how long."""
-        nodes = "every node" if self.nodes is None else " ".join(sorted(self.nodes))
-        return f"{self.gap_us} {nodes}"
+        nodes = "every node" if self._nodes is None else " ".join(sorted(self._nodes))
+        return f"{self._options.gap_us} {nodes}"
 
     def state(self) -> Any:
         """Return the state as plain data."""

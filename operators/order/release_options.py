@@ -99,6 +99,11 @@ class ReleaseOptions:
         """Whether a full queue gives up what it waits for, and refuses nothing."""
         return self.overflow == "lost"
 
+    @property
+    def dates_missing(self) -> bool:
+        """Whether a missing dot is given up by how long it is missing."""
+        return self.gap_us is not None or self.gives_up
+
     def state(self) -> list[Any]:
         """Return the options of CausalOrder, limits and policy apart, as plain data."""
         return [list(self.nodes), self.frontier_us, self.gap_us, self.idle_us, self.gives_up]

@@ -40,7 +40,7 @@ class WaitLimits:
     """
 
     def __init__(self, policy: ReleasePolicy, domains: DomainPast | None) -> None:
-        self.since = MissingSince(policy.time, policy.store.lacks)
+        self.since = MissingSince(policy.time, policy.options.gap_us, policy.store.lacks)
         self._options = policy.options
         self._store = policy.store
         self._live = policy.live
@@ -95,7 +95,7 @@ class WaitLimits:
         for node, _ in fresh:
             if node in self._live:
                 self.activate(node)  # there is news of it
-        if self._options.gap_us is not None or self._options.gives_up:
+        if self._options.dates_missing:
             for node, needed in fresh:
                 self.since.add(node, needed)
 
@@ -127,11 +127,9 @@ class WaitLimits:
             Whether anything was given up.
         """
         expired = False
-        gap_us = self._options.gap_us
-        if gap_us is not None:
-            while (row := self.since.overdue(gap_us)) is not None:
-                self.declare_lost(*row, step)
-                expired = True
+        while (row := self.since.overdue()) is not None:
+            self.declare_lost(*row, step)
+            expired = True
         while (idle := self._live.idle()) is not None:
             self.leave(idle, step, returns=True)
             expired = True

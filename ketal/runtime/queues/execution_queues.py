@@ -27,6 +27,7 @@ from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.membership.clock_restoration import Restorer, in_question, present_order
 from ketal.operators.order.missing import Arrivals, MissingDots
+from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domains import closed_nodes
 from ketal.runtime.queues.pattern_queues import Numbered, PatternQueue
@@ -315,12 +316,10 @@ def _missing_to(runs: Iterable[PatternRun], limits: Limits, arrived: Arrivals) -
     made: dict[str, MissingDots] = {}
     for run in runs:
         pattern = run.compiled.pattern
-        gap = pattern.order.gap
-        if gap is None:
+        if pattern.order.gap is None:
             continue
-        assert isinstance(gap, syntax.Duration), "parameters have been put in"
-        nodes = closed_nodes(pattern.topology)
-        missing = MissingDots(arrived, gap.microseconds, limits.lost_max, nodes)
+        options = ReleaseOptions.of(pattern.order, limits)
+        missing = MissingDots(arrived, options, closed_nodes(pattern.topology))
         run.losses.awaited = made.setdefault(missing.name, missing).dots
     return list(made.values())
 
