@@ -48,19 +48,19 @@ class MissingSince:
 
     Parameters
     ----------
+    options : ReleaseOptions
+        When a missing dot is lost.
     time : StreamTime
         Of the stream.
-    gap_us : int or None
-        After how much time a missing dot is lost; None: never.
     lacks : callable
         Returns whether some dot of a node up to a counter is still missing.
     """
 
     def __init__(
-        self, time: StreamTime, gap_us: int | None, lacks: Callable[[str, int], bool]
+        self, options: ReleaseOptions, time: StreamTime, lacks: Callable[[str, int], bool]
     ) -> None:
+        self._options = options
         self._time = time
-        self._gap_us = gap_us
         self._lacks = lacks
         self._rows: deque[tuple[int | None, str, int]] = deque()
         self._rows_max = _ROWS_LEAST
@@ -87,8 +87,8 @@ class MissingSince:
         return None
 
     def overdue(self) -> tuple[str, int] | None:
-        """Remove and return what is missing for longest, if that is `gap_us` or more."""
-        gap_us = self._gap_us
+        """Remove and return what is missing for longest, if `gap` has passed."""
+        gap_us = self._options.gap_us
         while self._rows and gap_us is not None:
             since_us, node, upto = self._rows[0]
             missing = self._lacks(node, upto)
@@ -156,7 +156,7 @@ class MissingDots:
         self._known: dict[str, int] = {}
         self._declared: dict[str, int] = {}  # up to here, what had not come was declared lost
         self._departed: dict[str, None] = {}
-        self._since = MissingSince(self._time, options.gap_us, self._lacks)
+        self._since = MissingSince(options, self._time, self._lacks)
 
     def push(self, event: Event) -> ReleaseStep:
         """Take in a new event's clock; what is missing of a node that left is lost at once."""

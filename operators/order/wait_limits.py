@@ -40,7 +40,7 @@ class WaitLimits:
     """
 
     def __init__(self, policy: ReleasePolicy, domains: DomainPast | None) -> None:
-        self.since = MissingSince(policy.time, policy.options.gap_us, policy.store.lacks)
+        self.since = MissingSince(policy.options, policy.time, policy.store.lacks)
         self._options = policy.options
         self._store = policy.store
         self._live = policy.live
