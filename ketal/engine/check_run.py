@@ -30,7 +30,6 @@ class Refused:
     `resumed` is true where the fresh run of `on violation resume` took the event.
     """
 
-    seen: Seen
     state: str
     expected: tuple[str, ...]
     reason: str
@@ -140,7 +139,7 @@ class CheckRun:
         expected, reason, nearly = self.machine.refusal(states, seen.mask)
         if nearly and (near := "; ".join(dict.fromkeys(self._near_misses(seen)))):
             reason = f"{reason}; {near}"
-        return Refused(seen, self.machine.automaton.named(states), expected, reason)
+        return Refused(self.machine.automaton.named(states), expected, reason)
 
     def _near_misses(self, seen: Seen) -> Iterator[str]:
         """Say of each step that the event would be, but for its relations, what fails."""

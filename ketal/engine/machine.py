@@ -37,24 +37,20 @@ class SubPlan:
         The relational atoms that are left to decide it.
     constant : Targets
         Where it leads, if nothing is left to decide.
-    completes : bool
-        Whether it may lead to a final state.
     """
 
-    __slots__ = ("_by_bits", "_residual", "_resolve", "completes", "constant", "variables")
+    __slots__ = ("_by_bits", "_residual", "_resolve", "constant", "variables")
 
     def __init__(
         self,
         residual: tuple[tuple[int, Formula], ...],
         resolve: Callable[[frozenset[int]], Targets],
-        finals: frozenset[int],
     ) -> None:
         self.variables = tuple(sorted(frozenset().union(*(variables(f) for _, f in residual))))
         self._residual = residual
         self._resolve = resolve
         self._by_bits: dict[int, Targets] = {}
         self.constant: Targets = () if self.variables else self.targets(0)
-        self.completes = bool(self.variables) or any(t in finals for _, t in self.constant)
 
     def targets(self, bits: int) -> Targets:
         """Return where the event leads, given the truth of `variables`."""
@@ -273,7 +269,7 @@ class Machine:
         ways = self._ways.get(state)
         if ways is None:
             ways = self._ways[state] = Ways(self.automaton, state)
-        made = SubPlan(tuple(left), ways.targets, self.automaton.finals)
+        made = SubPlan(tuple(left), ways.targets)
         return made if made.variables or made.constant else None
 
     def decide(self, sub: SubPlan, configuration: Configuration, seen: Seen) -> Targets:
