@@ -16,7 +16,7 @@ from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.observed_runs.observed_run import ObservedRun
 from ketal.explanation.reasons import PlacedEvent
-from ketal.logs import Log
+from ketal.logs import Log, Record
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -28,7 +28,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import place_at
 from ketal.operators.membership.incarnations import numbered_dot
 from ketal.programs.program import Program, checked_program
-from ketal.runtime.batch_run import LogPass, Record, batches_of
+from ketal.runtime.batch_run import LogPass, batches_of
 
 Explained = Match | Violation | Incomplete | TimedOut
 """The verdicts that can be explained; one of another kind says itself what there is to say."""

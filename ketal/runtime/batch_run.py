@@ -30,15 +30,14 @@ from ketal.model.wording import place_at
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.execution import Execution, Item
+from ketal.runtime.execution_counts import total
 from ketal.runtime.log_release import LogRelease
 from ketal.runtime.log_verdicts import Verdicts
 from ketal.runtime.silence.vacuity import MetEvents, add_findings, findings
 from ketal.runtime.stream_release import StreamRelease
 
 if TYPE_CHECKING:
-    from ketal.logs import Log
-
-Record = tuple[str, "Event | Control | Rejected", str, int]
+    from ketal.logs import Log, Record
 
 
 def _place_in(records: Sequence[Record], number: int) -> str:
@@ -50,8 +49,6 @@ def batches_of(log: Any) -> Iterator[Sequence[Record]]:
     """Return the records of a Log, or of an iterable of events, in batches."""
     if hasattr(log, "batches"):
         return iter(log.batches())
-    if hasattr(log, "records"):
-        return zip(log.records())
     return ((("", item, "", 0),) for item in log)
 
 
@@ -108,7 +105,7 @@ class LogPass:
                     if not issubclass(kind, Event | Control | Rejected):
                         wrong = next(item for item in items if type(item) is kind)
                         raise no_log_item(wrong)
-                # What is rejected is counted no sooner than it is told.
+                # A rejection is counted when its verdict is yielded.
                 size = 1 if Rejected in kinds else len(items)
                 for at in range(0, len(items), size):
                     place = partial(_place_in, records[at : at + size])
@@ -128,27 +125,14 @@ class LogPass:
     @property
     def summary(self) -> Summary:
         """The summary of what has been read so far, as `ketal run` prints it."""
-        tally = Tally()
-        totals = {c.name: Counts() for c in self._program.compiled}
-        rest = {"gaps": 0, "holes": 0, "restarts": 0, "impossible": 0, "doubtful": 0}
-        for execution in self._executions.values():
-            tally.add(execution.counts.tally)
-            summary = execution.counts.numbers
-            for name in rest:
-                rest[name] += summary.get(name, 0)
-            for run in execution.runs:
-                total = totals[run.compiled.name]
-                for item in Counts.__slots__:
-                    setattr(total, item, getattr(total, item) + getattr(run.counts, item))
-        out: dict[str, Any] = {
-            "events": tally.to_dict(),
-            "patterns": {name: counts.to_dict() for name, counts in totals.items()},
-            **{name: n for name, n in rest.items() if n or name in ("gaps", "holes")},
-        }
+        counts = [execution.counts for execution in self._executions.values()]
+        patterns = {name: Counts().to_dict() for name in self._program.names}
+        nothing = {"events": Tally().to_dict(), "patterns": patterns, "gaps": 0, "holes": 0}
+        out = total([nothing, *(one.numbers for one in counts)])
         if self._undecided is not None and self._undecided.unknown:
             out["unknown_orders"] = self._undecided.unknown
-        if self._executions:
-            met = MetEvents.sum([one.counts.met_events for one in self._executions.values()])
+        if counts:
+            met = MetEvents.sum([one.met_events for one in counts])
             add_findings(out["patterns"], findings(self._program.compiled, met))
         return cast(Summary, out)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -174,18 +174,6 @@ def _label(**values: str) -> str:
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def total(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sum of summaries, count by count."""
-    out: dict[str, Any] = {}
-    for summary in summaries:
-        for name, value in summary.items():
-            if isinstance(value, Mapping):
-                out[name] = total([out.get(name, {}), value])
-            else:
-                out[name] = out.get(name, 0) + value
-    return out
 
 
 class MetricsServer:

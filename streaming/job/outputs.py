@@ -90,8 +90,8 @@ class Outputs:
         self._pending.append((target, key if identity is None else identity.encode(), line))
         self.bytes += len(line)
 
-    def write_files(self) -> None:
-        """Write the verdicts of files, with fsync, and those of standard output."""
+    def write(self) -> None:
+        """Write all but the verdicts of topics: to files, with fsync, and to standard output."""
         lines: dict[Any, tuple[str, list[bytes]]] = {}
         for target, _, line in self._pending:
             if target.kind == "file":

@@ -24,8 +24,8 @@ from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.runtime.execution_counts import total
 from ketal.runtime.silence.vacuity import Findings, MetEvents, add_findings, findings
-from ketal.streaming.job.metrics import total
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX
 from ketal.streaming.kafka.connecting.clients import StoppedError
 from ketal.streaming.kafka.connection import Connection
@@ -305,7 +305,7 @@ class Session:
             for one, offset in part.positions.items():
                 offsets[one] = OffsetAndMetadata(offset, text, -1)
         saving_s = time.monotonic() - began_s
-        self.outputs.write_files()
+        self.outputs.write()
         producer = self.connection.producer
         producer.begin_transaction()
         sent = self.outputs.send(producer)

@@ -29,7 +29,7 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program
 from ketal.runtime.execution import BATCH_EVENTS, Execution, Item
-from ketal.runtime.state.records import Changes
+from ketal.runtime.state.records import OTHERS, Changes
 from ketal.streaming.job.distribution import uses_time
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.messages import Reader, place_of
@@ -38,9 +38,7 @@ from ketal.streaming.job.sharing import Watch
 from ketal.streaming.kafka.state.storage import Store
 from ketal.streaming.kafka.watermarks import Watermarks
 
-JOB_PREFIX = b"job/"
-"""The prefix of the keys of records that are the job's and not the execution's."""
-WATERMARKS, COUNTS, OFFSETS = b"job/watermarks", b"job/counts", b"job/offsets"
+WATERMARKS, COUNTS, OFFSETS = OTHERS + b"watermarks", OTHERS + b"counts", OTHERS + b"offsets"
 
 Ask = Callable[[Sequence[TopicPartition]], Iterable[TopicPartition]]
 
@@ -119,7 +117,7 @@ class Part:
                     f"the saved state is of offset {held[one]} of {one.topic}/{one.partition}, and "
                     f"committed is {position}: it does not belong to what is committed"
                 )
-        inner = {k: v for k, v in records.items() if not k.startswith(JOB_PREFIX)}
+        inner = {k: v for k, v in records.items() if not k.startswith(OTHERS)}
         self.execution, notice = resume(
             self._program, inner, on_change=on_change, limits=self._job.limits
         )

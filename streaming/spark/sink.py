@@ -108,7 +108,7 @@ class Sink:
         self._write_out()
 
     def _write_out(self) -> None:
-        self._outputs.write_files()
+        self._outputs.write()
         self._outputs.clear()
 
     def _topic(self) -> Column:

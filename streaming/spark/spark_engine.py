@@ -23,11 +23,12 @@ from ketal.logs.shape import Shape
 from ketal.model.events.event_time import seconds
 from ketal.programs.program import Program
 from ketal.runtime.admission.deduplication import Tally
+from ketal.runtime.execution_counts import total
 from ketal.runtime.silence import vacuity
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.job_engine import JobEngine
 from ketal.streaming.job.messages import Outside
-from ketal.streaming.job.metrics import Hooks, total
+from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.outputs import ClosedPipeError, Outputs
 from ketal.streaming.spark import families as grouping
 from ketal.streaming.spark import verdicts

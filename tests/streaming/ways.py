@@ -33,10 +33,10 @@ from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
 from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.runtime.execution_counts import total
 from ketal.runtime.silence.vacuity import add_findings
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.distribution import unfit
-from ketal.streaming.job.metrics import total
 from ketal.streaming.spark import verdicts as spark_verdicts
 from ketal.streaming.spark.families import families, findings_of_groups
 from ketal.streaming.spark.group import FIGURES

@@ -35,11 +35,6 @@ class Tally:
     held_back: int = 0
     overflow: int = 0
 
-    def add(self, other: Tally) -> None:
-        """Add another tally to this one."""
-        for item in fields(self):
-            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
-
     def to_dict(self) -> dict[str, int]:
         """Return the `events` object of the summary."""
         counts = {item.name: getattr(self, item.name) for item in fields(self)}

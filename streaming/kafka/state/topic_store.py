@@ -28,7 +28,7 @@ import msgspec
 from kafka import TopicPartition
 
 from ketal.errors import StateError
-from ketal.runtime.state.records import Changes
+from ketal.runtime.state.records import OTHERS, Changes
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.messages import place_of
 from ketal.streaming.kafka.connecting import clients
@@ -37,7 +37,7 @@ from ketal.streaming.kafka.state.segments import Segments, hole_in
 FORMAT = 2
 NO_FORMAT = 0
 """The format of a message that is no state of ketal's."""
-PARTS = b"job/parts"
+PARTS = OTHERS + b"parts"
 """The record of how many parts the job has."""
 POLL_MS = 200
 Message = tuple[bytes, bytes | None, list[tuple[str, bytes]]]

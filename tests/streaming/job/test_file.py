@@ -354,7 +354,7 @@ def test_a_torn_line_is_cut_off_and_anything_else_left_alone(tmp_path: Path) -> 
     path.write_bytes(b'{"verdict":"match"}\n{"verdict":"mat')
     out = outputs(path)
     out.add(Rejected(place="t/0/1", reason="no"))
-    out.write_files()
+    out.write()
     out.close()
     assert path.read_bytes() == (
         b'{"verdict":"match"}\n{"verdict":"rejected","place":"t/0/1","reason":"no"}\n'
@@ -377,7 +377,7 @@ def test_devices_and_fifos_take_verdicts(tmp_path: Path) -> None:
         out = outputs(path)
         for _ in range(2):
             out.add(rejected)
-            out.write_files()
+            out.write()
             out.clear()
         out.close()
     assert os.read(reader, 10_000).count(b'"rejected"') == 2
@@ -385,7 +385,7 @@ def test_devices_and_fifos_take_verdicts(tmp_path: Path) -> None:
     os.close(reader)
     out.add(rejected)
     with pytest.raises(SettingError, match=r"cannot write .*fifo: Broken pipe"):
-        out.write_files()
+        out.write()
     out.close()
 
 
