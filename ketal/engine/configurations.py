@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event, load_event, save_event
-from ketal.model.events.happened_before import canonical_key
+from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.operators.history import History
 
 
@@ -61,7 +61,7 @@ class Seen:
         self.counter = event.clock[event.node]
         self._time_us: int | None = None
         self._dot: Dot | None = None
-        self._key: tuple[int, str, int] | None = None
+        self._key: CanonicalKey | None = None
         self._known: dict[int, Known] | None = None
 
     @property
@@ -86,7 +86,7 @@ class Seen:
         return self._dot
 
     @property
-    def key(self) -> tuple[int, str, int]:
+    def key(self) -> CanonicalKey:
         """The event's place in the canonical order."""
         if self._key is None:
             self._key = canonical_key(self.event)

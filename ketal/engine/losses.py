@@ -30,12 +30,10 @@ from typing import Any
 from ketal.clocks import vector
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import canonical_key
+from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.model.sets.dot_set import DotSet
 from ketal.model.values import keyed
 
-Key = tuple[int, str, int]
-"""A place in canonical order."""
 ScopeName = tuple[Any, ...]
 """The values of a scope's key, as `keyed` has them."""
 NAMED_MAX = 100
@@ -83,11 +81,12 @@ class Losses:
         self._by_scope: dict[ScopeName, DotSet] = {}
         self._evicted: dict[str, int] = {}
         # Places that a dot is not before, and not after (None: not known yet).
-        self._places: dict[Dot, tuple[Key, Key | None]] = {}
-        self._open: list[tuple[Key, Dot]] = []  # those whose second is not known, by the first
-        self._closed: list[tuple[Key, Key, Dot]] = []  # the others, by the second
+        self._places: dict[Dot, tuple[CanonicalKey, CanonicalKey | None]] = {}
+        # Those whose second is not known, by the first; the others, by the second.
+        self._open: list[tuple[CanonicalKey, Dot]] = []
+        self._closed: list[tuple[CanonicalKey, CanonicalKey, Dot]] = []
         # Of those whose places are evicted: what none is before, and one of them.
-        self._merged: tuple[Key, Dot] | None = None
+        self._merged: tuple[CanonicalKey, Dot] | None = None
         self._unplaced: dict[str, list[int]] = {}  # counters whose second is not known, heaps
 
     def __len__(self) -> int:
@@ -98,8 +97,8 @@ class Losses:
 
     # --- what is missed ---
 
-    def lost(self, dot: Dot, low: Key | None = None) -> int:
-        """Mark a dot as lost, of which at most a place is known that it is not before.
+    def miss(self, dot: Dot, low: CanonicalKey | None = None) -> int:
+        """Mark a dot as missed that was declared lost; `low` is a place that it is not before.
 
         Returns
         -------
@@ -112,7 +111,7 @@ class Losses:
             self._put(dot, ANY)
         return self._bounded()
 
-    def passed(self, event: Event, scope: ScopeName | None) -> int:
+    def miss_event(self, event: Event, scope: ScopeName | None) -> int:
         """Mark an event as missed: of a scope, of none, or (`ANY`) of any."""
         if self.placed:
             place = canonical_key(event)
@@ -121,7 +120,7 @@ class Losses:
         self._put(event.dot, scope)
         return self._bounded()
 
-    def drop(self, dot: Dot) -> None:
+    def unmiss(self, dot: Dot) -> None:
         """Remove the mark of an event that arrived after all; the evicted ones stay marked."""
         self._remove(dot)
         self._displace(dot)
@@ -159,7 +158,7 @@ class Losses:
 
     # --- where it stood ---
 
-    def _place(self, dot: Dot, low: Key, high: Key | None) -> None:
+    def _place(self, dot: Dot, low: CanonicalKey, high: CanonicalKey | None) -> None:
         """Record between which places a dot stood; beyond the limit one place for several."""
         self._displace(dot)
         self._places[dot] = low, high
@@ -203,12 +202,12 @@ class Losses:
         known = self._scopes.get(dot, ANY)
         return known is ANY or known == scope
 
-    def ended(self, scope: ScopeName, upto: Key | None = None) -> tuple[Dot, ...]:
+    def ended(self, scope: ScopeName, upto: CanonicalKey | None = None) -> tuple[Dot, ...]:
         """Return what a scope may have waited for in vain, up to a place (None: the end)."""
         dots = self._ended(scope, upto) if self.some else NO_DOTS
         return dots if self.awaited is None else first(heapq.merge(dots, self.awaited()))
 
-    def _ended(self, scope: ScopeName, upto: Key | None) -> tuple[Dot, ...]:
+    def _ended(self, scope: ScopeName, upto: CanonicalKey | None) -> tuple[Dot, ...]:
         of_scope = self._by_scope.get(scope, ())
         dots: Iterable[Dot] = heapq.merge(self._any, of_scope)
         if upto is not None and self._places:
@@ -225,7 +224,9 @@ class Losses:
             dots.append(self._by_scope[scope].before(clock))
         return first(heapq.merge(*dots)) or self._standing(clock)
 
-    def between(self, scope: ScopeName, low: Key | None, high: Key) -> tuple[Dot, ...]:
+    def between(
+        self, scope: ScopeName, low: CanonicalKey | None, high: CanonicalKey
+    ) -> tuple[Dot, ...]:
         """Return what may be of a scope and have stood between two places (None: the beginning)."""
         closed, first_place = self._closed, operator.itemgetter(0)
         begin = 0 if low is None else bisect.bisect_right(closed, low, key=first_place)

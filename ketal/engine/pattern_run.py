@@ -14,7 +14,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.check_run import CheckRun
 from ketal.engine.copies import Copies, Unlearned
 from ketal.engine.copy_steps import CopySteps
-from ketal.engine.losses import ANY, Key, Losses
+from ketal.engine.losses import ANY, Losses
 from ketal.engine.machine import Machine
 from ketal.engine.scope_steps import ScopeSteps
 from ketal.engine.scopes import Counts, Scopes
@@ -22,7 +22,7 @@ from ketal.engine.statistics.mask_counts import MaskCounts
 from ketal.engine.verdict_building import VerdictBuilder
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import canonical_key
+from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 
@@ -147,7 +147,7 @@ class PatternRun:
         losses, copies, unknown = self.losses, self.copies, self._unknown_types
         for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
             if losses.some:
-                self.scopes.live.counting = False  # which are uncertain is told one by one
+                self.scopes.live.counting = False  # whether a match is uncertain is found of each
                 losses.offered(event)
                 if copies is not None and not copies.everything:
                     self.verdicts.learned_at = canonical_key(event)
@@ -207,30 +207,30 @@ class PatternRun:
 
     # --- events that are not offered ---
 
-    def miss(self, dot: Dot, low: Key | None = None) -> None:
+    def miss(self, dot: Dot, low: CanonicalKey | None = None) -> None:
         """Record a dot that was declared lost: a run might have waited for its event.
 
         Parameters
         ----------
         dot : Dot
             What is missed; nothing else is known of it.
-        low : Key or None
+        low : CanonicalKey or None
             A place of canonical order that it is not before; None: not known.
         """
-        self.counts.marks_forgotten += self.losses.lost(dot, low)
+        self.counts.marks_forgotten += self.losses.miss(dot, low)
 
     def miss_event(self, event: Event) -> None:
-        """Take an event that is not offered, late or refused: what it might have been is known.
+        """Mark an event as missed that is late or refused, and so not offered.
 
         Only its own scope missed it. Where nodes have copies, these also miss which events
         its node would have known by it, so there it may concern any scope.
         """
         scope = ANY if self.copies is not None else self.scopes.name_of(event)
-        self.counts.marks_forgotten += self.losses.passed(event, scope)
+        self.counts.marks_forgotten += self.losses.miss_event(event, scope)
 
     def unmiss(self, dot: Dot) -> None:
         """Remove the loss mark of an event that arrived after all."""
-        self.losses.drop(dot)
+        self.losses.unmiss(dot)
 
     def live_runs(self) -> int:
         """Return how many runs are live, and how many events are kept by a `find any`."""

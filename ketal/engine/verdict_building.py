@@ -13,12 +13,12 @@ from ketal.compiler.automaton import ANONYMOUS
 from ketal.engine.check_run import CheckRun, Refused
 from ketal.engine.configurations import Configuration, Seen, states
 from ketal.engine.find.findings import Findings, Taken
-from ketal.engine.losses import NO_DOTS, Key, Losses, first
+from ketal.engine.losses import NO_DOTS, Losses, first
 from ketal.engine.machine import Machine
 from ketal.engine.scopes import Counts, Scope, mapping_of
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import canonical_key
+from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.model.frozen_mapping import FrozenMapping, ScopeKey
 from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
@@ -68,7 +68,7 @@ class VerdictBuilder:
         self.execution = execution
         self.listing = listing
         self.trace = trace
-        self.learned_at: Key | None = None
+        self.learned_at: CanonicalKey | None = None
         self._only_counts = self.compiled.pattern.only_counts
         self._any_may_come_last = self.compiled.causal and self.compiled.strategy == "any"
         self._name, self._fingerprint = self.compiled.name, self.compiled.fingerprint
@@ -260,7 +260,11 @@ class VerdictBuilder:
     # --- what makes them uncertain ---
 
     def _missed(
-        self, scope: Scope, clocks: Iterable[Mapping[str, int]], low: Key | None, high: Key
+        self,
+        scope: Scope,
+        clocks: Iterable[Mapping[str, int]],
+        low: CanonicalKey | None,
+        high: CanonicalKey,
     ) -> tuple[Dot, ...]:
         """Return the dots that a scope missed, of some pasts or perhaps between two places.
 

@@ -26,6 +26,7 @@ from ketal.engine.type_dispatch import TypeDispatch
 from ketal.model import syntax
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
+from ketal.model.events.happened_before import CanonicalKey
 from ketal.model.limits import Limits
 from ketal.model.values import base_node
 from ketal.model.verdicts.check_verdicts import Violation
@@ -35,7 +36,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
-from ketal.operators.order.step import Key, ReleaseStep
+from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domains import closed_nodes
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.known_counters import KnownCounters
@@ -184,7 +185,7 @@ class LogRelease(Release):
     def _lost(self) -> Iterator[Gap]:
         """Mark the dots that each run's order has lost; yield each once."""
         named: set[Dot] = set()
-        lost_under: dict[Any, tuple[list[Dot], dict[Dot, Key]]] = {}
+        lost_under: dict[Any, tuple[list[Dot], dict[Dot, CanonicalKey]]] = {}
         for run in self._runs:
             pattern = run.compiled.pattern
             if not run.compiled.causal:
@@ -204,7 +205,7 @@ class LogRelease(Release):
 
     def _lost_under(
         self, order: syntax.Order, topology: syntax.Topology | None
-    ) -> tuple[list[Dot], dict[Dot, Key]]:
+    ) -> tuple[list[Dot], dict[Dot, CanonicalKey]]:
         """Return the dots that an order has lost, and places that some are not before."""
         if order.gap is None:
             return [], {}

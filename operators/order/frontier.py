@@ -27,12 +27,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import canonical_key
+from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.operators.membership.clock_restoration import present_order
 from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held
 from ketal.operators.order.policy import GivenUp, ReleasePolicy
-from ketal.operators.order.step import Key
 
 _EARLIEST = -(2**63)
 
@@ -80,8 +79,8 @@ class Frontier(ReleasePolicy):
         self._timed = False  # whether what came before any time was known has one
         self._times: dict[str, LargestTimes] = {}
         # By due time, which is found again when its turn comes: it may have grown since.
-        self._heap: list[tuple[int, Key]] = []
-        self._due_now: list[Key] = []  # to be released, the next one last
+        self._heap: list[tuple[int, CanonicalKey]] = []
+        self._due_now: list[CanonicalKey] = []  # to be released, the next one last
 
     @property
     def watermark_us(self) -> int | None:
@@ -119,7 +118,7 @@ class Frontier(ReleasePolicy):
         for held in untimed:
             self._hold(held._replace(time_us=first), first, canonical_key(held.event))
 
-    def _hold(self, held: Held, due: int, place: Key) -> None:
+    def _hold(self, held: Held, due: int, place: CanonicalKey) -> None:
         event = self.store.hold(held).event
         if held.time_us > _EARLIEST:
             times = self._times.setdefault(event.node, LargestTimes())
@@ -167,7 +166,7 @@ class Frontier(ReleasePolicy):
                     heapq.heappush(self._heap, (due, self._place_now(key)))
         self._due_now = sorted(due_now, reverse=True)
 
-    def _taken(self, key: Key) -> Held:
+    def _taken(self, key: CanonicalKey) -> Held:
         """Return an event that is to be released; its time matters no more."""
         held, progress = self._held(key), self.store.nodes[key[1]]
         if len(progress.held) == 1:
@@ -187,17 +186,17 @@ class Frontier(ReleasePolicy):
                 return self._taken(key)
             heapq.heappush(self._heap, (later, self._place_now(key)))
 
-    def _place_now(self, key: Key) -> Key:
+    def _place_now(self, key: CanonicalKey) -> CanonicalKey:
         return self._place(self._held(key).event)
 
     def _restore_clocks(
-        self, keys: Iterable[Key], restored: set[tuple[str, int]] | None = None
+        self, keys: Iterable[CanonicalKey], restored: set[tuple[str, int]] | None = None
     ) -> None:
         """Restore the clocks of held events, and of those before them, as far as is known now.
 
         Parameters
         ----------
-        keys : iterable of Key
+        keys : iterable of CanonicalKey
             The events.
         restored : set of (str, int)
             Events for which that was done since anything arrived; added to.

@@ -28,11 +28,11 @@ from typing import Any, Protocol
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
+from ketal.model.events.happened_before import CanonicalKey
 from ketal.model.sets.counter_sets import Counters
 from ketal.model.values import base_node
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import (
-    Key,
     ReleaseStep,
     StreamTime,
     holes_between,
@@ -304,10 +304,10 @@ def holes(events: Iterable[Event]) -> Iterator[tuple[str, int, int]]:
 
 def lows(
     events: Iterable[Event], lost: Iterable[tuple[str, int, int]], lost_max: int
-) -> dict[Dot, Key]:
+) -> dict[Dot, CanonicalKey]:
     """Return places in canonical order that what is lost does not come before."""
     sums = {event.dot: sum(event.clock.values()) for event in events}
-    out: dict[Dot, Key] = {}
+    out: dict[Dot, CanonicalKey] = {}
     for node, first, last in lost:
         least = sums.get(Dot(node, first - 1), first - 1)
         out |= lowest_places(node, first, last, least, lost_max)

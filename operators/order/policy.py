@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import canonical_key
+from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.operators.order.held_events import HeldEvents
 from ketal.operators.order.live_nodes import LiveNodes
 from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held
 from ketal.operators.order.release_options import ReleaseOptions
-from ketal.operators.order.step import Key, ReleaseStep, StreamTime
+from ketal.operators.order.step import ReleaseStep, StreamTime
 
 GivenUp: TypeAlias = Held | list[tuple[str, int]]
 """An event to release before its turn, or nodes with a counter up to which nothing is awaited."""
@@ -109,7 +109,7 @@ class ReleasePolicy:
     def changed(self) -> None:
         """Drop what was computed from the live nodes and of the first event's clock."""
 
-    def lowest_places(self, node: str, first: int, last: int) -> dict[Dot, Key]:
+    def lowest_places(self, node: str, first: int, last: int) -> dict[Dot, CanonicalKey]:
         """Return places that the dots of a hole do not come before, where there is one order."""
         return {}
 
@@ -128,7 +128,7 @@ class ReleasePolicy:
 
     # --- places ---
 
-    def _held(self, key: Key) -> Held:
+    def _held(self, key: CanonicalKey) -> Held:
         """Return the held event of a place."""
         return self.store.nodes[key[1]].held[key[2]]
 
@@ -137,6 +137,6 @@ class ReleasePolicy:
         restorer = self.store.restorer
         return event if restorer is None else restorer.remembered(event)
 
-    def _place(self, event: Event) -> Key:
+    def _place(self, event: Event) -> CanonicalKey:
         """Return an event's place in the canonical order, as far as its clock is known."""
         return canonical_key(self._remembered(event))

@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TypeAlias
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
+from ketal.model.events.happened_before import CanonicalKey
 
-Key: TypeAlias = tuple[int, str, int]
-"""A place in the canonical order: sum of the clock, node, counter."""
 _TIME = attrgetter("time")
 
 
@@ -45,7 +43,7 @@ class ReleaseStep:
         Lost dots that `gaps` does not name.
     raised : list of Dot
         Those of the released events whose clocks were restored to others.
-    lowest_places : dict of Dot to Key
+    lowest_places : dict of Dot to CanonicalKey
         Of what was declared lost, a place that it does not come before, where there is
         one order only, that of `total`.
     limit : str
@@ -59,7 +57,7 @@ class ReleaseStep:
     given_up: int = 0
     unnamed: int = 0
     raised: list[Dot] = field(default_factory=list)
-    lowest_places: dict[Dot, Key] = field(default_factory=dict, compare=False)
+    lowest_places: dict[Dot, CanonicalKey] = field(default_factory=dict, compare=False)
     limit: str = field(default="", compare=False)
     ends: list[int] = field(default_factory=list, compare=False)
 
@@ -89,7 +87,9 @@ def named_counters(first: int, last: int, lost_max: int) -> range:
     return range(first, last + 1, 1 if last - first < lost_max else last - first)
 
 
-def lowest_places(node: str, first: int, last: int, least: int, lost_max: int) -> dict[Dot, Key]:
+def lowest_places(
+    node: str, first: int, last: int, least: int, lost_max: int
+) -> dict[Dot, CanonicalKey]:
     """Return places that the lost dots of a hole which are named do not come before.
 
     Parameters

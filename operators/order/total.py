@@ -25,12 +25,12 @@ from typing import Any
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import canonical_key
+from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held
 from ketal.operators.order.policy import GivenUp, ReleasePolicy
-from ketal.operators.order.step import Key, lowest_places
+from ketal.operators.order.step import lowest_places
 
 
 class Total(ReleasePolicy):
@@ -39,11 +39,11 @@ class Total(ReleasePolicy):
     def begin(self) -> None:
         """Begin with nothing."""
         self.store.size = self._size
-        self._heap: list[Key] = []
-        self._skipped: list[Key] = []  # out of the heap while the end releases the others
-        self._last: Key | None = None
-        self._bound: Key | None = None  # None: to be found again
-        self._placed: Key | None = None  # the first of the heap, if its place is known
+        self._heap: list[CanonicalKey] = []
+        self._skipped: list[CanonicalKey] = []  # out of the heap while the end releases the others
+        self._last: CanonicalKey | None = None
+        self._bound: CanonicalKey | None = None  # None: to be found again
+        self._placed: CanonicalKey | None = None  # the first of the heap, if its place is known
         self._parked: set[tuple[str, int]] = set()
 
     def _size(self, event: Event) -> int:
@@ -99,19 +99,19 @@ class Total(ReleasePolicy):
 
     # --- what may be released ---
 
-    def _may_go(self, key: Key) -> bool:
+    def _may_go(self, key: CanonicalKey) -> bool:
         return self._heard_past(key) and self._is_ready(key)
 
-    def _is_ready(self, key: Key) -> bool:
+    def _is_ready(self, key: CanonicalKey) -> bool:
         return self.store.unsettled(self._held(key).event) is None
 
-    def _heard_past(self, key: Key) -> bool:
+    def _heard_past(self, key: CanonicalKey) -> bool:
         """Return whether no live node can still send what comes before `key`."""
         if self._bound is None:
             self._bound = min(filter(None, map(self._next_place, self.live)), default=None)
         return self._bound is None or key < self._bound
 
-    def _next_place(self, node: str) -> Key | None:
+    def _next_place(self, node: str) -> CanonicalKey | None:
         """Return a place that the next unseen event of a node does not come before.
 
         None if that is behind what is parked, hence behind the first in the queue.
@@ -162,7 +162,7 @@ class Total(ReleasePolicy):
             return self._take_first()
         return sorted(self.store.needs(event))
 
-    def lowest_places(self, node: str, first: int, last: int) -> dict[Dot, Key]:
+    def lowest_places(self, node: str, first: int, last: int) -> dict[Dot, CanonicalKey]:
         """Return places in canonical order that the dots of a hole do not come before."""
         progress, before = self.store.node(node), first - 1
         least = before

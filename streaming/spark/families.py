@@ -31,7 +31,7 @@ import msgspec
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError
 from ketal.logs.shape import KAFKA, Shape
-from ketal.logs.source import INCARNATION, Source
+from ketal.logs.source import INCARNATION, Path, Source
 from ketal.model import syntax
 from ketal.model.limits import Limits
 from ketal.programs.program import Program
@@ -46,8 +46,7 @@ KEY_GROUPS_MAX = 32_768
 HASHING = 3
 """The version of how a partition is hashed to the number of a group (`rows`)."""
 
-Path = tuple[str, ...]
-Partition = tuple[syntax.Attribute | syntax.Field, ...]
+PartitionKey = tuple[syntax.Attribute | syntax.Field, ...]
 """What patterns are partitioned by; empty where all events are one scope."""
 
 
@@ -57,7 +56,7 @@ class Family:
 
     program: Program
     """The patterns."""
-    partition: Partition
+    partition: PartitionKey
     """The key whose hash is an event's group, in canonical order; empty where there is one group.
     """
     first: int
@@ -101,12 +100,12 @@ def families(program: Program, key_groups: int) -> tuple[Family, ...]:
     return tuple(out)
 
 
-def _partition(compiled: CompiledPattern) -> Partition:
+def _partition(compiled: CompiledPattern) -> PartitionKey:
     """Return what a pattern is partitioned by, in canonical order."""
     return tuple(sorted(compiled.pattern.partition, key=_named))
 
 
-def _job_key(program: Program) -> Partition:
+def _job_key(program: Program) -> PartitionKey:
     """Return the partition of most patterns; empty where none is partitioned."""
     counts = Counter(filter(None, map(_partition, program.compiled)))
     return min(counts, key=lambda of: (-counts[of], *map(_named, of)), default=())
@@ -131,7 +130,7 @@ def paths_of(of: syntax.Attribute | syntax.Field, paths: Mapping[str, Path]) -> 
     return (of.path,) if data is None or data[0] == KAFKA else ((*data, *of.path), of.path)
 
 
-def by_key(partition: Partition, source: Source) -> syntax.Attribute | syntax.Field | None:
+def by_key(partition: PartitionKey, source: Source) -> syntax.Attribute | syntax.Field | None:
     """Return the part of a partition that keys messages, if one does: their key is hashed then."""
     for of in partition:
         if source.keyed_by == of.last_name:

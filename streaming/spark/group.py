@@ -38,9 +38,9 @@ from ketal.streaming.spark.rows.row_reader import (
     COPY,
     HOME,
     PLACED,
-    Partition,
     Row,
     RowReader,
+    SourcePartition,
 )
 
 FIGURES = "ketal.figures"
@@ -108,8 +108,8 @@ class GroupState(msgspec.Struct, kw_only=True):
     """The state of a group, as it is packed; by default that of a group without one."""
 
     counts: tuple[int, int, bool] = (0, 0, False)
-    ended: list[Partition] = []
-    marks: list[tuple[Partition, float]] = []
+    ended: list[SourcePartition] = []
+    marks: list[tuple[SourcePartition, float]] = []
     monitor: list[tuple[bytes, bytes]] = []
     placed: str
     places: list[tuple[str, str, int, str]] = []

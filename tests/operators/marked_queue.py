@@ -58,11 +58,11 @@ class MarkedQueue(HoldBackQueue):
 
     def _marked(self, step: ReleaseStep) -> Any:
         for dot in step.gaps:
-            self.losses.lost(dot)
+            self.losses.miss(dot)
         # A refused event stays missing, and is waited for, but by time.
         by_time = self.options.policy == "frontier"
         for event in (*step.late, *(step.refused if by_time else ())):
-            self.losses.passed(event, ANY)
+            self.losses.miss_event(event, ANY)
         before = [self.losses.before((), [event.clock]) for event in step.released]
         marked: Any = list(map(Released, step.released, map(frozenset, before)))
         step.released = marked

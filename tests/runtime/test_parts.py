@@ -131,18 +131,18 @@ def test_beyond_the_limit_the_lowest_that_is_forgotten_stands_for_all_in_every_s
     losses = Losses(2)
     one, other = (("number", 1),), (("number", 2),)
     first, second, third, fourth = (e(f"n@{counter}", "a") for counter in range(1, 5))
-    assert [losses.passed(first, one), losses.passed(second, other)] == [0, 0]
+    assert [losses.miss_event(first, one), losses.miss_event(second, other)] == [0, 0]
     assert losses.ended(one) == losses.before(one, [third.clock]) == (first.dot,)
-    assert losses.lost(first.dot) == 0, "what is known of it stays known"
+    assert losses.miss(first.dot) == 0, "what is known of it stays known"
     assert losses.ended(other) == (second.dot,)
-    assert losses.passed(third, None) == 1
+    assert losses.miss_event(third, None) == 1
     assert losses.ended(other) == (second.dot,)
     assert losses.ended(one) == losses.before(one, [first.clock]) == (first.dot,)
-    assert losses.lost(fourth.dot) == 1
+    assert losses.miss(fourth.dot) == 1
     assert losses.ended(one) == losses.ended(other) == (fourth.dot,)
     assert losses.before(one, [third.clock]) == (first.dot,)
-    losses.drop(fourth.dot)
-    losses.drop(first.dot)
+    losses.unmiss(fourth.dot)
+    losses.unmiss(first.dot)
     assert losses.ended(one) == (first.dot,)
 
 
@@ -157,14 +157,14 @@ def test_what_stands_for_the_forgotten_is_never_taken_away(rng: random.Random) -
         event = rng.choice(events)
         act = rng.randrange(4)
         if act == 0:
-            losses.lost(event.dot)
+            losses.miss(event.dot)
             missed.setdefault(event.dot, scopes)
         elif act == 1:
-            losses.drop(event.dot)
+            losses.unmiss(event.dot)
             missed.pop(event.dot, None)
         else:
             scope = rng.choice((*scopes, None))
-            losses.passed(event, scope)
+            losses.miss_event(event, scope)
             missed[event.dot] = (scope,)
         assert len(losses) <= 2
         again = Losses(2)
@@ -196,7 +196,7 @@ def test_what_may_have_stood_between_two_places(
     for counter, low, high in known:
         dot = Dot("k", counter)
         expected[dot] = low, high
-        losses.lost(dot, low)
+        losses.miss(dot, low)
         if high is not None:  # the first event that has this dot in its past is offered
             clock = {"k": counter, high[1]: high[0]}
             event = ketal.Event(node=high[1], type="a", clock=clock)

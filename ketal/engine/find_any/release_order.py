@@ -9,6 +9,7 @@ import enum
 from typing import Any
 
 from ketal.engine.configurations import Seen
+from ketal.model.events.happened_before import CanonicalKey
 
 
 class ReleaseOrder(enum.Enum):
@@ -43,7 +44,7 @@ class OrderWatch:
 
     def __init__(self, order: ReleaseOrder) -> None:
         canonical, causal = order is ReleaseOrder.CANONICAL, order is ReleaseOrder.CAUSAL
-        self._last_key: tuple[int, str, int] | None = (0, "", 0) if canonical else None
+        self._last_key: CanonicalKey | None = (0, "", 0) if canonical else None
         self._known: dict[str, int] | None = {} if causal else None
 
     def in_order(self, seen: Seen) -> bool:

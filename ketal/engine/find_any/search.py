@@ -33,6 +33,7 @@ from ketal.engine.find_any.paths import (
     replays,
 )
 from ketal.engine.find_any.roles import Path, Roles, StepRole
+from ketal.model.events.happened_before import CanonicalKey
 from ketal.model.limits import Limits
 
 
@@ -350,5 +351,5 @@ def _range_after(
     return low, high
 
 
-def _key(seen: Seen) -> tuple[int, str, int]:
+def _key(seen: Seen) -> CanonicalKey:
     return seen.key

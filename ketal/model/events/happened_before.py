@@ -8,8 +8,13 @@ The one rule: the canonical order respects happened-before, and depends on nothi
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from ketal.clocks import vector
 from ketal.model.events.event import Event
+
+CanonicalKey: TypeAlias = tuple[int, str, int]
+"""A place in the canonical order: sum of the clock, node, counter."""
 
 
 def happened_before(a: Event, b: Event) -> bool:
@@ -25,7 +30,7 @@ def concurrent(a: Event, b: Event) -> bool:
     return not happened_before(a, b) and not happened_before(b, a)
 
 
-def canonical_key(event: Event) -> tuple[int, str, int]:
+def canonical_key(event: Event) -> CanonicalKey:
     """Return the sort key of the canonical linear extension.
 
     The sum of the clock's entries, then node, then counter: a → b makes b's

@@ -88,7 +88,7 @@ class RestoringQueue(PatternQueue):
 
     def _miss_event(self, event: Event) -> None:
         super()._miss_event(event)
-        self._losses.passed(event, ANY)
+        self._losses.miss_event(event, ANY)
 
     def apply(self, step: ReleaseStep, reports: Reports) -> list[Numbered]:
         """Offer what a step released, and what cannot be restored any better."""
@@ -96,9 +96,9 @@ class RestoringQueue(PatternQueue):
 
     def _apply(self, step: ReleaseStep) -> list[Verdict]:
         for dot in step.gaps:
-            self._losses.lost(dot)
+            self._losses.miss(dot)
         for event in step.late:
-            self._losses.passed(event, ANY)
+            self._losses.miss_event(event, ANY)
         out: list[Verdict] = []
         raised = set(step.raised)
         for event in step.released:
@@ -113,7 +113,7 @@ class RestoringQueue(PatternQueue):
                 out += self._offer((event,))
         out += self._offer_low([*step.late, *step.refused])
         for event in step.refused:
-            self._losses.passed(event, ANY)
+            self._losses.miss_event(event, ANY)
         return out
 
     def _offer_low(self, events: Sequence[Event]) -> list[Verdict]:

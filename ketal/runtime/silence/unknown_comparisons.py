@@ -18,7 +18,7 @@ from ketal.errors import Span
 from ketal.model.wording import counted
 
 Entry = dict[str, Any]
-"""An object of the list `unknown` of a pattern in the summary."""
+"""An object of the list `vacuous`, or `unknown`, of a pattern in the summary."""
 Kinds = tuple[str, ...]
 
 

@@ -27,10 +27,8 @@ from ketal.model import syntax
 from ketal.model.syntax_walks import walk
 from ketal.model.wording import counted
 from ketal.runtime.silence.near_names import nearest
-from ketal.runtime.silence.unknown_comparisons import entry_text, place_of, summed, unknown
+from ketal.runtime.silence.unknown_comparisons import Entry, entry_text, place_of, summed, unknown
 
-Entry = dict[str, Any]
-"""An object of the list `vacuous` of a pattern in the summary."""
 Findings = dict[str, dict[str, list[Entry]]]
 """`vacuous` or `unknown` → pattern → its list of that name."""
 APART_MIN = 50

@@ -12,7 +12,7 @@ from ketal.errors import SettingError
 from ketal.logs.source import OWN_FIELDS, Source
 from ketal.model import syntax
 from ketal.model.events.control import CONTROL_PREFIX
-from ketal.streaming.spark.families import Family, Partition
+from ketal.streaming.spark.families import Family, PartitionKey
 from ketal.streaming.spark.rows.message_columns import PLACE
 from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_of
 from ketal.streaming.spark.rows.types import EVENT_TYPES, check_types
@@ -99,7 +99,7 @@ class EventColumns:
         """Return whether a row is a control event."""
         return F.coalesce(F.col("type").startswith(CONTROL_PREFIX), F.lit(False))
 
-    def partition(self, partition: Partition) -> list[Column]:
+    def partition(self, partition: PartitionKey) -> list[Column]:
         """Return the values that a key group is the hash of."""
         return [canonical(self._value(of)) for of in partition]
 

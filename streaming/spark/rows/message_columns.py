@@ -9,11 +9,11 @@ from pyspark.sql import functions as F
 
 from ketal.errors import SettingError
 from ketal.logs.shape import KAFKA, Shape
-from ketal.logs.source import Source
+from ketal.logs.source import Path, Source
 from ketal.logs.times import TIME_UNITS
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.streaming.job.messages import Outside
-from ketal.streaming.spark.families import Family, Partition, Path, by_key, paths_of
+from ketal.streaming.spark.families import Family, PartitionKey, by_key, paths_of
 from ketal.streaming.spark.keyed import BETWEEN, READ_EACH, READ_FIRST
 from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_by_format, timestamp_of
 from ketal.streaming.spark.rows.types import KAFKA_TYPES, check_types
@@ -81,7 +81,7 @@ class MessageColumns:
             is_control = F.when(may, is_control)
         return F.coalesce(is_control, F.lit(False))
 
-    def partition(self, partition: Partition) -> list[Column]:
+    def partition(self, partition: PartitionKey) -> list[Column]:
         """Return the values that a key group is the hash of."""
         if by_key(partition, self._source) is not None:
             return [F.col("key")]

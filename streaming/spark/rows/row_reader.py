@@ -25,7 +25,7 @@ NO_TIMESTAMP = -1
 """The timestamp of a message that has none, as Kafka has it."""
 
 Row = tuple[Any, ...]
-Partition = tuple[str, int] | None
+SourcePartition = tuple[str, int] | None
 
 
 class Message:
@@ -81,7 +81,7 @@ class RowReader:
             message.topic, message.partition, message.offset = row[1:4]
 
     @property
-    def partition(self) -> Partition:
+    def partition(self) -> SourcePartition:
         """The topic and partition of the row that was begun; None without offsets."""
         message = self._message
         return None if message.topic is None else (message.topic, message.partition)

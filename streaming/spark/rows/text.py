@@ -10,10 +10,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ketal.errors import EventError
-from ketal.logs.source import Source
+from ketal.logs.source import Path, Source
 from ketal.logs.times import TimeReading
 from ketal.model.events.event_time import seconds
-from ketal.streaming.spark.families import Path
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
