@@ -62,6 +62,7 @@ Truth = bool | None
 """Kleene's three values; None is unknown."""
 
 _PROBES_MAX = 500_000
+_FUNCTIONS = ("exists", "host", "origin")  # the language's own; others are registered
 
 
 class TooManyProbesError(Exception):
@@ -572,6 +573,8 @@ class Guards:
             case ast.Matches(value, regex):
                 text = self.value(value, at)
                 return bool(re2.search(regex, text)) if isinstance(text, str) else None
+            case ast.Function(name) if at.is_probe and name not in _FUNCTIONS:
+                return at.read(guard)  # type: ignore[no-any-return]
             case ast.Function("exists", (of,)):
                 return self.value(of, at) is not None
             case ast.Function("host", (ast.Literal(str(glob)),)):
@@ -583,8 +586,6 @@ class Guards:
                 return at.local
             case ast.Call():
                 return _call(guard, at)
-            case ast.Function() if at.is_probe:
-                return at.read(guard)  # type: ignore[no-any-return]
             case ast.Function(name, arguments):
                 return self.answer(name, [self.value(a, at) for a in arguments], at)
         raise AssertionError(guard)
@@ -1029,7 +1030,7 @@ def _variables(literal: ast.Guard) -> set[_Variable]:
     match literal:
         case ast.Comparison() if (pair := _pair(literal)) is not None:
             return {pair}
-        case ast.Function(name) if name not in ("exists", "host", "origin"):
+        case ast.Function(name) if name not in _FUNCTIONS:
             return {literal}
         case ast.Function("host"):
             return {_NODE}
