@@ -111,10 +111,10 @@ class Outputs:
             except BrokenPipeError:
                 raise ClosedPipeError from None
 
-    def send(self, producer: Any) -> list[Any]:
-        """Send the verdicts of topics; return the future of each message."""
+    def send(self, producer: Any) -> list[tuple[str, Any]]:
+        """Send the verdicts of topics; return the topic and the future of each message."""
         return [
-            producer.send(target.name, value=line, key=key)
+            (target.name, producer.send(target.name, value=line, key=key))
             for target, key, line in self._pending
             if target.kind == "kafka"
         ]

@@ -15,7 +15,7 @@ from kafka.structs import OffsetAndMetadata
 from ketal.errors import SettingError
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.access import check_access
-from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, within
+from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, StoppedError, within
 from ketal.streaming.kafka.running_job import RunningJob
 
 T = TypeVar("T")
@@ -157,24 +157,28 @@ class Connection:
         return position
 
     def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], sent: Sequence[Any], member: Any
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        sent: Sequence[tuple[str, Any]],
+        member: Any,
     ) -> None:
         """Put offsets into the open transaction, and commit it, as a member of the group.
 
-        `sent` are the futures of the messages of the transaction.
+        `sent` are the topics and futures of the messages of the transaction. Where one fails, the
+        calls after it may hang, and its error says more than theirs.
         """
+
+        def is_in_vain() -> bool:
+            is_away = self._engine.stopping and not clients.listens(self._job.bootstrap_servers)
+            return is_away or any(future.failed() for _, future in sent)
+
         try:
             send = self.producer.send_offsets_to_transaction
-            within(self._call_s, "sending offsets", send, offsets, member, enough=self._is_in_vain)
+            within(self._call_s, "sending offsets", send, offsets, member, enough=is_in_vain)
             commit = self.producer.commit_transaction
-            within(self._call_s, "the commit", commit, enough=self._is_in_vain)
-        except CLIENT_ERRORS as error:
-            # The error of a message says more than that of its transaction.
-            for future in sent:
+            within(self._call_s, "the commit", commit, enough=is_in_vain)
+        except (StoppedError, *CLIENT_ERRORS) as error:
+            for topic, future in sent:
                 if future.failed():
-                    raise future.exception from error
+                    raise clients.of_topic(topic, future.exception) from error
             raise
-
-    def _is_in_vain(self) -> bool:
-        """Return whether the job is to end while Kafka is away."""
-        return self._engine.stopping and not clients.listens(self._job.bootstrap_servers)

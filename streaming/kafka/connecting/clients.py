@@ -56,12 +56,11 @@ _OF_SETTINGS = (
     faults.IncompatibleBrokerVersion,
     faults.InvalidTopicError,
     faults.KafkaConfigurationError,
-    faults.MessageSizeTooLargeError,
-    faults.RecordListTooLargeError,
     faults.SaslAuthenticationFailedError,
     faults.UnsupportedSaslMechanismError,
     faults.UnsupportedVersionError,
 )
+_TOO_LARGE = (faults.MessageSizeTooLargeError, faults.RecordListTooLargeError)
 OUT_OF_RANGE = (
     faults.LogTruncationError,
     faults.NoOffsetForPartitionError,
@@ -347,6 +346,12 @@ def of_settings(job: Job, error: BaseException) -> SettingError | None:
             )
         if isinstance(one, _OF_SETTINGS):
             return SettingError(f"Kafka refuses: {described(one)}")
+        if isinstance(one, _TOO_LARGE):
+            return SettingError(
+                f"Kafka refuses a message as too large: {described(one)}\n"
+                "  hint: set the topic's max.message.bytes to more than [limits] message_bytes_max "
+                f"({job.limits.message_bytes_max}), or lower that"
+            )
         if isinstance(one, faults.UnsupportedCodecError):
             return SettingError(
                 f"the messages of {', '.join(job.topics)} are compressed, and nothing here "
@@ -360,6 +365,13 @@ def of_settings(job: Job, error: BaseException) -> SettingError | None:
                 "nothing was set)"
             )
     return None
+
+
+def of_topic(topic: str, error: BaseException) -> BaseException:
+    """Return the error of a message, which names the topic where Kafka said nothing more."""
+    if error.args in ((), (None,)):
+        error.args = (f"topic {topic}",)
+    return error
 
 
 def described(error: BaseException) -> str:

@@ -201,7 +201,7 @@ class Saved:
             self._digest.update(piece)
         return sum(map(len, pieces))
 
-    def send(self, producer: Any) -> list[Any]:
+    def send(self, producer: Any) -> list[tuple[str, Any]]:
         """Send nothing into the transaction: what was written is on the disk already."""
         return []
 

@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -115,12 +116,11 @@ class Changelog:
         headers = [(name, str(value).encode()) for name, value in fields.items()]
         return [(key, piece, headers) for key, piece in zip(keys, pieces, strict=True)]
 
-    def send(self, producer: Any) -> list[Any]:
-        """Send the segments into the transaction; return the future of each message."""
+    def send(self, producer: Any) -> list[tuple[str, Any]]:
+        """Send the segments into the transaction; return topic and future of each message."""
+        send = partial(producer.send, self._topic, partition=self._number)
         return [
-            producer.send(
-                self._topic, key=key, value=value, headers=headers, partition=self._number
-            )
+            (self._topic, send(key=key, value=value, headers=headers))
             for key, value, headers in self._messages
         ]
 

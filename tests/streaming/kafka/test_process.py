@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.admin import ConfigResource
 
 import ketal
 from ketal.cli import main
@@ -292,6 +294,25 @@ def test_a_verdict_that_kafka_would_not_take_is_an_overflow(
     assert said["verdict"] == "overflow"
     assert said["limit"] == "message_bytes_max"
     assert len(said["id"]) == 32
+
+
+def test_a_topic_that_takes_no_message_so_large_ends_the_job_at_once(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """kafka-python hangs in what it is called for while a message of the transaction fails."""
+    source, sink = topic(), topic()
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.alter_configs([ConfigResource("TOPIC", sink, {"max.message.bytes": "100"})])
+    produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+    patience_ms = 600_000
+    job = job_of(
+        broker, [source], tmp_path, until_end=True, verdicts=Target("kafka", sink),
+        call_timeout_ms=patience_ms,
+    )  # fmt: skip
+    began_s = time.monotonic()
+    with pytest.raises(SettingError, match=f"too large: .*{sink}\n.*max.message.bytes"):
+        run(job, ketal.compile(FORKS))
+    assert time.monotonic() - began_s < patience_ms / 2e3
 
 
 def test_latest_begins_at_the_end_and_stays_there(
