@@ -132,6 +132,15 @@ class Outputs:
                 file.close()
 
 
+def refused_as_too_large(job: Job, why: str) -> SettingError:
+    """Return the error where a topic takes no message that is so large."""
+    return SettingError(
+        f"Kafka refuses a message as too large: {why}\n"
+        "  hint: set the topic's max.message.bytes to more than [limits] message_bytes_max "
+        f"({job.limits.message_bytes_max}), or lower that"
+    )
+
+
 def _too_large(verdict: dict[str, Any], size: int) -> bytes:
     """Return the overflow verdict that replaces one too large for a message."""
     same = {key: verdict[key] for key in ("pattern", "id", "execution") if key in verdict}

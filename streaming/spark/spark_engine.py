@@ -29,7 +29,7 @@ from ketal.streaming.job.file import Job
 from ketal.streaming.job.job_engine import JobEngine
 from ketal.streaming.job.messages import Outside
 from ketal.streaming.job.metrics import Hooks
-from ketal.streaming.job.outputs import ClosedPipeError, Outputs
+from ketal.streaming.job.outputs import ClosedPipeError, Outputs, refused_as_too_large
 from ketal.streaming.spark import families as grouping
 from ketal.streaming.spark import verdicts
 from ketal.streaming.spark.checkpoint import HINT, Checkpoint
@@ -55,6 +55,8 @@ _PASSING = ("py4j.", "pyspark.", "OSError", "EOFError", "MemoryError", "Connecti
 """How exceptions of a worker begin that a retry may not raise."""
 _GONE = re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|Some data may have been lost")
 _NO_TOPIC = re.compile(r"UnknownTopicOrPartitionException")
+_TOO_LARGE = re.compile(r"RecordTooLargeException")
+_NOT_ALLOWED = re.compile(r"\w+(?:Authentication|Authorization)Exception")
 _KAFKA = re.compile(r"org\.apache\.kafka\.\S*|KafkaException|Failed to construct kafka")
 
 
@@ -245,6 +247,11 @@ class SparkEngine(JobEngine):
             )
         if _NO_TOPIC.search(text):
             return SettingError(f"a topic is not there any more: {_brief(text)}")
+        if _TOO_LARGE.search(text):
+            topics = ", ".join(one.name for one in self.job.outputs if one.kind == "kafka")
+            return refused_as_too_large(self.job, f"{_brief(text)} (topic {topics})")
+        if _NOT_ALLOWED.search(text):
+            return SettingError(f"[kafka.properties] {_brief(text)}")
         what = "Kafka" if _KAFKA.search(text) else "Spark"
         return LostError(f"{what} failed: {_brief(text)}")
 

@@ -39,6 +39,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from ketal.errors import SettingError
 from ketal.streaming.job.file import Job
+from ketal.streaming.job.outputs import refused_as_too_large
 from ketal.streaming.job.properties import refused_as_settings
 from ketal.streaming.kafka.connecting.tokens import Tokens
 
@@ -347,11 +348,7 @@ def of_settings(job: Job, error: BaseException) -> SettingError | None:
         if isinstance(one, _OF_SETTINGS):
             return SettingError(f"Kafka refuses: {described(one)}")
         if isinstance(one, _TOO_LARGE):
-            return SettingError(
-                f"Kafka refuses a message as too large: {described(one)}\n"
-                "  hint: set the topic's max.message.bytes to more than [limits] message_bytes_max "
-                f"({job.limits.message_bytes_max}), or lower that"
-            )
+            return refused_as_too_large(job, described(one))
         if isinstance(one, faults.UnsupportedCodecError):
             return SettingError(
                 f"the messages of {', '.join(job.topics)} are compressed, and nothing here "

@@ -16,12 +16,12 @@ from ketal.logs import Source
 from ketal.model.limits import DEFAULT
 from ketal.runtime.state.records import FORMAT
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.job.file import Job
+from ketal.streaming.job.file import Job, Target
 from ketal.streaming.spark.checkpoint import Checkpoint
 from ketal.streaming.spark.families import HASHING, families
 from ketal.streaming.spark.group import Group, Work
-from ketal.streaming.spark.spark_engine import _of_worker
-from tests.streaming.jobs import Told, Topic, accept, produce, written
+from ketal.streaming.spark.spark_engine import SparkEngine, _of_worker
+from tests.streaming.jobs import FORKS, Told, Topic, accept, produce, written
 from tests.streaming.spark.test_engine import run, spark_job
 
 PLAIN = ("copy", "topic", "partition", "offset", "value")
@@ -246,6 +246,25 @@ def test_what_an_executor_would_say_again_is_no_loss(
     else:
         with pytest.raises(kind, match=said):
             raise fault or AssertionError
+
+
+@pytest.mark.parametrize(
+    ("thrown", "said"),
+    [
+        ("RecordTooLargeException: The request", "too large: .*forks.*\n.*max.message.bytes"),
+        ("TopicAuthorizationException: Not authorized to access topics: [f]", r"access.*\[f\]"),
+        ("SaslAuthenticationException: Authentication failed", "Authentication failed"),
+    ],
+)
+def test_what_kafka_would_refuse_again_is_no_loss(thrown: str, said: str) -> None:
+    job = Job(
+        pattern="p", topics=["t"], bootstrap_servers="b", group_id="g", engine="spark",
+        verdicts=Target("kafka", "forks"), rejected=Target("kafka", "forks"),
+    )  # fmt: skip
+    engine = SparkEngine(job, ketal.compile(FORKS), Told().hooks())
+    fault = engine._fault_of(f"it\n\tat x\nCaused by: org.apache.kafka.common.errors.{thrown}\n")
+    with pytest.raises(SettingError, match=said):
+        raise fault
 
 
 def test_control_events_do_not_move_the_watermark(spark: SparkSession) -> None:
