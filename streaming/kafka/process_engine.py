@@ -63,8 +63,8 @@ class ProcessEngine(RunningJob):
             except OUT_OF_RANGE as error:
                 raise StateError(
                     f"the messages that group {self.job.group_id} is to go on with are no longer "
-                    f"in the topic ({clients.described(error)}); take another group_id to "
-                    "start anew"
+                    f"in the topic ({clients.described(error)})\n  hint: another group_id, "
+                    "with a [state] store of its own, begins where [kafka] start says"
                 ) from None
             except StoppedError:
                 return

@@ -115,7 +115,10 @@ class Claim:
         except ValueError:
             held = None
         if not isinstance(held, dict) or not {"group_id", "topics"} <= held.keys():
-            raise SettingError(f"{path} is not the file that says whose state this is")
+            raise SettingError(
+                f"{path} is not the file that says whose state this is\n  hint: bring the folder "
+                "back whole, or give this job another [state] store and another group_id"
+            )
         return held
 
 
