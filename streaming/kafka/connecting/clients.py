@@ -50,6 +50,8 @@ TRANSACTION_TIMEOUT_MS = 10_000
 CLOSE_TIMEOUT_S = 2
 SLICE_S, LISTENS_S = 0.1, 1.0
 POLL_RECORDS_MAX = 4_000
+RECONNECT_MS_MAX = 2_000
+"""A client tries again as often; by default it would wait 30 s once it has tried for long."""
 METADATA_AGE_MS = 30_000
 """The topics are compared as often with those of before (`job_session.PARTITIONS_S`)."""
 
@@ -94,6 +96,7 @@ def consumer_of(job: Job, *, of_group: bool = True, committed_only: bool = True)
         "metadata_max_age_ms": METADATA_AGE_MS,
         "metrics_enabled": False,
         "max_poll_records": POLL_RECORDS_MAX,
+        "reconnect_backoff_max_ms": RECONNECT_MS_MAX,
         **properties_of(job, KafkaConsumer),
     }
     with refused_as_settings(job.properties):
@@ -174,6 +177,7 @@ def producer_of(job: Job, transactional_id: str) -> Any:
         "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
         "metrics_enabled": False,
         "linger_ms": 5,
+        "reconnect_backoff_max_ms": RECONNECT_MS_MAX,
         **properties_of(job, KafkaProducer),
     }
     with refused_as_settings(job.properties):

@@ -413,6 +413,18 @@ def test_the_errors_after_which_a_producer_would_bump_its_epoch_are_fatal(broker
         clients.close_producer(producer)
 
 
+def test_clients_are_back_soon_after_a_broker(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+    """Whoever tried for long would wait half a minute, with a lag that nothing shows."""
+    job = job_of(broker, [topic()], tmp_path)
+    consumer, producer = clients.consumer_of(job), clients.producer_of(job, "soon")
+    try:
+        waits_ms = {one.config["reconnect_backoff_max_ms"] for one in (consumer, producer)}
+        assert waits_ms == {clients.RECONNECT_MS_MAX}
+    finally:
+        clients.close_consumer(consumer)
+        clients.close_producer(producer)
+
+
 def test_a_consumer_that_joins_its_group_goes_on_with_it(broker: Broker, topic: Topic) -> None:
     """kafka-python forgets it where `poll` returned meanwhile, unless its flag is set."""
     with pytest.raises(SettingError, match="kafka-python"):
