@@ -60,6 +60,10 @@ class CausalHistories(StampIsHeader[CausalHistory, CausalHistory]):
         after = CausalHistory(replica.node, counter, dots)
         return after, after
 
+    def entries(self, clock: Clock) -> int:
+        """Return how many events are known."""
+        return sum(clock.values())
+
     def precedes(self, a: CausalHistory, b: CausalHistory) -> bool:
         """Return whether b knows a."""
         return a.dots != b.dots and (a.node, a.counter) in b.dots

@@ -80,6 +80,10 @@ class Scheme(ABC, Generic[S]):
         """Whether a stamp states the vector clock of its event by itself."""
         return type(self).clock_of is not Scheme.clock_of
 
+    def entries(self, clock: Clock) -> int:
+        """Return how many entries the stamp of an event with a vector clock has, about."""
+        return len(clock)
+
     @abstractmethod
     def stamped(self, events: Sequence[Happening]) -> list[S]:
         """Return the stamps of an execution.

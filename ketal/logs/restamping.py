@@ -17,10 +17,12 @@ from typing import Any
 
 from ketal.clocks.scheme import Happening, Scheme
 from ketal.clocks.stamping import direct_causes
+from ketal.errors import SettingError
 from ketal.model.events.dot import Dot
 from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event, received
 from ketal.model.events.happened_before import canonical_key
+from ketal.model.limits import DEFAULT, Limits
 
 STATION = "station"
 """The attribute that names the station of an event."""
@@ -72,8 +74,32 @@ class StampedExecution:
         ]
 
 
-def restamped(events: Iterable[Event], scheme: Scheme[Any]) -> StampedExecution:
-    """Stamp distinct events of one execution, all or some, by a scheme."""
+def too_many_entries(
+    events: Iterable[Event], scheme: Scheme[Any], limits: Limits
+) -> SettingError | None:
+    """Return the error of stamps that have more entries than are kept; None if they have not."""
+    entries = sum(scheme.entries(event.clock) for event in events)
+    if entries <= limits.stamped_entries_max:
+        return None
+    return SettingError(
+        f"the stamps of the scheme {scheme.name} would have {entries:,} entries, and "
+        f"{limits.stamped_entries_max:,} are kept (limit stamped_entries_max)"
+    )
+
+
+def restamped(
+    events: Iterable[Event], scheme: Scheme[Any], limits: Limits = DEFAULT
+) -> StampedExecution:
+    """Stamp distinct events of one execution, all or some, by a scheme.
+
+    Raises
+    ------
+    SettingError
+        If the stamps would have more than `stamped_entries_max` entries.
+    """
+    events = list(events)
+    if (fault := too_many_entries(events, scheme, limits)) is not None:
+        raise fault
     ordered = tuple(sorted(events, key=canonical_key))
     causes = direct_causes([(event.node, event.clock) for event in ordered])
     happenings = tuple(

@@ -105,6 +105,9 @@ class Limits:
     stamp_pairs_max: int = _limit(
         100_000, "pairs", "pairs of events by which timestamping schemes are compared"
     )
+    stamped_entries_max: int = _limit(
+        10_000_000, "entries", "entries of the stamps of one execution by one scheme"
+    )
     stamped_events_max: int = _limit(
         500, "events", "events of one diagram with the stamps of a scheme"
     )

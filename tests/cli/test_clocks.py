@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -267,6 +268,10 @@ def test_relevant_events_alone_are_counted_anew(ketal: Ketal, write: Write) -> N
             "lamport clocks do not tell which events",
         ),
         (["show", "itc", "run.jsonl", "--limit", "stamped_events_max=2"], "the log has 3 events"),
+        (
+            ["restamp", "history", "run.jsonl", "--limit", "stamped_entries_max=4"],
+            "the stamps of the scheme history would have 5 entries, and 4 are kept (limit ",
+        ),
         (["compare", "run.jsonl", "a@1", "b@1", "--scheme", "itc"], "--scheme is for logs"),
     ],
 )
@@ -277,6 +282,19 @@ def test_what_is_asked_wrong_is_an_error(
     said = ketal("clocks", *words)
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith(f"ketal: {reason}")
+
+
+def test_schemes_whose_stamps_are_too_many_are_left_out(ketal: Ketal, write: Write) -> None:
+    log = write("run.jsonl", "".join(event("a", "x", {"a": n}) for n in range(1, 60)))
+    few = ("clocks", "compare", log, "--limit", "stamped_entries_max=100")
+    why = "the stamps of the scheme history would have 1,770 entries, and 100 are kept"
+    assert f"history is left out: {why} (limit stamped_entries_max)" in ketal(*few).lines
+    compared = json.loads(ketal(*few, "--output", "json").out)["comparison"]
+    assert list(compared["left_out"]) == ["history"]
+    assert "history" not in [one["scheme"] for one in compared["schemes"]]
+    said = ketal(*few, "--scheme", "history")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith(f"ketal: {why}")
 
 
 def test_of_many_pairs_some_are_drawn(ketal: Ketal, write: Write) -> None:

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from statistics import median
 from typing import Any
 
 from ketal.clocks.scheme import Scheme, StampOrder
 from ketal.errors import SettingError
-from ketal.logs.restamping import StampedExecution, restamped
+from ketal.logs.restamping import StampedExecution, restamped, too_many_entries
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import Limits
@@ -75,6 +75,8 @@ class SchemeComparison:
         All pairs of events.
     reports : tuple of SchemeReport
         A report each.
+    left_out : mapping of str to str
+        The schemes that were left out, by name, and why.
     """
 
     execution: str
@@ -82,13 +84,15 @@ class SchemeComparison:
     pairs: int
     of_pairs: int
     reports: tuple[SchemeReport, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
         named = {"execution": self.execution} if self.execution else {}
         reports = [report.to_dict() for report in self.reports]
         counts = {"events": self.events, "pairs": self.pairs, "of_pairs": self.of_pairs}
-        return {**named, **counts, "schemes": reports}
+        left_out = {"left_out": dict(self.left_out)} if self.left_out else {}
+        return {**named, **counts, "schemes": reports, **left_out}
 
     def lines(self) -> Iterator[str]:
         """Yield it as text: a table."""
@@ -103,6 +107,8 @@ class SchemeComparison:
             cells = [first.ljust(widths[0])]
             cells += [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
             yield "  ".join(cells)
+        for name, why in self.left_out.items():
+            yield f"{name} is left out: {why}"
 
     def _cells(self, report: SchemeReport) -> tuple[str, ...]:
         shares = (report.right, report.wrong, report.unknown, report.false_orders)
@@ -134,6 +140,8 @@ def compare_schemes(
 ) -> SchemeComparison:
     """Stamp an execution by each of some schemes, and compare what they answer.
 
+    A scheme whose stamps would have more than `stamped_entries_max` entries is left out.
+
     Parameters
     ----------
     events : sequence of Event
@@ -148,14 +156,19 @@ def compare_schemes(
     Raises
     ------
     SettingError
-        If there are fewer than two events.
+        If there are fewer than two events, or all schemes are left out.
     """
     if len(events) < 2:
         raise SettingError("schemes are compared by pairs of events, and the log has no two events")
     of_pairs = len(events) * (len(events) - 1) // 2
     pairs = _pairs(len(events), min(of_pairs, limits.stamp_pairs_max))
-    reports = tuple(_report(scheme, events, pairs) for scheme in schemes)
-    return SchemeComparison(name, len(events), len(pairs), of_pairs, reports)
+    faults = {scheme.name: too_many_entries(events, scheme, limits) for scheme in schemes}
+    left_out = {name: fault for name, fault in faults.items() if fault is not None}
+    if left_out and len(left_out) == len(faults):
+        raise next(iter(left_out.values()))
+    reports = tuple(_report(one, events, pairs, limits) for one in schemes if not faults[one.name])
+    why = {name: str(fault) for name, fault in left_out.items()}
+    return SchemeComparison(name, len(events), len(pairs), of_pairs, reports, why)
 
 
 def _pairs(events: int, count: int) -> list[tuple[int, int]]:
@@ -169,9 +182,12 @@ def _pairs(events: int, count: int) -> list[tuple[int, int]]:
 
 
 def _report(
-    scheme: Scheme[Any], events: Sequence[Event], pairs: Sequence[tuple[int, int]]
+    scheme: Scheme[Any],
+    events: Sequence[Event],
+    pairs: Sequence[tuple[int, int]],
+    limits: Limits,
 ) -> SchemeReport:
-    stamped = restamped(events, scheme)
+    stamped = restamped(events, scheme, limits)
     begin = time.process_time()
     scheme.stamped(stamped.happenings)
     stamp_us = (time.process_time() - begin) * 1e6 / len(events)

@@ -250,7 +250,7 @@ def _stamped(args: argparse.Namespace) -> tuple[StampedExecution, list[str], Lim
     events = _chosen(executions, args.execution).events()
     if args.only is not None:
         events = _of_alphabets(events, args.only, limits)
-    return restamped(events, scheme), logs, limits
+    return restamped(events, scheme, limits), logs, limits
 
 
 def _of_alphabets(events: list[Event], path: str, limits: Limits) -> list[Event]:
