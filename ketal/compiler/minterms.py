@@ -40,6 +40,8 @@ from ketal.model.values import holds, kind
 
 SPLITS_MAX = 5_000
 """Splits on one question of satisfiability before the proof is given up."""
+SPLIT_PARTS = 100
+"""Parts of formulas that one split looks at; one that looks at more counts as several."""
 
 _ABSENT = ("absent", None)
 _OTHER = ("other", None)  # there, but of no kind: a list or a mapping
@@ -102,7 +104,6 @@ class Theory:
     def __init__(self, atoms: Sequence[Atom], limits: Limits) -> None:
         self.atoms = tuple(atoms)
         self.limits = limits
-        self._splits = 0
         self._among = {a: frozenset(a.payload[1]) for a in self.atoms if a.shape == "member"}
         self._tests = {
             number: PREDICATES[a.shape].prepare(limits, *PREDICATES[a.shape].read(a.payload)[1])
@@ -319,23 +320,24 @@ class Theory:
         True also where `SPLITS_MAX` splits did not decide: no proof, no
         "unsatisfiable".
         """
-        self._splits = 0
-        return self._split(known)
-
-    def _split(self, known: PartialAssignment) -> bool:
-        self._splits += 1
-        if not known.rest or self._splits > SPLITS_MAX:
-            return True
-        # The largest one first: what its parts force decides most of the others.
-        widest = max(known.rest, key=_size)
-        assert not isinstance(widest, bool)
-        part, others = widest[1][0], disjunction(widest[1][1:])
-        rest = tuple(f for f in known.rest if f is not widest)
-        known = PartialAssignment(known.on, known.off, rest)
-        for formulas in ((part,), (negation(part), others)):
-            after = self.narrowed(known, formulas)
-            if after is not None and self._split(after):
+        splits = 0
+        todo: list[tuple[PartialAssignment, tuple[Formula, ...]]] = [(known, ())]
+        while todo:
+            before, formulas = todo.pop()
+            after = self.narrowed(before, formulas) if formulas else before
+            if after is None:
+                continue
+            sizes = [_size(f) for f in after.rest]
+            splits += 1 + sum(sizes) // SPLIT_PARTS
+            if not sizes or splits > SPLITS_MAX:
                 return True
+            # The largest one first: what its parts force decides most of the others.
+            widest = after.rest[sizes.index(max(sizes))]
+            assert not isinstance(widest, bool)
+            part, others = widest[1][0], disjunction(widest[1][1:])
+            rest = tuple(f for f in after.rest if f is not widest)
+            split = PartialAssignment(after.on, after.off, rest)
+            todo += [(split, (negation(part), others)), (split, (part,))]
         return False
 
     def can_hold(self, *formulas: Formula) -> bool:

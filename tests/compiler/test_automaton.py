@@ -642,6 +642,15 @@ def test_events_that_double_are_refused_before_they_are_expanded() -> None:
     assert (said.code, "pattern_bytes_max" in said.hint) == ("K003", True)
 
 
+def test_a_proof_over_large_guards_is_given_up_in_time() -> None:
+    """Each event has the one before twice: 1,023 parts, of which a proof would split hundreds."""
+    links = "".join(
+        f"event E{n} = (E{n - 1} || x == {n}) && (E{n - 1} || y == {n});\n" for n in range(1, 11)
+    )
+    with quick(30):
+        assert ketal.compile(f"event E0 = z == 0;\n{links}pattern P {{ find next E10; }}")
+
+
 # --- hostile attributes ---------------------------------------------------------------------
 
 LONG = "a" * 100_000
