@@ -218,10 +218,14 @@ RULES: tuple[Rule, ...] = (
         code="K002",
     ),
     Rule(
-        lambda s: s.found.isspace() and s.found != "\n",
-        "the character {code} only looks like a space",
-        "write a plain space",
-        ("pattern P {\u00a0 }", "pattern P { event E = x\u2003== 1; }"),
+        lambda s: not s.found.isprintable() and s.found != "\n",
+        "the character {code} looks like a space or like nothing",
+        "write a plain space, or remove it",
+        (
+            "pattern P {\u00a0 }",
+            "pattern P { event E = x\u2003== 1; }",
+            "pattern P { event E = x\u200b == 1; }",
+        ),
         code="K002",
     ),
     Rule(
@@ -232,10 +236,10 @@ RULES: tuple[Rule, ...] = (
         code="K002",
     ),
     Rule(
-        lambda s: s.found == "." and s.rest[1:2].isdigit(),
-        "a number begins with a digit",
-        "write `0.5`",
-        ("pattern P { event E = x > .5; }",),
+        lambda s: s.found == "." and (s.rest[1:2].isdigit() or s.before_kind == "NUMBER"),
+        "a number begins and ends with a digit",
+        "write `0.5`, `5.0`",
+        ("pattern P { event E = x > .5; }", "pattern P { event E = x > 5.; }"),
         code="K002",
     ),
     # --- files of another kind ---
@@ -343,11 +347,29 @@ RULES: tuple[Rule, ...] = (
         lambda s: (
             s.after_operand
             and s.found
-            in ("is", "equals", "eq", "like", "contains", "startswith", "xor", "implies")
+            in ("is", "equals", "eq", "like", "contains", "startswith", "between", "xor", "implies")
         ),
         "`{found}` is no operator",
         "guards have `==`, `!=`, `<`, `<=`, `>`, `>=`, `in […]` and `matches /…/`",
         ('pattern P { event E = type is "x"; }', 'pattern P { event E = type like "x%"; }'),
+    ),
+    Rule(
+        lambda s: s.after_operand and s.found == "not",
+        "`not` is no operator of a guard",
+        "write `!(x in [1, 2])`, `!(x matches /…/)`",
+        ("pattern P { event E = x not in [1]; }",),
+    ),
+    Rule(
+        lambda s: s.before_kind == "REGEX" and s.word and set(s.found) <= set("gimsux"),
+        "a regular expression has no flags behind it",
+        "write `/(?i)…/` to ignore case, `/(?s)…/` to have `.` match a line end",
+        ("pattern P { event E = x matches /a/i; }",),
+    ),
+    Rule(
+        lambda s: s.found == "(" and s.after_operand and s.text[s.before_start - 1] == ".",
+        "a value has no methods",
+        "compare it: `x == 1`, `x matches /…/`; or register a guard, `my_guard(x)`",
+        ('pattern P { event E = x.startswith("a"); }', "pattern P { event E = x.length() > 1; }"),
     ),
     Rule(
         lambda s: s.expects == {"REGEX"},
@@ -381,6 +403,7 @@ RULES: tuple[Rule, ...] = (
         lambda s: (
             s.before in ("host", "origin", "exists", "call", "Causal", "Conc")
             and s.expects == {"LPAR"}
+            and s.keyword != "at"
         ),
         "`{before}` is a guard and wants its argument in parentheses",
         "write `{before}(…)`; an attribute of that name is `data.{before}`",
@@ -606,7 +629,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda s: s.expects == {"EQUAL"} and s.statement == (s.before,),
         "`{before}` begins no statement",
-        "a step is declared `{before} = guard;`, a body follows `check` or `find`",
+        "a step is declared `NAME = guard;`, a body follows `check` or `find`",
         ("pattern P { A B*; }", "pattern P { Push; }", "pattern P { select A; }"),
         at="before",
     ),
@@ -683,6 +706,8 @@ _FORMS = {
     "on": "write `on violation halt;`, `resume` or `skip`",
     "mode": "write `mode possibly;` or `mode definitely;`",
     "topology": "write `topology { p -> q; q -> r relaxed; }`",
+    "initial": "write `initial q0;`",
+    "final": "write `final q1, q2;`",
     "automaton": "write `automaton { initial q0; final q1; q0 -> q1 on A; }`",
 }
 """Keyword → how its statement is written."""
@@ -700,8 +725,10 @@ def _form(s: Situation) -> str:
         return f"did you mean `{meant}`?"
     if s.open is not None and s.found in ("", ";", "}"):
         return f"is a `{CLOSING[s.open.text]}` missing?"
-    if "SEMICOLON" in s.expects:
+    if "SEMICOLON" in s.expects and (s.new_line or s.ended or s.found == "}"):
         return "end the statement with `;`"
+    if "ARROW" in s.expects or "->" in s.statement:
+        return "an edge is written `q0 -> q1 on A;`, in a topology `p -> q;`"
     return _FORMS.get(s.keyword, "write `NAME = guard;`, or a statement as `find next A B;`")
 
 

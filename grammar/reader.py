@@ -99,7 +99,8 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
         message = (
             f"the file has {size} bytes; the limit pattern_bytes_max is {limits.pattern_bytes_max}"
         )
-        raise PatternError([Diagnostic("K003", "error", message, Span(1, 1, 1, 1))], source)
+        hint = "split the file, or raise the limit with `--limit pattern_bytes_max=N`"
+        raise PatternError([Diagnostic("K003", "error", message, Span(1, 1, 1, 1), hint)], source)
     parser = language().parse_interactive(text)
     progress = _ParserProgress()
     spaces: list[tuple[int, int]] = []

@@ -33,7 +33,7 @@ from ketal.analysis.statements import (
 )
 from ketal.errors import Diagnostic, diagnostic_place
 from ketal.model import syntax as ast
-from ketal.model.language_words import STATEMENTS
+from ketal.model.language_words import RESERVED, STATEMENTS
 from ketal.model.syntax_walks import children, steps_of, walk
 
 
@@ -152,6 +152,8 @@ class _PatternNames(NameFindings):
 
     def _unused_step(self, name: str) -> str:
         """Return the hint for a name that is like no step's: the one step that is not used."""
+        if name in RESERVED:
+            return f"`{name}` is a word of the language: remove it"
         declare = f"declare `{name} = …;`"
         mentioned = self._mentioned()
         unused = [

@@ -86,7 +86,7 @@ def _order(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
     if order.nodes is not None and not (order.total or order.idle) and order.kind == "causal":
         yield (
             "K130", "warning", "`nodes` changes nothing without `total` or `idle`", order.span,
-            "write `CausalOrder(total, nodes = […])`",
+            "leave it out, or write `CausalOrder(total, nodes = […])`",
         )  # fmt: skip
     again = first_repeated(order.nodes or ())
     if again:
