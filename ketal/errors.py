@@ -331,3 +331,31 @@ def near(name: object, known: Iterable[str], otherwise: str = "") -> str:
 def wrong_type(what: str, wanted: str, given: object) -> TypeError:
     """Make the TypeError of an argument that is of another class than it must be."""
     return TypeError(f"{what} must be {wanted}, not {type(given).__name__}")
+
+
+def checked_text(what: str, given: str) -> str:
+    """Return a text argument.
+
+    Raises
+    ------
+    TypeError
+        If it is no str.
+    """
+    if not isinstance(given, str):
+        raise wrong_type(what, "a str", given)
+    return given
+
+
+def checked_texts(what: str, given: Iterable[str]) -> list[str]:
+    """Return the texts of an argument.
+
+    Raises
+    ------
+    TypeError
+        If it is no iterable of str, or one str.
+    """
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        texts = list(given)
+        if all(isinstance(text, str) for text in texts):
+            return texts
+    raise wrong_type(what, "a list of str", given)

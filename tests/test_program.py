@@ -125,7 +125,7 @@ WRONG: list[tuple[Callable[[Any], object], Any, str]] = [
     (
         lambda event: Monitor(PROGRAM).feed(event),
         {"node": "a"},
-        "feed takes a ketal.Event, not dict",
+        "what is fed must be a ketal.Event, not dict",
     ),
     (ketal.read_log, b"run.jsonl", f"{A_PATH}, not bytes"),
     (ketal.read_log, None, f"{A_PATH}, not NoneType"),

@@ -40,8 +40,7 @@ def read_whole(
 
     log = open_source(source, logs, limits)
     progress = ProgressLine(log.share_read)
-    watched = Log.of_batches(lambda: progress.counted(log.batches()))
-    watched.undecided = log.undecided
+    watched = Log.of_batches(lambda: progress.counted(log.batches()), undecided=log.undecided)
     with interruption_named(unfinished):
         try:
             taken = take(watched)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ketal.errors import EventError, SettingError
+from ketal.errors import EventError, SettingError, wrong_type
 from ketal.explanation.event_explaining import event_explained
 from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.near_misses import near_misses
@@ -85,9 +85,13 @@ def explain(
     """
     if verdict is not None and event is not None:
         raise SettingError("explain a verdict or an event, not both")
+    name = verdict.id if isinstance(verdict, PatternVerdict) else verdict
+    if not isinstance(name, str | None):
+        raise wrong_type("verdict", "a verdict of a pattern or its id, a str", verdict)
+    if not isinstance(first, int):
+        raise wrong_type("first", "an int", first)
     dot = None if event is None else dot_of(event)
     judged = JudgedLog(program, log, limits, event=dot)
-    name = verdict if verdict is None or isinstance(verdict, str) else verdict.id
     return explanations(judged, verdict=name, first=first)
 
 
@@ -98,11 +102,11 @@ def dot_of(event: Dot | str) -> Dot:
     ------
     SettingError
         If it is no dot.
+    TypeError
+        If it is no text either.
     """
-    if not isinstance(event, str):
-        return Dot(*event)
     try:
-        return Dot.parse(event)
+        return event if isinstance(event, Dot) else Dot.parse(event)
     except EventError:
         raise SettingError(f"{event} is no event; write node@counter, as n3@7") from None
 

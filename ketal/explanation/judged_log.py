@@ -73,8 +73,10 @@ class JudgedLog:
         self._graphs: dict[str, CausalGraph] = {}
         self._runs: list[ObservedRun] = []
         records = checked_log(log)
-        watched = Log.of_batches(lambda: map(self._recorded, batches_of(records)))
-        watched.undecided = getattr(records, "undecided", None)
+        watched = Log.of_batches(
+            lambda: map(self._recorded, batches_of(records)),
+            undecided=getattr(records, "undecided", None),
+        )
         self._pass = LogPass(checked, watched, given, make_run=self._make_run)
 
     @functools.cached_property

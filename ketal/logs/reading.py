@@ -29,6 +29,7 @@ from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.log_arguments import checked_log
 from ketal.model.verdicts.execution_verdicts import Rejected
 
 
@@ -45,6 +46,8 @@ class Log:
         as the method `records` yields them.
     rebuilding : Rebuilding, optional
         Where it counts, at each iteration, what was missing to rebuild the clocks.
+    undecided : UndecidedPairs, optional
+        Where it counts, at each iteration, the pairs of events that clocks do not decide.
     limits : Limits
         `events_max` events are held for `log[dot]`.
 
@@ -72,19 +75,26 @@ class Log:
         records: Callable[[], Iterator[Record]],
         rebuilding: Rebuilding | None = None,
         *,
+        undecided: UndecidedPairs | None = None,
         limits: Limits = DEFAULT,
     ) -> None:
+        if not callable(records):
+            raise wrong_type("records", "callable (ketal.read_log reads a file)", records)
         self._batches: Callable[[], Iterator[Sequence[Record]]]
         self._batches = lambda: _each(records())
         self._limits = limits
         self._by_dot: dict[str, dict[tuple[str, int], Event]] | None = None
         self.rebuilding = rebuilding
-        self.undecided: UndecidedPairs | None = None
+        self.undecided = undecided
         self.share_read: Callable[[], float | None] = lambda: None
 
     @classmethod
     def of_batches(
-        cls, batches: Callable[[], Iterator[Sequence[Record]]], *, limits: Limits = DEFAULT
+        cls,
+        batches: Callable[[], Iterator[Sequence[Record]]],
+        *,
+        undecided: UndecidedPairs | None = None,
+        limits: Limits = DEFAULT,
     ) -> Log:
         """Return a log of records that `batches` returns several at a time.
 
@@ -92,7 +102,7 @@ class Log:
         ----------
         batches : callable
             Returns an iterator of batches of records from the beginning.
-        limits : Limits
+        undecided, limits
             As of the class.
 
         Examples
@@ -103,7 +113,7 @@ class Log:
         >>> [str(event) for event in log]
         ['n1@1 push']
         """
-        log = cls(lambda: iter(()), limits=limits)
+        log = cls(batches, undecided=undecided, limits=limits)  # type: ignore[arg-type]
         log._batches = batches
         return log
 
@@ -118,7 +128,7 @@ class Log:
         >>> len(list(log)), len(list(log))
         (2, 2)
         """
-        held = [("", item, "", 0) for item in events]
+        held = [("", item, "", 0) for item in checked_log(events, "events")]
         return cls(lambda: iter(held))
 
     def records(self) -> Iterator[Record]:
@@ -188,9 +198,7 @@ class Log:
         ...
         KeyError: 'the log has no event n1@2'
         """
-        wanted = Dot.parse(dot) if isinstance(dot, str) else dot
-        if not isinstance(wanted, Dot):
-            raise wrong_type("a dot", "a ketal.Dot or a str as n3@7", dot)
+        wanted = dot if isinstance(dot, Dot) else Dot.parse(dot)
         if self._by_dot is None:
             self._by_dot = self._indexed()
         found = {name: part[wanted] for name, part in self._by_dot.items() if wanted in part}
@@ -253,9 +261,11 @@ class Log:
 
     def _only(self, name: str) -> Log:
         records = self.records
-        part = Log(lambda: (r for r in records() if r[0] == name), limits=self._limits)
-        part.undecided = self.undecided
-        return part
+        return Log(
+            lambda: (r for r in records() if r[0] == name),
+            undecided=self.undecided,
+            limits=self._limits,
+        )
 
 
 def read_log(
@@ -398,12 +408,16 @@ def open_source(
         log = Log.of_batches(batches, limits=limits)
         if (scheme := source.scheme) is not None and not scheme.states_clocks:
             stamped, pairs = log.records, None if scheme.decides else UndecidedPairs(source.clock)
-            log = Log(lambda: translated(stamped(), scheme, limits, pairs), limits=limits)
-            log.undecided = pairs
+            log = Log(
+                lambda: translated(stamped(), scheme, limits, pairs), undecided=pairs, limits=limits
+            )
         if MESSAGE in source.fields:
             clocked, of = log, source.fields[MESSAGE]
-            log = Log(lambda: with_receipts(clocked.records(), of, limits), limits=limits)
-            log.undecided = clocked.undecided
+            log = Log(
+                lambda: with_receipts(clocked.records(), of, limits),
+                undecided=clocked.undecided,
+                limits=limits,
+            )
     if len(files) == len(origins):
         log.share_read = partial(_share_read, files)
     return log

@@ -18,8 +18,8 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import place_at
 
 
-def checked_log(log: Any) -> Any:
-    """Return a log argument after checking that it can be one.
+def checked_log(log: Any, what: str = "log") -> Any:
+    """Return a log argument, of the name `what`, after checking that it can be one.
 
     Raises
     ------
@@ -29,7 +29,7 @@ def checked_log(log: Any) -> Any:
     file = isinstance(log, str | bytes | bytearray | os.PathLike) or hasattr(log, "read")
     if file or not (hasattr(log, "records") or isinstance(log, Iterable)):
         wanted = "a ketal.Log, as ketal.read_log(path) returns, or an iterable of ketal.Event"
-        raise wrong_type("log", wanted, log)
+        raise wrong_type(what, wanted, log)
     return log
 
 

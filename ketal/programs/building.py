@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ketal.analysis.parameters import ParamValue
-from ketal.errors import SettingError, wrong_type
+from ketal.errors import SettingError, checked_text, checked_texts, wrong_type
 from ketal.model import syntax
 from ketal.model.limits import Limits
 from ketal.programs.compiling import compile
@@ -63,7 +63,7 @@ def build(
     SettingError
         If a guard's text holds more than a guard, or a parameter is wrong.
     TypeError
-        If a guard, or `events`, is of another class than it must be.
+        If an argument is of another class than it must be.
 
     Examples
     --------
@@ -79,25 +79,30 @@ def build(
     """
     from ketal.grammar import render_guard
 
-    if not isinstance(events, Mapping):
-        raise wrong_type("events", "a mapping of names to guards", events)
+    steps = {} if steps is None else steps
+    for what, guards in (("events", events), ("steps", steps)):
+        if not isinstance(guards, Mapping):
+            raise wrong_type(what, "a mapping of names to guards", guards)
 
     def text(guard: str | syntax.Guard) -> str:
         if not isinstance(guard, str | syntax.Node):
             raise wrong_type("a guard", "a str or a node of ketal.model.syntax", guard)
         return guard if isinstance(guard, str) else render_guard(guard)
 
-    lines = [f"    {clause.strip().rstrip(';')};" for clause in clauses]
+    lines = [f"    {clause.strip().rstrip(';')};" for clause in checked_texts("clauses", clauses)]
     lines += [f"    event {event} = {text(guard)};" for event, guard in events.items()]
-    lines += [f"    {step} = {text(guard)};" for step, guard in (steps or {}).items()]
+    lines += [f"    {step} = {text(guard)};" for step, guard in steps.items()]
     lines.append(f"    {'check' if find is None else f'find {find}'} automaton {{")
     lines.append(f"        initial {initial};")
     if finals is not None:
-        lines.append(f"        final {', '.join(finals)};")
-    lines += [f"        {source} -> {target} on {step};" for source, step, target in transitions]
-    written = "\n".join([f"pattern {name} {{", *lines, "    }", "}", ""])
+        lines.append(f"        final {', '.join(checked_texts('finals', finals))};")
+    try:
+        lines += [f"        {before} -> {after} on {step};" for before, step, after in transitions]
+    except (TypeError, ValueError):
+        raise wrong_type("transitions", "a list of (state, step, state)", transitions) from None
+    written = "\n".join([f"pattern {checked_text('name', name)} {{", *lines, "    }", "}", ""])
     program = compile(written, name=f"<built {name}>", limits=limits, **params)
     declared = [d.name for d in program.one.pattern.declarations]
-    if declared != [*events, *(steps or {})]:
+    if declared != [*events, *steps]:
         raise SettingError(f"a guard of {name} holds more than a guard: declared {declared}")
     return program

@@ -21,6 +21,7 @@ from ketal.errors import (
     PatternError,
     PatternText,
     SettingError,
+    checked_text,
     diagnostic_place,
     near,
     wrong_type,
@@ -73,7 +74,7 @@ def compile(
         if not isinstance(value, _PARAM_VALUES):
             wanted = "a number, a str, a bool or a datetime.timedelta"
             raise wrong_type(f"parameter {parameter}", wanted, value)
-    file, compiled, diagnostics, source = _diagnosed(_checked_text(text), name, limits, params)
+    file, compiled, diagnostics, source = _diagnosed(text, name, limits, params)
     errors = sorted((d for d in diagnostics if d.severity == "error"), key=diagnostic_place)
     if errors:
         raise PatternError(errors, source)
@@ -109,16 +110,7 @@ def lint(text: str, *, name: str = "<pattern>", limits: Limits | None = None) ->
     >>> ketal.lint('pattern P { event A = type = "a"; check A; }')[0].hint
     'write `==`'
     """
-    return sorted(
-        _diagnosed(_checked_text(text), name, Limits.given(limits), {})[2], key=diagnostic_place
-    )
-
-
-def _checked_text(text: object) -> str:
-    if not isinstance(text, str):
-        wanted = "a str, the text of a pattern file (ketal.load reads a file)"
-        raise wrong_type("text", wanted, text)
-    return text
+    return sorted(_diagnosed(text, name, Limits.given(limits), {})[2], key=diagnostic_place)
 
 
 def _diagnosed(
@@ -128,7 +120,10 @@ def _diagnosed(
     from ketal.analysis.name_resolution import resolve
     from ketal.grammar import parse
 
-    source = PatternText(text, name)
+    if not isinstance(text, str):
+        wanted = "a str, the text of a pattern file (ketal.load reads a file)"
+        raise wrong_type("text", wanted, text)
+    source = PatternText(text, checked_text("name", name))
     try:
         file = parse(text, name=name, limits=limits)
     except PatternError as error:

@@ -14,7 +14,16 @@ from ketal.analysis.parameters import ParamValue
 from ketal.analysis.registered_guards import registered_guards
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
-from ketal.errors import Diagnostic, PatternText, SettingError, diagnostic_place, near, wrong_type
+from ketal.errors import (
+    Diagnostic,
+    PatternText,
+    SettingError,
+    checked_text,
+    checked_texts,
+    diagnostic_place,
+    near,
+    wrong_type,
+)
 from ketal.model import syntax
 
 if TYPE_CHECKING:
@@ -105,9 +114,7 @@ class Program(Mapping[str, "Program"]):
         ...
         KeyError: "there is no pattern 'Ome'; did you mean One?"
         """
-        if not isinstance(name, str):
-            raise wrong_type("the name of a pattern", "a str", name)
-        if name in self.names:
+        if checked_text("the name of a pattern", name) in self.names:
             return self.only((name,))
         raise KeyError(f"there is no pattern {name!r}{near(name, self.names)}")
 
@@ -126,6 +133,7 @@ class Program(Mapping[str, "Program"]):
         >>> ketal.compile(text).only(["Q"]).names
         ('Q',)
         """
+        names = checked_texts("names", names)
         return Program(
             tuple(c for c in self.compiled if c.name in names),
             self.file,

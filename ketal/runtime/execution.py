@@ -19,7 +19,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.statistics.comparison_kinds import ProgramKinds
 from ketal.engine.statistics.log_names import LogNames
-from ketal.errors import EventError
+from ketal.errors import EventError, wrong_type
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -275,7 +275,7 @@ class Execution:
             self.progress.counted.rejected += 1
             return [item]
         if not isinstance(item, Control):
-            raise TypeError(f"feed takes a ketal.Event, not {type(item).__name__}")
+            raise wrong_type("what is fed", "a ketal.Event", item)
         if item.kind == "watermark":
             assert item.time is not None
             before_us, watermark_us = self.progress.watermark_us, round(item.time * 1e6)

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NoReturn, cast
 
-from ketal.errors import wrong_type
+from ketal.errors import checked_text, wrong_type
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import checked_log
 from ketal.model.summaries import Summary
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
@@ -88,8 +89,9 @@ class Monitor:
         self.program = checked_program(program)
         self._handlers = Handlers({} if on is None else on, program, trace=trace)
         self._execution = Execution(
-            program, limits=limits, listing=listing, traced=self._handlers.traced, name=execution
-        )
+            program, limits=limits, listing=listing, traced=self._handlers.traced,
+            name=checked_text("execution", execution),
+        )  # fmt: skip
 
     def feed(self, event: Event | Control | Rejected, *, place: str = "") -> list[Verdict]:
         """Process one event; return its verdicts.
@@ -147,7 +149,7 @@ class Monitor:
                 for _, verdicts in self._execution.process(events[begin : begin + BATCH_EVENTS]):
                     out += verdicts
             return out
-        for event in events:  # A live stream: each is judged before the next is read.
+        for event in checked_log(events, "events"):  # Each is judged before the next is read.
             out += self.feed(event)
         return out
 

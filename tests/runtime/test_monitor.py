@@ -91,7 +91,7 @@ def test_feed_many_is_feed_in_turn() -> None:
 
 
 def test_feed_takes_events_only() -> None:
-    with pytest.raises(TypeError, match=r"takes a ketal\.Event, not dict"):
+    with pytest.raises(TypeError, match=r"must be a ketal\.Event, not dict"):
         monitor("find next A").feed({"node": "n"})  # type: ignore[arg-type]
 
 

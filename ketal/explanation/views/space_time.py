@@ -302,9 +302,9 @@ def space_times(
         If the log cannot be read, or an execution has more events than are shown.
     """
     batches: list[Sequence[Any]] = list(batches_of(checked_log(log)))
-    records = Log.of_batches(lambda: iter(batches))
-    records.undecided = getattr(log, "undecided", None)
-    scheme = "" if records.undecided is None else records.undecided.scheme
+    undecided = getattr(log, "undecided", None)
+    records = Log.of_batches(lambda: iter(batches), undecided=undecided)
+    scheme = "" if undecided is None else undecided.scheme
     drawn = [SpaceTime(read, limits, scheme) for read in executions_of(records, limits).values()]
     if program is not None:
         judged = JudgedLog(program, records, limits, moves_max=limits.viewed_moves_max)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ketal.errors import SettingError
+from ketal.errors import SettingError, wrong_type
 from ketal.explanation.views.space_time import SpaceTime, guard_texts, space_times
 from ketal.logs import Log
 from ketal.logs.formats.shiviz_writing import shiviz_text
@@ -258,7 +258,11 @@ class View:
         ------
         OSError
             If it cannot be written.
+        TypeError
+            If it is no path.
         """
+        if not isinstance(path, str | os.PathLike):
+            raise wrong_type("path", "a path", path)
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.write(self.html)
 

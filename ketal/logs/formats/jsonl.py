@@ -28,6 +28,7 @@ from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event
 from ketal.model.events.event_decoding import decode_events
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import checked_log
 
 _TRUNCATED = "Input data was truncated"
 _ARRAY_HINT = "`jq -c '.[]' FILE` makes JSON lines of an array"
@@ -161,6 +162,7 @@ def write_jsonl(
     >>> list(ketal.read_log("run.jsonl")) == events
     True
     """
+    checked_log(events, "events")
     if isinstance(file, str | os.PathLike):
         with open(file, "wb") as opened:
             return write_jsonl(events, opened)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ketal.clocks import vector
-from ketal.errors import EventError
+from ketal.errors import EventError, wrong_type
 
 _DIGITS_MAX = len(str(vector.COUNTER_MAX))
 
@@ -40,6 +40,8 @@ class Dot(NamedTuple):
         ------
         EventError
             If `text` is no dot.
+        TypeError
+            If it is no text.
 
         Examples
         --------
@@ -49,6 +51,8 @@ class Dot(NamedTuple):
         >>> ketal.Dot.parse("user@example.org@7").node
         'user@example.org'
         """
+        if not isinstance(text, str):
+            raise wrong_type("a dot", "a ketal.Dot or a str as n3@7", text)
         node, at, counter = text.rpartition("@")
         written = at and counter.isascii() and counter.isdigit() and len(counter) <= _DIGITS_MAX
         number = int(counter) if written else 0

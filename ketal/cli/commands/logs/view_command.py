@@ -106,9 +106,7 @@ def _held(log: Log) -> Log:
     from ketal.logs import Log
 
     batches = list(log.batches())
-    held = Log.of_batches(lambda: iter(batches))
-    held.undecided = log.undecided
-    return held
+    return Log.of_batches(lambda: iter(batches), undecided=log.undecided)
 
 
 def _has_events(log: Log, paths: list[str]) -> bool:

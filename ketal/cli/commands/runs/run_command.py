@@ -122,8 +122,9 @@ def execute(args: argparse.Namespace) -> int:
     else:
         # With --first the summary is of what comes up to that verdict, so each record is a batch.
         read = log if args.first is None else Log(log.records)
-        watched = Log.of_batches(lambda: shown.counted(places.watched(read.batches())))
-        watched.undecided = log.undecided
+        watched = Log.of_batches(
+            lambda: shown.counted(places.watched(read.batches())), undecided=log.undecided
+        )
         if args.explain or args.show:
             verdicts = judged = JudgedLog(program, watched, limits)
         else:
