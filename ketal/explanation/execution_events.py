@@ -21,7 +21,7 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import place_at
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
-from ketal.runtime.admission.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN
+from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN
 from ketal.runtime.admission.identification import Admission
 
 if TYPE_CHECKING:
@@ -89,9 +89,6 @@ class ExecutionEvents:
             self._places[event.dot] = file, line
         elif status in (DUPLICATE, SEEN):
             self.duplicates += 1
-        elif status == CONTRADICTION:
-            reason = f"{event.dot} was read before with other content; a dot is unique"
-            self._reject(place, reason)
         else:
             raise SettingError(
                 f"{place}: more counters arrived out of order than are kept (limit counters_max)"

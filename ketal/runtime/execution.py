@@ -26,7 +26,7 @@ from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program, checked_program
-from ketal.runtime.admission.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN
+from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.execution_counts import ExecutionCounts
 from ketal.runtime.queues.reports import came_late, is_late, overflowed
@@ -265,7 +265,7 @@ class Execution:
             own = self.retiring.take_identified(event, event, None, ()) if status is NEW else []
             return own + self._reject(place, reason)
         if status is not NEW:
-            return self._not_new(event, status, place)
+            return self._not_new(event, status)
         here = [number for number in refusing if number < len(self.runs)]
         return self._admitted(event, [self.runs[number] for number in here])
 
@@ -300,7 +300,7 @@ class Execution:
             self.progress.counted.accepted += 1
         return self.release.take(event, late, refusing)
 
-    def _not_new(self, event: Event, status: str, place: str) -> list[Verdict]:
+    def _not_new(self, event: Event, status: str) -> list[Verdict]:
         if status in (DUPLICATE, SEEN):
             verdicts = self.release.retake(event)
             if verdicts is None:
@@ -308,9 +308,6 @@ class Execution:
                 return []
             self.progress.counted.accepted += 1
             return verdicts
-        if status == CONTRADICTION:
-            reason = f"{event.dot} was read before with other content; a dot is unique"
-            return self._reject(place, reason)
         given_up = "an event older than the counters that are kept: it may be a duplicate"
         return self._overflow(event, "counters_max", given_up)
 

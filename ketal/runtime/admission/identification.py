@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, KeysView, Mapping, Sequence
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
+from ketal.errors import EventError
 from ketal.model import syntax
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -125,15 +126,19 @@ class Admission:
         ------
         EventError
             If it is ambiguous which run of a node the event, or an entry of its
-            clock, belongs to.
+            clock, belongs to; or its dot was seen with other content.
         """
-        if self.membership is None and ATTRIBUTE not in event.data:
+        restarts = self.membership is not None or ATTRIBUTE in event.data
+        if not restarts:
             status = self._admitted(event)
-            if status is not CONTRADICTION or event.clock[event.node] != 1:
-                return status, event
             # A counter that is 1 again, with other content, is a restart.
-        event = self.begun().rename(event, self.intake.status)
-        return self._admitted(event), event
+            restarts = status is CONTRADICTION and event.clock[event.node] == 1
+        if restarts:
+            event = self.begun().rename(event, self.intake.status)
+            status = self._admitted(event)
+        if status is CONTRADICTION:
+            raise EventError(f"{event.dot} was read before with other content; a dot is unique")
+        return status, event
 
     def _admitted(self, event: Event) -> str:
         return NEW if self.intake.admit((event,), named=True) else self.intake.status(event)
