@@ -260,6 +260,7 @@ def test_nothing_is_wrong_in_silence(ketal: Ketal, write: Write, case: Case) -> 
         ("partition by nix; find next A A;", "the key of `partition by`"),
         ("partition by node; mode possibly; find next A A; within 5 s;", "a time, for `within`"),
         ("partition by nix; mode possibly; check A;", "the key of `partition by`"),
+        ("at every node; partition by nix; mode possibly; check A;", "the key of `partition by`"),
     ],
 )  # fmt: skip
 def test_what_keeps_all_events_from_being_judged_is_named(
@@ -292,3 +293,17 @@ def test_a_mode_that_judged_some_events_is_not_vacuous(ketal: Ketal, write: Writ
     got = ketal("run", "--output", "json", path, log)
     assert "vacuous" not in json.loads(got.out.splitlines()[-1])["summary"]["patterns"]["P"]
     assert got.code == 0
+
+
+@pytest.mark.parametrize("mode", ["", "mode possibly;", "mode definitely;"])
+def test_events_that_lack_the_key_and_others_that_lack_the_time_are_named(
+    ketal: Ketal, write: Write, mode: str
+) -> None:
+    pattern = f"""pattern P {{
+        order CausalOrder; event A = type == "a"; partition by k; {mode} find any A; within 5 s;
+    }}"""
+    log = write("run.jsonl", line("n", 1, "a", k=1) + line("n", 2, "a", time=1))
+    got = ketal("run", "--output", "json", write("p.ketal", pattern), log)
+    (alphabet, *_) = json.loads(got.out.splitlines()[-1])["summary"]["patterns"]["P"]["vacuous"]
+    lacks = "the key of `partition by` and a time, for `within`"
+    assert alphabet["message"] == f"0 of 2 events in the alphabet have {lacks}"

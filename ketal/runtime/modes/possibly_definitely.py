@@ -149,6 +149,7 @@ def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | 
     """
     execution = canonical(events)
     collecting, by_scope = _collected(run, execution)
+    run.scopes.created, run.copies = len(by_scope), collecting.copies
     for name in ("unscoped", "untimed", "unknown_types", "guard_failures"):
         setattr(run.counts, name, getattr(collecting.counts, name))
     place = {event.dot: number for number, event in enumerate(execution)}

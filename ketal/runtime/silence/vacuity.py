@@ -71,16 +71,10 @@ class PatternMet:
     @classmethod
     def of(cls, run: PatternRun, events: int) -> PatternMet:
         """Return that of a run."""
-        guards = run.met.save()
         judged = run.scopes.created > 0
         lacks = (run.counts.unscoped, run.counts.untimed)
-        if run.compiled.pattern.mode is not None:  # its scopes are those of many runs
-            alphabet = run.compiled.counted.alphabet_guard
-            # A copy counts what it lacks by itself.
-            without = max(lacks) if run.copies is None else 0
-            judged = guards.get(_key(run.compiled, alphabet), events) > without
         messages = 0 if run.copies is None else run.copies.messages
-        return cls(events, judged, bool(run.copies), guards, messages, *lacks)
+        return cls(events, judged, bool(run.copies), run.met.save(), messages, *lacks)
 
     @classmethod
     def sum(cls, parts: Sequence[PatternMet]) -> PatternMet:
