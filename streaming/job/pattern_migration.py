@@ -22,7 +22,7 @@ from ketal.errors import OtherProgramError, StateError
 from ketal.model.limits import Limits
 from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
-from ketal.runtime.state.migration import saved_program
+from ketal.runtime.state.program_records import saved_program
 from ketal.runtime.state.records import Records
 
 

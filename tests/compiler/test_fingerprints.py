@@ -20,7 +20,7 @@ from ketal.compiler.predicates import Atom
 from ketal.grammar import parse
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
-from ketal.runtime.state.migration import mark
+from ketal.runtime.state.program_records import mark
 
 ROOT = Path(__file__).resolve().parents[2]
 PINNED = json.loads((Path(__file__).parent / "fingerprints.json").read_text())

@@ -17,7 +17,7 @@ from ketal.model import syntax
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.queues.execution_queues import Queues
 from ketal.runtime.retirement import Before, pending
-from ketal.runtime.state.migration import saved_program
+from ketal.runtime.state.program_records import saved_program
 from ketal.runtime.state.records import Records
 from ketal.runtime.stream_release import StreamRelease
 from tests.driven import Driven

@@ -104,7 +104,9 @@ class Event(EventFields, frozen=True):
 
     Notes
     -----
-    `clock` and `data` are copied, lists and mappings inside of them too.
+    `clock` and `data` are copied, lists and mappings inside of them too. They are dicts, which
+    Python lets anybody change; an event that was changed is another one to what has seen it.
+    Make a new event of a copy: `{**event.data, "value": 8}`.
 
     Examples
     --------

@@ -22,7 +22,8 @@ from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
-from ketal.runtime.state.migration import about, begin_anew, changes, mark, saved_program
+from ketal.runtime.state.migration import begin_anew
+from ketal.runtime.state.program_records import about, changes, mark, saved_program
 from ketal.runtime.state.recorder import Recorder
 from ketal.runtime.state.records import (
     OTHERS,
