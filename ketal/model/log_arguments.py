@@ -40,8 +40,10 @@ def no_log_item(item: object) -> TypeError:
     )
 
 
-def records_of(log: Any) -> Iterator[tuple[str, Event | Control | Rejected, str, int]]:
-    """Yield (execution, item, file, line) of each record of a log argument.
+def records_of(
+    log: Any, what: str = "log"
+) -> Iterator[tuple[str, Event | Control | Rejected, str, int]]:
+    """Yield (execution, item, file, line) of each record of a log argument, of the name `what`.
 
     Events after the end of their execution are rejected, as in a run.
 
@@ -50,7 +52,7 @@ def records_of(log: Any) -> Iterator[tuple[str, Event | Control | Rejected, str,
     TypeError
         If it can be no log, or holds what none can hold.
     """
-    records = checked_log(log)
+    records = checked_log(log, what)
     records = log.records() if hasattr(log, "records") else (("", item, "", 0) for item in records)
     ended: set[str] = set()
     for execution, item, file, line in records:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from inspect import iscoroutinefunction
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -45,7 +46,7 @@ class Handlers:
     Raises
     ------
     SettingError
-        If there is no such kind and no such state.
+        If there is no such kind and no such state, or a handler is a coroutine function.
     TypeError
         If an argument is of another class than it must be.
     """
@@ -63,6 +64,11 @@ class Handlers:
                 raise wrong_type("a key of on", "a str", key)
             if not callable(handler):
                 raise wrong_type(f"the handler for {key!r}", "callable", handler)
+            if iscoroutinefunction(handler):
+                raise SettingError(
+                    f"the handler for {key!r} is a coroutine function, which nothing awaits; "
+                    "a plain one can start a task (asyncio.create_task)"
+                )
             pattern, dot, state = key.partition(".")
             if key in KINDS:
                 self._by_kind[key] = handler

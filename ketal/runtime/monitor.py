@@ -14,10 +14,11 @@ from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import checked_log
+from ketal.model.log_arguments import records_of
 from ketal.model.summaries import Summary
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.wording import place_at
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
 from ketal.runtime.handlers import Handler, Handlers
@@ -132,8 +133,8 @@ class Monitor:
         Parameters
         ----------
         events : iterable of Event, Control or Rejected
-            As for `feed`. Of an iterator each is judged before the next is taken; where it raises,
-            the verdicts until then reach handlers and the summary only.
+            As for `feed`; of a `Log` all its records. Of an iterator each is judged before the next
+            is taken; where it raises, the verdicts until then reach handlers and the summary only.
 
         Examples
         --------
@@ -149,8 +150,8 @@ class Monitor:
                 for _, verdicts in self._execution.process(events[begin : begin + BATCH_EVENTS]):
                     out += verdicts
             return out
-        for event in checked_log(events, "events"):  # Each is judged before the next is read.
-            out += self.feed(event)
+        for _, event, file, line in records_of(events, "events"):  # each judged before the next
+            out += self.feed(event, place=place_at(file, line))
         return out
 
     def advance_time(self, watermark: float | str | datetime) -> list[Verdict]:

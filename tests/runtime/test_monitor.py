@@ -90,6 +90,27 @@ def test_feed_many_is_feed_in_turn() -> None:
     assert one.summary == other.summary
 
 
+def test_a_log_is_fed_with_all_of_its_records() -> None:
+    records = [
+        e("n1@1", "a", "n2:1"),
+        Control("leave", node="n2"),
+        Rejected(place="x", reason="no"),
+    ]
+    program = ketal.compile(p("find next A", order="CausalOrder"))
+    for several in (records, Log.of(records), iter(records)):
+        m = Monitor(program)
+        assert texts(m.feed_many(several)) == [
+            "gap n2@1 declared lost", "match P: A=n1@1", "rejected x: no",
+        ]  # fmt: skip
+        assert m.summary["events"]["rejected"] == 1
+
+
+def test_a_rejection_in_a_log_that_is_fed_has_its_place(tmp_path: Path) -> None:
+    ketal.write_jsonl([e("n@2", "a"), e("n@2", "b")], tmp_path / "run.jsonl")
+    (rejected,) = monitor("find any B").feed_many(ketal.read_log(tmp_path / "run.jsonl"))
+    assert str(rejected).startswith(f"rejected {tmp_path / 'run.jsonl'}:2: ")
+
+
 def test_feed_takes_events_only() -> None:
     with pytest.raises(TypeError, match=r"must be a ketal\.Event, not dict"):
         monitor("find next A").feed({"node": "n"})  # type: ignore[arg-type]
@@ -1239,3 +1260,24 @@ def test_after_a_restore_time_comes_to_scopes_in_the_same_order() -> None:
 def test_a_monitor_that_is_copied_or_pickled_says_what_a_snapshot_is_for(copied: Any) -> None:
     with pytest.raises(TypeError, match=r"a Monitor is not copied or pickled; snapshot\(\)"):
         copied(monitor("find A"))
+
+
+def test_a_coroutine_function_is_no_handler() -> None:
+    async def alarm(verdict: object) -> None:
+        raise AssertionError
+
+    with pytest.raises(SettingError, match="the handler for 'match' is a coroutine function"):
+        monitor("find next A", on={"match": alarm})
+
+
+def test_a_handler_may_feed_the_monitor() -> None:
+    def again(match: Match) -> None:
+        counter = match.events[0].counter + 1
+        if counter < 4:
+            seen.extend(m.feed(e(f"n@{counter}", "a")))
+
+    seen: list[ketal.Verdict] = []
+    m = monitor("find next A", on={"match": again})
+    assert texts(m.feed(e("n@1", "a"))) == ["match P: A=n@1"]
+    assert sorted(texts(seen)) == ["match P: A=n@2", "match P: A=n@3"]
+    assert m.summary["patterns"]["P"]["matches"] == 3
