@@ -15,7 +15,7 @@ from examples.clocks.figures import FIGURES
 from ketal.cli import main
 from ketal.clocks.schemes import SCHEMES, scheme_named
 from ketal.explanation.comparisons.scheme_comparison import compare_schemes
-from ketal.explanation.execution_events import executions_of
+from ketal.runtime.admission.execution_events import executions_of
 from tests.examples.transcripts import ROOT, Block, blocks, replay
 
 PAGE = ROOT / "docs" / "clocks.md"

@@ -127,3 +127,10 @@ def test_a_file_is_not_emptied_for_what_is_no_log(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="events must be a ketal"):
         ketal.write_jsonl(5, tmp_path / "run.jsonl")  # type: ignore[arg-type]
     assert (tmp_path / "run.jsonl").read_text() == "here\n"
+
+
+def test_a_number_of_verdicts_and_a_name_that_are_none() -> None:
+    with pytest.raises(KetalError, match="first is how many verdicts are explained, not -1"):
+        ketal.explain(program(), EVENTS, first=-1)
+    with pytest.raises(KetalError, match="there is no pattern Q, R; there are P"):
+        program().only(["Q", "R"])

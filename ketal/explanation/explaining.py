@@ -90,6 +90,8 @@ def explain(
         raise wrong_type("verdict", "a verdict of a pattern or its id, a str", verdict)
     if not isinstance(first, int):
         raise wrong_type("first", "an int", first)
+    if first < 0:
+        raise SettingError(f"first is how many verdicts are explained, not {first}")
     dot = None if event is None else dot_of(event)
     judged = JudgedLog(program, log, limits, event=dot)
     return explanations(judged, verdict=name, first=first)

@@ -126,6 +126,11 @@ class Program(Mapping[str, "Program"]):
         names : collection of str
             Their names; others are ignored.
 
+        Raises
+        ------
+        SettingError
+            If there is none of these.
+
         Examples
         --------
         >>> import ketal
@@ -134,8 +139,13 @@ class Program(Mapping[str, "Program"]):
         ('Q',)
         """
         names = checked_texts("names", names)
+        chosen = tuple(c for c in self.compiled if c.name in names)
+        if not chosen:
+            raise SettingError(
+                f"there is no pattern {', '.join(names)}; there are {', '.join(self)}"
+            )
         return Program(
-            tuple(c for c in self.compiled if c.name in names),
+            chosen,
             self.file,
             tuple(w for w in self.warnings if w.pattern == "" or w.pattern in names),
             source=self.source,

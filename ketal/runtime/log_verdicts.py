@@ -190,7 +190,8 @@ class Verdicts:
     def to_pandas(self) -> pandas.DataFrame:
         """Return the verdicts as a pandas DataFrame, one a row; judges first.
 
-        The columns are the fields of the verdicts' JSON, `time` as RFC 3339 text in UTC.
+        The columns are the fields of the verdicts' JSON, `time` as RFC 3339 text in UTC; of no
+        verdicts `verdict`, `pattern` and `scope`.
 
         Raises
         ------
@@ -213,7 +214,8 @@ class Verdicts:
                 "to_pandas needs pandas, which is not installed: pip install pandas"
             ) from None
         self._check_listing()
-        return pandas.DataFrame([verdict.to_dict() for verdict in self])
+        rows = [verdict.to_dict() for verdict in self]
+        return pandas.DataFrame(rows, columns=None if rows else ["verdict", "pattern", "scope"])
 
     def raise_on_violation(self, *, allow_vacuous: bool = False) -> Self:
         """Return these verdicts if every check of the program holds; else raise.
@@ -282,11 +284,12 @@ class Verdicts:
             yield f"{events['rejected']} of {events['read']} records rejected; the first: {first}"
         if summary.get("impossible"):
             yield (
-                f"{summary['impossible']} events with an impossible clock; "
+                f"{counted(summary['impossible'], 'event')} with an impossible clock; "
                 "ketal.audit(log) names the fault"
             )
         if events["overflow"]:
-            yield f"{events['overflow']} events beyond a limit; the first: {self._overflow('')}"
+            beyond = counted(events["overflow"], "event")
+            yield f"{beyond} beyond a limit; the first: {self._overflow('')}"
         for name in checks:
             counts = summary["patterns"][name]
             if counts.get("overflows"):

@@ -150,7 +150,7 @@ def test_ctrl_c_ends_with_its_exit_code(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ketal.explanation.execution_events.executions_of", interrupted)
+    monkeypatch.setattr("ketal.runtime.admission.execution_events.executions_of", interrupted)
     said = ketal("clocks", "compare", write("run.jsonl", RUN), "a@1", "b@2")
     assert (said.code, said.out) == (INTERRUPTED, "")
     assert said.err == "ketal: interrupted: the log was not read to its end\n"

@@ -11,12 +11,12 @@ from hypothesis import given
 import ketal
 from ketal.errors import SettingError
 from ketal.explanation.comparisons.comparison import EventComparison, compare_events
-from ketal.explanation.execution_events import executions_of
 from ketal.logs import Record
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import DEFAULT
+from ketal.runtime.admission.execution_events import executions_of
 from tests.cases import e
 from tests.explanation.thinned import thinned
 from tests.sampling import chances, examples

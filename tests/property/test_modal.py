@@ -213,3 +213,33 @@ def test_return_count_counts_scopes_and_limit_lists_the_first() -> None:
     verdicts = ketal.run(mode("definitely", *find, "limit 2"), events)
     assert len(list(verdicts)) == 2
     assert verdicts.summary["patterns"]["P"]["matches"] == 5
+
+
+RESTARTED = [e("x@1", "a"), e("x@2", "b"), e("x@1", "b", x=1)]
+LEFT = [e("x@1", "a"), e("y@1", "b", "x:1"), ketal.Control("leave", node="x"), e("z@1", "c", "y:1")]
+OUTSIDE = [e("n1@1", "a"), e("n9@1", "b"), e("n9@2", "b")]
+LETTERS = "".join(f'event {letter.upper()} = type == "{letter}"; ' for letter in "abc")
+
+
+@pytest.mark.parametrize("mode", ["possibly", "definitely"])
+@pytest.mark.parametrize(
+    ("body", "log", "expected"),
+    [
+        ("find any A B B", RESTARTED, True),
+        ("S = A; T = Causal(C, S); find any S T", LEFT, True),
+        ("topology { n1 -> n2; }; find any A B", OUTSIDE, False),
+    ],
+)
+def test_events_are_those_of_a_run(mode: str, body: str, log: list[Any], expected: bool) -> None:
+    program = ketal.compile(f"pattern P {{ order CausalOrder; {LETTERS} {body}; }}")
+    modal = ketal.compile(f"pattern P {{ order CausalOrder; {LETTERS} mode {mode}; {body}; }}")
+    assert bool(ketal.run(modal, log).matches) is expected
+    assert getattr(ketal, mode)(program, log) is expected
+
+
+def test_a_log_of_several_executions_has_no_one_answer() -> None:
+    program = ketal.compile(CHECK)
+    log = ketal.Log(lambda: iter([(name, e("n1@1", "b"), "", 0) for name in ("one", "two")]))
+    with pytest.raises(SettingError, match=r"several executions \(one, two\)"):
+        ketal.possibly(program, log)
+    assert ketal.possibly(program, log.executions["one"])

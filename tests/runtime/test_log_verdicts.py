@@ -252,7 +252,7 @@ def test_a_damaged_log_does_not_hold() -> None:
 def test_impossible_clocks_do_not_hold() -> None:
     cycle = [Event("a", "take", {"a": 1, "b": 1}), Event("b", "free", {"a": 1, "b": 1})]
     assert reasons(ketal.run(program("CausalOrder"), cycle)) == [
-        "1 events with an impossible clock; ketal.audit(log) names the fault"
+        "1 event with an impossible clock; ketal.audit(log) names the fault"
     ]
 
 
@@ -417,3 +417,10 @@ def test_possibly_and_definitely_take_the_items_of_a_log() -> None:
         assert judge(program, items)
         with pytest.raises(TypeError, match="what a log holds must be"):
             judge(program, [*items, "run.jsonl"])  # type: ignore[list-item]
+
+
+def test_a_table_of_no_verdicts_has_columns() -> None:
+    pytest.importorskip("pandas")
+    frame = ketal.run(ketal.compile(TEXT % ("arrival", "arrival")), []).to_pandas()
+    assert list(frame.columns) == ["verdict", "pattern", "scope"]
+    assert frame[frame["verdict"] == "match"].empty

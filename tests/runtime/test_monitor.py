@@ -91,7 +91,7 @@ def test_feed_many_is_feed_in_turn() -> None:
 
 
 def test_a_log_is_fed_with_all_of_its_records() -> None:
-    records = [
+    records: list[Event | Control | Rejected] = [
         e("n1@1", "a", "n2:1"),
         Control("leave", node="n2"),
         Rejected(place="x", reason="no"),

@@ -19,18 +19,18 @@ from ketal.clocks.vector import Vector
 from ketal.errors import SettingError, near
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.comparisons.event_pairs import pair_reason
-from ketal.explanation.execution_events import (
-    ExecutionEvents,
-    execution_named,
-    execution_names,
-    rejected_of,
-)
 from ketal.explanation.guard_evidence import order_in_words
 from ketal.explanation.reasons import PairReason, PlacedEvent
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.wording import counted
 from ketal.pictures.clocks.clock_pairs import pair_svg
+from ketal.runtime.admission.execution_events import (
+    ExecutionEvents,
+    execution_named,
+    execution_names,
+    rejected_of,
+)
 
 NODES_SHOWN = 5
 
@@ -111,7 +111,7 @@ def compare_events(
     Parameters
     ----------
     executions : mapping of str to ExecutionEvents
-        The log (`ketal.explanation.execution_events.executions_of`).
+        The log (`ketal.runtime.admission.execution_events.executions_of`).
     first, second : Dot
         The events; of a node that restarted, under the name of the incarnation (`A#2@1`).
     execution : str, optional

@@ -17,7 +17,11 @@ from ketal.errors import EventError, SettingError, printable
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.cut_counting import LIMIT, CutCount, count_cuts
 from ketal.explanation.cuts.cut_lattice import lattice_of
-from ketal.explanation.execution_events import (
+from ketal.model.events.event import Event
+from ketal.model.limits import Limits
+from ketal.model.wording import counted
+from ketal.pictures.graphs.hasse import HasseDiagram
+from ketal.runtime.admission.execution_events import (
     ExecutionEvents,
     execution_names,
     executions_of,
@@ -25,10 +29,6 @@ from ketal.explanation.execution_events import (
     no_execution,
     rejected_of,
 )
-from ketal.model.events.event import Event
-from ketal.model.limits import Limits
-from ketal.model.wording import counted
-from ketal.pictures.graphs.hasse import HasseDiagram
 
 if TYPE_CHECKING:
     from ketal.logs import Log

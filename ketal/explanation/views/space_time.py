@@ -15,7 +15,6 @@ from typing import Any
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
-from ketal.explanation.execution_events import ExecutionEvents, executions_of
 from ketal.explanation.guard_evidence import GuardEvidence
 from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.observed_runs.observed_run import ObservedRun
@@ -33,6 +32,7 @@ from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.wording import file_and_line
 from ketal.pictures.graphs.graph import Picture
 from ketal.programs.program import Program
+from ketal.runtime.admission.execution_events import ExecutionEvents, executions_of
 from ketal.runtime.batch_run import batches_of
 
 EXACT_MAX = 2**53

@@ -35,13 +35,15 @@ from ketal.errors import SettingError
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import records_of
+from ketal.model.values import base_node
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.operators.causal_order import canonical
+from ketal.operators.topology.domains import closed_nodes
 from ketal.programs.program import Program, checked_program
+from ketal.runtime.admission.execution_events import executions_of
 from ketal.runtime.modes.state_keys import StateKeys
 
 if TYPE_CHECKING:
@@ -67,7 +69,8 @@ def possibly(program: Program, log: Log | Iterable[Event], *, limits: Limits | N
     Raises
     ------
     SettingError
-        If the program holds several patterns, or `cuts_max` is reached.
+        If the program holds several patterns, or the log several executions, a limit is
+        reached, or the log cannot be read.
     TypeError
         If an argument is of another class than it must be.
 
@@ -83,7 +86,7 @@ def possibly(program: Program, log: Log | Iterable[Event], *, limits: Limits | N
     >>> ketal.possibly(program, concurrent), ketal.possibly(program, concurrent[:1])
     (True, False)
     """
-    return _Lattice(checked_program(program).one, log, limits).explore()[0]
+    return _lattice_of(program, log, limits).explore()[0]
 
 
 def definitely(
@@ -110,7 +113,26 @@ def definitely(
     >>> ketal.definitely(program, concurrent), ketal.definitely(program, ordered)
     (False, True)
     """
-    return _Lattice(checked_program(program).one, log, limits).explore()[1]
+    return _lattice_of(program, log, limits).explore()[1]
+
+
+def _lattice_of(program: Program, log: Log | Iterable[Event], limits: Limits | None) -> _Lattice:
+    """Return the lattice of a log's one execution, of its events as a run has them."""
+    compiled = checked_program(program).one
+    given = Limits.given(limits, compiled.limits)
+    if (undecided := getattr(log, "undecided", None)) is not None:
+        raise SettingError(
+            f"{undecided.scheme} clocks do not tell which linear extensions an execution has"
+        )
+    executions = executions_of(log, given)
+    if len(executions) > 1:
+        raise SettingError(
+            f"the log has several executions ({', '.join(executions)}); take one of log.executions"
+        )
+    (execution,) = executions.values()
+    nodes = closed_nodes(compiled.pattern.topology)
+    events = (e for e in execution.events() if nodes is None or base_node(e.node) in nodes)
+    return _Lattice(compiled, events, given)
 
 
 class _OfferedEvents(ScopeSteps):
@@ -246,9 +268,9 @@ class _Lattice:
     ----------
     compiled : CompiledPattern
         The pattern.
-    log : iterable of Event
+    events : iterable of Event
         The execution, or what matters of it to a scope.
-    limits : Limits or None
+    limits : Limits
         `cuts_max` bounds the work.
     scope : ScopeKey, optional
         The scope whose verdict is asked for; without, that of any.
@@ -259,8 +281,8 @@ class _Lattice:
     def __init__(
         self,
         compiled: CompiledPattern,
-        log: Iterable[Event],
-        limits: Limits | None,
+        events: Iterable[Event],
+        limits: Limits,
         *,
         scope: ScopeKey | None = None,
         execution: str = "",
@@ -273,13 +295,8 @@ class _Lattice:
         listed = None if pattern.only_counts else pattern.returns
         plain = replace(pattern, returns=listed, limit=None)
         self._listed = compiled if plain == compiled.pattern else replace(compiled, pattern=plain)
-        self.limits = Limits.given(limits, compiled.limits)
-        if (undecided := getattr(log, "undecided", None)) is not None:
-            raise SettingError(
-                f"{undecided.scheme} clocks do not tell which linear extensions an execution has"
-            )
-        events = (item for _, item, _, _ in records_of(log) if isinstance(item, Event))
-        self.events = canonical({event.dot: event for event in events}.values())
+        self.limits = limits
+        self.events = canonical(events)
         self.nodes = sorted({event.node for event in self.events})
         self.by_node: dict[str, list[Event]] = {node: [] for node in self.nodes}
         for event in self.events:

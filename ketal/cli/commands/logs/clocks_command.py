@@ -32,11 +32,11 @@ from ketal.model.wording import counted
 if TYPE_CHECKING:
     from ketal.explanation.comparisons.comparison import EventComparison
     from ketal.explanation.comparisons.scheme_comparison import SchemeComparison
-    from ketal.explanation.execution_events import ExecutionEvents
     from ketal.logs import Source
     from ketal.logs.restamping import StampedExecution
     from ketal.model.events.event import Event
     from ketal.model.limits import Limits
+    from ketal.runtime.admission.execution_events import ExecutionEvents
 
 _EXAMPLE = """\
 examples:
@@ -120,7 +120,7 @@ def _executions(
 
     Why not, progress, and what was no event are reported on standard error.
     """
-    from ketal.explanation.execution_events import executions_of, rejected_of
+    from ketal.runtime.admission.execution_events import executions_of, rejected_of
 
     unfinished = "the log was not read to its end"
     executions = read_whole(
@@ -136,7 +136,7 @@ def _executions(
 
 
 def _chosen(executions: dict[str, ExecutionEvents], name: str | None) -> ExecutionEvents:
-    from ketal.explanation.execution_events import execution_named, execution_names
+    from ketal.runtime.admission.execution_events import execution_named, execution_names
 
     if name is not None:
         return execution_named(executions, name)

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 
 from ketal.errors import SettingError
-from ketal.explanation.execution_events import executions_of, missing_dots
 from ketal.logs import Log
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
+from ketal.runtime.admission.execution_events import executions_of, missing_dots
 from tests.cases import e
 from tests.explanation.thinned import thinned
 from tests.sampling import chances, examples
