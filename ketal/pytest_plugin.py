@@ -97,7 +97,7 @@ class KetalRun:
         self,
         pattern: str | os.PathLike[str] | Program,
         *,
-        fail_on: str | Iterable[str] = ("violation", "match"),
+        fail_on: str | Iterable[str] = ("violation", "match", "overflow"),
         vacuous: bool = False,
         **params: Any,
     ) -> list[Verdict]:
@@ -108,10 +108,10 @@ class KetalRun:
         pattern : path or Program
             The patterns: a file, or compiled.
         fail_on : str or iterable of str
-            The kinds of verdicts that fail the test.
+            The kinds of verdicts that fail the test; by default also that a limit was reached.
         vacuous : bool
-            Whether a pattern passes that could not have found anything: no event is one of its
-            own, say, as a type is misspelt.
+            Whether a pattern passes that could not have found anything: no event was recorded, or
+            none is one of its own, as a type is misspelt.
         **params
             Values for `param` declarations of the file.
 
@@ -124,7 +124,7 @@ class KetalRun:
             If a pattern found something, with the reasons, and the page's path.
         """
         __tracebackhide__ = True  # pytest shows the test's line instead of this one
-        from ketal.errors import SettingError
+        from ketal.errors import SettingError, checked_texts
         from ketal.explanation.judged_log import JudgedLog
         from ketal.explanation.verdict_explaining import diagram, explained
         from ketal.explanation.views.viewing import view
@@ -132,8 +132,8 @@ class KetalRun:
         from ketal.programs.pattern_files import load
         from ketal.programs.program import Program
 
-        kinds = {fail_on} if isinstance(fail_on, str) else set(fail_on)
-        if unknown := sorted(map(str, kinds.difference(KINDS))):
+        kinds = {fail_on} if isinstance(fail_on, str) else set(checked_texts("fail_on", fail_on))
+        if unknown := sorted(kinds.difference(KINDS)):
             raise SettingError(
                 f"no verdict is of the kind {unknown[0]!r} (fail_on); there are {', '.join(KINDS)}"
             )
@@ -153,13 +153,19 @@ class KetalRun:
             if explanation is not None:
                 lines += diagram(judged, explanation)
         if not vacuous:
+            if not judged.summary["events"]["accepted"]:
+                lines.append("no event was recorded")
             for name, counts in judged.summary["patterns"].items():
                 lines += (
                     f"{name} checked nothing: {one['message']}" for one in counts.get("vacuous", ())
                 )
         if lines:
-            view(self.log(), program, title=self.page.stem).write(self.page)
-            raise AssertionError("\n".join([*lines, f"the page of this run: {self.page}"]))
+            try:
+                view(self.log(), program, title=self.page.stem).write(self.page)
+                lines.append(f"the page of this run: {self.page}")
+            except SettingError as error:  # more than a page shows
+                lines.append(f"there is no page of this run: {error}")
+            raise AssertionError("\n".join(lines))
         return verdicts
 
 

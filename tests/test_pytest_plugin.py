@@ -166,3 +166,32 @@ def test_a_folder_of_pages_that_is_a_file_is_refused(tests: Path) -> None:
     done = _pytest(tests, "--ketal-pages", "store.ketal")
     assert done.returncode == 4
     assert "argument --ketal-pages: 'store.ketal' is no folder" in done.stderr
+
+
+UNCHECKED = """
+import ketal
+
+def test_no_event(ketal_run):
+    ketal_run.tracer("client")
+    ketal_run.check("store.ketal")
+
+def test_no_event_is_wanted(ketal_run):
+    ketal_run.tracer("client")
+    assert ketal_run.check("store.ketal", vacuous=True) == []
+
+def test_limit(ketal_run):
+    tracer = ketal_run.tracer("client")
+    tracer.record("stored", key="x")
+    tracer.record("store", key="x")
+    few = ketal.Limits(events_max=1)
+    ketal_run.check(ketal.load("store.ketal", limits=few), vacuous=True)
+"""
+
+
+def test_what_was_not_judged_does_not_pass(tests: Path) -> None:
+    (tests / "test_store.py").write_text(UNCHECKED)
+    done = _pytest(tests, "test_store.py")
+    assert "2 failed, 1 passed" in done.stdout
+    assert "AssertionError: no event was recorded" in done.stdout
+    assert "overflow limit events_max reached at client@2: the event" in done.stdout
+    assert "no page of this run: the log has more than 1 events" in done.stdout

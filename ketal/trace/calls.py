@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Literal
 
-from ketal.errors import SettingError
+from ketal.errors import SettingError, wrong_type
 from ketal.trace.recording import EventRecording, error_text
 
 CallPoint = Literal["begin", "end"]
@@ -54,6 +54,9 @@ def call_recorder(
     def traced(function: Any) -> Any:
         if isinstance(function, classmethod | staticmethod):
             return function.__class__(traced(function.__func__))
+        if not callable(function):
+            wanted = "a function (Tracer.record records one event)"
+            raise wrong_type("what is traced", wanted, function)
         name = type or _name_of(function)
         read = _arguments_reader(function) if arguments else _no_arguments
         if at == "begin":

@@ -502,3 +502,9 @@ def test_a_thread_that_is_none_of_the_tracers_begins_a_line_that_knows_nothing()
     thread.start()
     thread.join()
     assert events[1]["clock"] == {"n/1": 1}
+
+
+@pytest.mark.parametrize("what", ["push", 5])
+def test_what_is_no_function_is_not_traced(what: Any) -> None:
+    with pytest.raises(TypeError, match="what is traced must be a function"):
+        Tracer("n", Collected()).event(what)

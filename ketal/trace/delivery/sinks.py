@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from ketal.errors import checked_text
 from ketal.trace.delivery.run_numbers import claim_run, next_run
 from ketal.trace.plain_values import encoded
 
@@ -33,7 +34,7 @@ FOLDER_VARIABLE = "KETAL_TRACE"
 
 def log_of(node: str) -> str:
     """Return the name of a node's log in such a folder."""
-    return f"{quote(node, safe='')}.jsonl"
+    return f"{quote(checked_text('node', node), safe='')}.jsonl"
 
 
 def default_sink(node: str) -> EventSink:
