@@ -221,8 +221,8 @@ class Verdicts:
         """Return these verdicts if every check of the program holds; else raise.
 
         A check holds if the log was judged whole and has no violation: it also raises where
-        no event was read, records were rejected, clocks are impossible, a limit was reached,
-        or no event is in the alphabet of the check.
+        no event was read, records were rejected or late, clocks are impossible, a limit was
+        reached, or no event is in the alphabet of the check.
 
         Parameters
         ----------
@@ -282,6 +282,8 @@ class Verdicts:
         if events["rejected"]:
             first = next(verdict for verdict in self if isinstance(verdict, Rejected))
             yield f"{events['rejected']} of {events['read']} records rejected; the first: {first}"
+        if events["late"]:
+            yield f"{counted(events['late'], 'event')} came late, after the watermark"
         if summary.get("impossible"):
             yield (
                 f"{counted(summary['impossible'], 'event')} with an impossible clock; "

@@ -424,3 +424,14 @@ def test_a_table_of_no_verdicts_has_columns() -> None:
     frame = ketal.run(ketal.compile(TEXT % ("arrival", "arrival")), []).to_pandas()
     assert list(frame.columns) == ["verdict", "pattern", "scope"]
     assert frame[frame["verdict"] == "match"].empty
+
+
+def test_late_events_do_not_hold() -> None:
+    text = TEXT % ORDERS + "pattern Timed { find any Take; within 5 s; }"
+    log: list[Event | Control] = [
+        Event("a", "take", {"a": 1}, time=1), Control("watermark", time=10),
+        Event("b", "free", {"b": 1}, time=2),
+    ]  # fmt: skip
+    assert reasons(ketal.run(ketal.compile(text), log)) == [
+        "1 event came late, after the watermark"
+    ]
