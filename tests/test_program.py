@@ -241,6 +241,18 @@ def test_a_length_of_time_that_is_set_to_nothing_is_refused(what: str) -> None:
     assert ketal.compile(text, w=pattern.Duration(1, "s"))
     with pytest.raises(SettingError, match=f"parameter w is 0 s, and `{what}` needs a length"):
         ketal.compile(text, w=pattern.Duration(0, "s"))
+    for written in (
+        text.replace("10 s", "0 s"),
+        text.replace(" w;", " 0 s;").replace("= w)", "= 0 s)"),
+    ):
+        assert "K132" in [said.code for said in ketal.lint(written)]
+
+
+@pytest.mark.parametrize("given", [float("inf"), float("nan")])
+def test_a_parameter_is_a_number_that_a_text_can_have(given: float) -> None:
+    text = "param m = 3; pattern P { event E = x <= m; find next E; }"
+    with pytest.raises(SettingError, match=f"parameter m is {given}: numbers end at"):
+        ketal.compile(text, m=given)
 
 
 @pytest.mark.parametrize("given", ["30s", "30 s", timedelta(seconds=30), pattern.Duration(30, "s")])

@@ -6,6 +6,7 @@ and is of the kind that was declared.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -75,14 +76,17 @@ def with_params(
     Raises
     ------
     SettingError
-        If a given value is of another kind than the declared one, or a length of
-        time of nothing.
+        If a given value is of another kind than the declared one, a number too
+        large, or a length of time of nothing.
     """
     values: dict[str, syntax.Literal | syntax.Duration] = {}
     for decl in (*file.params, *pattern.params):
         values[decl.name] = decl.value
         if decl.name in given:
             value = _literal(given[decl.name], decl.value)
+            number = value.value if isinstance(value, syntax.Literal) else value.amount
+            if isinstance(number, float) and not math.isfinite(number):
+                raise SettingError(f"parameter {decl.name} is {number}: numbers end at 10^308")
             if type(value) is not type(decl.value) or (
                 isinstance(value, syntax.Literal)
                 and isinstance(decl.value, syntax.Literal)
@@ -122,7 +126,8 @@ def _wanted(declared: syntax.Literal | syntax.Duration) -> str:
 def _shown(value: syntax.Literal | syntax.Duration) -> str:
     if isinstance(value, syntax.Duration):
         return f"the duration {value.amount} {value.unit}"
-    return f"the {kind(value.value)} {value.value!r}"
+    shown = str(value.value).lower() if isinstance(value.value, bool) else repr(value.value)
+    return f"the {kind(value.value)} {shown}"
 
 
 def _put(node: Any, values: Mapping[str, syntax.Literal | syntax.Duration]) -> Any:

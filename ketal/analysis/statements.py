@@ -69,10 +69,24 @@ def _duration(what: str, length: object, params: Params) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _is_nothing(length: object, params: Params) -> bool:
+    """Return whether a length, or what its parameter is declared as, is 0."""
+    if isinstance(length, ast.ParamRef) and length.name in params:
+        length = params[length.name].value
+    amount = length.amount if isinstance(length, ast.Duration) else length
+    return isinstance(amount, int | float) and amount <= 0
+
+
 def _order(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
     order = pattern.order
     for name in ast.ORDER_LENGTHS:
-        yield from _duration(f"`{name}`", getattr(order, name), params)
+        length = getattr(order, name)
+        yield from _duration(f"`{name}`", length, params)
+        if _is_nothing(length, params):
+            yield (
+                "K132", "error", f"`{name}` needs a length of time, longer than nothing",
+                length.span or order.span, f"write `{name} = 10 s`",
+            )  # fmt: skip
     if order.kind == "arrival" and order.given:
         yield (
             "K128", "error", f"`{order.given[0]}` is an option of CausalOrder", order.span,
@@ -175,9 +189,7 @@ def _bounds(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
     window = pattern.window
     if window is not None:
         yield from _duration("a window", window.length, params)
-        length = window.length
-        amount = length.amount if isinstance(length, ast.Duration) else length
-        if isinstance(amount, int | float) and amount <= 0:
+        if _is_nothing(window.length, params):
             yield (
                 "K132", "error", "a window of nothing holds no match", window.span,
                 "the events of a match lie within less than the window",
