@@ -7,6 +7,7 @@ import io
 import json
 import re
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -497,3 +498,33 @@ def test_write_to_a_path(tmp_path: Path) -> None:
         "type": "T",
         "clock": {"a": 1},
     }
+
+
+def test_a_log_is_written_over_the_file_that_it_is_read_from(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    first, last = Event("n", "a", {"n": 1}), Event("m", "a", {"m": 1})
+    written: list[Event | Control] = [first, Control("leave", node="n"), last]
+    assert write_jsonl(written, path) == 3
+    with path.open("a") as file:
+        file.write("no event\n")
+    assert write_jsonl(read_log(path), path) == 3
+    assert [item for _, item, _, _ in read_log(path).records()] == written
+
+
+def test_a_file_is_as_it_was_where_events_end_with_an_error(tmp_path: Path) -> None:
+    def cut() -> Iterator[Event]:
+        yield Event("n", "a", {"n": 1})
+        raise OSError("cut")
+
+    path = tmp_path / "run.jsonl"
+    path.write_text("here")
+    with pytest.raises(OSError, match="cut"):
+        write_jsonl(cut(), path)
+    assert path.read_text() == "here"
+
+
+@pytest.mark.parametrize("name", ["run.jsonl.gz", "run.zst"])
+def test_nothing_is_written_under_the_name_of_a_compressed_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SettingError, match="what is written is not compressed"):
+        write_jsonl([], tmp_path / name)
+    assert not list(tmp_path.iterdir())

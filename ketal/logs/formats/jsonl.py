@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import count, repeat
 from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from ketal.errors import EventError, wrong_type
+from ketal.errors import EventError, SettingError, wrong_type
 from ketal.logs.json_faults import why_not_json
 from ketal.logs.log_records import Record, rejected
 from ketal.logs.shape import KAFKA, Item, Shape, json_type_of
@@ -29,6 +31,7 @@ from ketal.model.events.event import Event
 from ketal.model.events.event_decoding import decode_events
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import checked_log
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 _TRUNCATED = "Input data was truncated"
 _ARRAY_HINT = "`jq -c '.[]' FILE` makes JSON lines of an array"
@@ -139,9 +142,11 @@ def write_jsonl(
     Parameters
     ----------
     events : iterable of Event or Control
-        What to write, in this order. A draft is written as it is, clock and all.
+        What to write, in this order; of a `Log` what is not rejected. A draft is written as it is,
+        clock and all. JSON has no NaN and no infinities; they become null.
     file : path or binary file
-        Where to; a path is replaced.
+        Where to. The file of a path is replaced once all is there, so that a log can be written in
+        the place of one that it is read from.
 
     Returns
     -------
@@ -150,6 +155,8 @@ def write_jsonl(
 
     Raises
     ------
+    SettingError
+        If the name of the file is that of a compressed one.
     TypeError
         If an argument is of another class than it must be.
 
@@ -164,13 +171,23 @@ def write_jsonl(
     """
     checked_log(events, "events")
     if isinstance(file, str | os.PathLike):
-        with open(file, "wb") as opened:
-            return write_jsonl(events, opened)
+        name = os.fsdecode(file)
+        if name.endswith((".gz", ".zst")):
+            raise SettingError(f"{name}: what is written is not compressed; give a binary file")
+        with tempfile.TemporaryFile() as whole:
+            written = write_jsonl(events, whole)
+            whole.seek(0)
+            with open(name, "wb") as opened:
+                shutil.copyfileobj(whole, opened)
+        return written
     if not hasattr(file, "write") or isinstance(file, io.TextIOBase):
         raise wrong_type("file", "a path or a binary file", file)
     encode = msgspec.json.Encoder().encode
     written = 0
-    for event in events:
+    items: Iterable[Any] = events
+    if hasattr(events, "records"):
+        items = (item for _, item, _, _ in events.records() if not isinstance(item, Rejected))
+    for event in items:
         file.write(encode(object_of(event)) + b"\n")
         written += 1
     return written
