@@ -378,6 +378,27 @@ def test_who_receives_a_message_receives_the_calls_within_which_it_was_sent() ->
     assert "arg_types" not in events[1]["data"]
 
 
+def test_what_gathered_tasks_knew_is_known_once_they_are_joined() -> None:
+    events = Collected()
+    tracer = Tracer("n1", events, activity="task")
+
+    async def work() -> None:
+        tracer.record("work")
+
+    async def program() -> None:
+        tracer.record("begin")
+        tasks = [asyncio.create_task(work()) for _ in range(2)]
+        await asyncio.gather(*tasks)
+        tracer.record("gathered")
+        for task in tasks:
+            tracer.joined(task)
+        tracer.record("joined")
+
+    asyncio.run(program())
+    clocks = [event["clock"] for event in events if event["node"] == "n1"]
+    assert clocks == [{"n1": 1}, {"n1": 2}, {"n1": 3, "n1/1": 1, "n1/2": 1}]
+
+
 def test_a_task_that_is_begun_within_a_call_sends_within_it() -> None:
     events = Collected()
     one, other = Tracer("n1", events, activity="task"), Tracer("n2", events)
