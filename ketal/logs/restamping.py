@@ -74,19 +74,6 @@ class StampedExecution:
         ]
 
 
-def too_many_entries(
-    events: Iterable[Event], scheme: Scheme[Any], limits: Limits
-) -> SettingError | None:
-    """Return the error of stamps that have more entries than are kept; None if they have not."""
-    entries = sum(scheme.entries(event.clock) for event in events)
-    if entries <= limits.stamped_entries_max:
-        return None
-    return SettingError(
-        f"the stamps of the scheme {scheme.name} would have {entries:,} entries, and "
-        f"{limits.stamped_entries_max:,} are kept (limit stamped_entries_max)"
-    )
-
-
 def restamped(
     events: Iterable[Event], scheme: Scheme[Any], limits: Limits = DEFAULT
 ) -> StampedExecution:
@@ -97,10 +84,13 @@ def restamped(
     SettingError
         If the stamps would have more than `stamped_entries_max` entries.
     """
-    events = list(events)
-    if (fault := too_many_entries(events, scheme, limits)) is not None:
-        raise fault
     ordered = tuple(sorted(events, key=canonical_key))
+    entries = sum(scheme.entries(event.clock) for event in ordered)
+    if entries > limits.stamped_entries_max:
+        raise SettingError(
+            f"the stamps of the scheme {scheme.name} would have {entries:,} entries, and "
+            f"{limits.stamped_entries_max:,} are kept (limit stamped_entries_max)"
+        )
     causes = direct_causes([(event.node, event.clock) for event in ordered])
     happenings = tuple(
         Happening(

@@ -129,7 +129,7 @@ def compare_events(
     if execution is not None:
         executions = {execution: execution_named(executions, execution)}
     graphs = {name: CausalGraph(part.events()) for name, part in executions.items()}
-    _, rejected = rejected_of(executions)
+    _, rejected = rejected_of(executions.values())
     name = _execution_of(graphs, first, second, rejected)
     part, graph = executions[name], graphs[name]
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from ketal.clocks.scheme import Scheme, StampOrder
 from ketal.errors import SettingError
-from ketal.logs.restamping import StampedExecution, restamped, too_many_entries
+from ketal.logs.restamping import StampedExecution, restamped
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import Limits
@@ -162,13 +162,16 @@ def compare_schemes(
         raise SettingError("schemes are compared by pairs of events, and the log has no two events")
     of_pairs = len(events) * (len(events) - 1) // 2
     pairs = _pairs(len(events), min(of_pairs, limits.stamp_pairs_max))
-    faults = {scheme.name: too_many_entries(events, scheme, limits) for scheme in schemes}
-    left_out = {name: fault for name, fault in faults.items() if fault is not None}
-    if left_out and len(left_out) == len(faults):
-        raise next(iter(left_out.values()))
-    reports = tuple(_report(one, events, pairs, limits) for one in schemes if not faults[one.name])
-    why = {name: str(fault) for name, fault in left_out.items()}
-    return SchemeComparison(name, len(events), len(pairs), of_pairs, reports, why)
+    reports: list[SchemeReport] = []
+    left_out: dict[str, str] = {}
+    for scheme in schemes:
+        try:
+            reports.append(_report(scheme, events, pairs, limits))
+        except SettingError as fault:
+            left_out[scheme.name] = str(fault)
+    if left_out and not reports:
+        raise SettingError(next(iter(left_out.values())))
+    return SchemeComparison(name, len(events), len(pairs), of_pairs, tuple(reports), left_out)
 
 
 def _pairs(events: int, count: int) -> list[tuple[int, int]]:

@@ -311,7 +311,7 @@ def cuts(log: Log | Iterable[Event], *, limits: Limits | None = None) -> LogCuts
     """
     given = Limits.given(limits)
     parts = executions_of(log, given)
-    rejected, first_rejected = rejected_of(parts)
+    rejected, first_rejected = rejected_of(parts.values())
     return LogCuts(
         executions=tuple(_counted(part, given) for part in parts.values()),
         duplicates=sum(part.duplicates for part in parts.values()),

@@ -57,10 +57,8 @@ class SpaceTime:
         The execution's name; empty where a log is not divided.
     title : str
         What it is called on the page.
-    rejected : int
-        How many of its records are no events.
-    first_rejected : str
-        The first of them, its place and the reason; empty where there is none.
+    read : ExecutionEvents
+        What was read of it.
     events : list of Event
         Its events in canonical order.
     rows : list of int
@@ -83,8 +81,7 @@ class SpaceTime:
             )
         self.name = self.title = read.name
         self.undecided = undecided
-        self.rejected, self.first_rejected = read.rejected, read.first_rejected
-        self._place = read.place
+        self.read = read
         self.graph = CausalGraph(read.events())
         highest = max(
             (c for own in self.graph.nodes.values() for c in own[-1].clock.values()), default=0
@@ -115,7 +112,7 @@ class SpaceTime:
 
     def place(self, event: Event) -> str:
         """Return where an event stands in the log; empty where that is not known."""
-        return self._place(event.dot)
+        return self.read.place(event.dot)
 
     def judge(self, judged: JudgedLog, verdicts_max: int) -> None:
         """Put the verdicts of the execution, and the moves of its checks, beside its events."""
@@ -228,7 +225,7 @@ class SpaceTime:
             "verdicts": self.verdicts,
             "automata": self.automata,
             "more": self.more_verdicts,
-            "rejected": self.rejected,
+            "rejected": self.read.rejected,
             "undecided": self.undecided,
             "nodes": list(nodes)[:count],
             "others": list(nodes)[count:],

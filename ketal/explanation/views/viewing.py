@@ -23,6 +23,7 @@ from ketal.pictures.page_html import page_html
 from ketal.pictures.perfetto import TracedEvent, trace_events
 from ketal.pictures.space_time_svg import DrawnEvent, space_time_svg
 from ketal.programs.program import Program, checked_program
+from ketal.runtime.admission.execution_events import rejected_of
 
 
 def view(
@@ -154,8 +155,7 @@ class View:
         >>> ketal.view([event, other, ketal.Event(node="a", type="z", clock={"a": 2})]).rejected
         (1, 'a@2: a@2 was read before with other content; a dot is unique')
         """
-        first = next((one.first_rejected for one in self._drawn if one.rejected), "")
-        return sum(one.rejected for one in self._drawn), first
+        return rejected_of(one.read for one in self._drawn)
 
     @property
     def html(self) -> str:

@@ -26,7 +26,7 @@ from ketal.errors import EventError
 from ketal.logs.formats.documents import Text, decoded, elements, members
 from ketal.logs.log_records import Record
 from ketal.logs.shape import json_type_of
-from ketal.logs.traces.spans import KINDS, TIME_NS_MAX, TraceSpan, span_data
+from ketal.logs.traces.spans import KINDS, TIME_NS_MAX, TraceSpan, checked_object, span_data
 
 _HEX = re.compile(r"[0-9a-fA-F]+")
 _RESOURCES = ("resourceSpans", "resource_spans")
@@ -54,7 +54,7 @@ def otlp_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
 def _of_resource(text: Text, resource: msgspec.Raw) -> Iterator[TraceSpan | Record]:
     try:
         described = decoded(members(resource).get("resource", b"null"))
-        service = _service(_attributes(_object(described, "resource").get("attributes")))
+        service = _service(_attributes(checked_object(described, "resource").get("attributes")))
         scopes = _lists(resource, _SCOPES, needed=False)
     except (EventError, msgspec.DecodeError) as fault:
         yield text.rejected(EventError(f"the resource cannot be read: {fault}"))
@@ -131,7 +131,7 @@ def _span(record: dict[str, Any], service: str, text: Text) -> TraceSpan:
 
 def _links(record: dict[str, Any], trace: str) -> Iterator[tuple[str, str]]:
     for one in _listed(record.get("links"), "links"):
-        link = _object(one, "a link")
+        link = checked_object(one, "a link")
         of = _id(_either(link, "traceId", "trace_id"), "traceId", 32) or trace
         yield of, _id(_either(link, "spanId", "span_id"), "spanId", 16)
 
@@ -181,7 +181,7 @@ def _attributes(listed: Any, what: str = "attributes") -> dict[str, Any]:
     """Return OTLP's list of key and value as a mapping."""
     out: dict[str, Any] = {}
     for one in _listed(listed, what):
-        pair = _object(one, f"an element of {what}")
+        pair = checked_object(one, f"an element of {what}")
         key = pair.get("key")
         if not isinstance(key, str):
             raise EventError(f"a key in {what} must be a string, not {json_type_of(key)}")
@@ -190,7 +190,7 @@ def _attributes(listed: Any, what: str = "attributes") -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    kind, inner = next(iter(_object(value, "the value of an attribute").items()), ("", None))
+    kind, inner = next(iter(checked_object(value, "the value of an attribute").items()), ("", None))
     match kind.replace("_", "").lower():
         case "intvalue":
             text = str(inner)
@@ -205,7 +205,7 @@ def _value(value: Any) -> Any:
 
 def _values(inner: Any, kind: str) -> tuple[Any, str]:
     """Return the values of a list, and what they are called."""
-    return _object(inner, kind).get("values"), f"{kind}.values"
+    return checked_object(inner, kind).get("values"), f"{kind}.values"
 
 
 def _listed(value: Any, what: str) -> list[Any]:
@@ -213,12 +213,4 @@ def _listed(value: Any, what: str) -> list[Any]:
         return []
     if not isinstance(value, list):
         raise EventError(f"{what} must be an array, not {json_type_of(value)}")
-    return value
-
-
-def _object(value: Any, what: str) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise EventError(f"{what} must be an object, not {json_type_of(value)}")
     return value

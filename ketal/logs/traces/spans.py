@@ -29,7 +29,7 @@ from typing import Any
 from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
 from ketal.logs.log_records import Record, rejected
-from ketal.logs.shape import checked_size
+from ketal.logs.shape import checked_size, json_type_of
 from ketal.logs.traces.rebuilding import Rebuilding
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -108,6 +108,21 @@ class TraceSpan:
             self.parents, self.links, self.service, self.name, self.kind,
             self.begin_ns, self.end_ns, self.data,
         )  # fmt: skip
+
+
+def checked_object(value: Any, what: str) -> dict[str, Any]:
+    """Return an object of a trace; one that is absent or null is empty.
+
+    Raises
+    ------
+    EventError
+        If it is of another kind.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise EventError(f"{what} must be an object, not {json_type_of(value)}")
+    return value
 
 
 def span_data(

@@ -28,8 +28,7 @@ from typing import Any
 from ketal.errors import EventError
 from ketal.logs.formats.documents import Text, elements
 from ketal.logs.log_records import Record, rejected
-from ketal.logs.shape import json_type_of
-from ketal.logs.traces.spans import KINDS, SERVER, TIME_NS_MAX, TraceSpan, span_data
+from ketal.logs.traces.spans import KINDS, SERVER, TIME_NS_MAX, TraceSpan, checked_object, span_data
 
 _ID = re.compile(r"[0-9a-fA-F]{1,16}")
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{1,32}")
@@ -129,7 +128,7 @@ def _part(record: dict[str, Any], text: Text) -> SpanReport:
     span, parent = _id(record, "id", _ID), _id(record, "parentId", _ID)
     if not trace or not span:
         raise EventError(f"the span has no {'traceId' if not trace else 'id'}")
-    endpoint, tags = _object(record, "localEndpoint"), _object(record, "tags")
+    endpoint, tags = (checked_object(record.get(name), name) for name in ("localEndpoint", "tags"))
     service, kind, name = endpoint.get("serviceName"), record.get("kind"), record.get("name")
     return SpanReport(
         trace=trace,
@@ -146,15 +145,6 @@ def _part(record: dict[str, Any], text: Text) -> SpanReport:
         file=text.name,
         line=text.line(),
     )
-
-
-def _object(record: dict[str, Any], what: str) -> dict[str, Any]:
-    value = record.get(what)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise EventError(f"{what} must be an object, not {json_type_of(value)}")
-    return value
 
 
 def _address(endpoint: dict[str, Any]) -> str:

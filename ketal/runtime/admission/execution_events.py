@@ -116,12 +116,12 @@ def missing_dots(events: Iterable[Event]) -> int:
     return sum(last - first + 1 for _, first, last in missing.holes(events))
 
 
-def rejected_of(executions: Mapping[str, ExecutionEvents]) -> tuple[int, str]:
+def rejected_of(executions: Iterable[ExecutionEvents]) -> tuple[int, str]:
     """Return how many records of a log were rejected, and `first_rejected` of the first that was.
 
     The first is that of the first execution that has one.
     """
-    rejecting = [part for part in executions.values() if part.rejected]
+    rejecting = [part for part in executions if part.rejected]
     first = rejecting[0].first_rejected if rejecting else ""
     return sum(part.rejected for part in rejecting), first
 

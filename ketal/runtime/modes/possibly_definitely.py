@@ -43,7 +43,7 @@ from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.operators.causal_order import canonical
 from ketal.operators.topology.domains import closed_nodes
 from ketal.programs.program import Program, checked_program
-from ketal.runtime.admission.execution_events import executions_of
+from ketal.runtime.admission.execution_events import execution_names, executions_of
 from ketal.runtime.modes.state_keys import StateKeys
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ def _lattice_of(program: Program, log: Log | Iterable[Event], limits: Limits | N
     executions = executions_of(log, given)
     if len(executions) > 1:
         raise SettingError(
-            f"the log has several executions ({', '.join(executions)}); take one of log.executions"
+            f"the log has several executions ({execution_names(executions)}); "
+            "take one of log.executions"
         )
     (execution,) = executions.values()
     nodes = closed_nodes(compiled.pattern.topology)

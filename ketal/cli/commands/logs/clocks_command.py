@@ -126,7 +126,7 @@ def _executions(
     executions = read_whole(
         logs, source, limits, lambda log: executions_of(log, limits), unfinished
     )
-    rejected, first = rejected_of(executions)
+    rejected, first = rejected_of(executions.values())
     if not any(map(len, executions.values())):
         complain(nothing_read(logs, rejected, first))
         return None
