@@ -9,6 +9,7 @@ The one rule: what is sent to a process that lives is handled by it, some time, 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import socket
@@ -116,11 +117,15 @@ class Transport:
         except OSError:
             self._writers.pop(to, None)  # It was stopped; it is tried again.
 
-    def _accept(self, reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A coroutine here would be complained of when it is cancelled at the end.
-        self._readers.append(asyncio.create_task(self._read(reader)))
+        self._readers.append(asyncio.create_task(self._read(reader, writer)))
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer):  # A connection is closed once nothing holds its writer.
+            await self._read_frames(reader)
+
+    async def _read_frames(self, reader: asyncio.StreamReader) -> None:
         while line := await reader.readline():
             frame = json.loads(line)
             if "acknowledges" in frame:
