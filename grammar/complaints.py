@@ -218,6 +218,13 @@ RULES: tuple[Rule, ...] = (
         code="K002",
     ),
     Rule(
+        lambda s: s.rest.startswith("--") and "MINUS" in s.expects,
+        "`--` begins no comment and is no operator",
+        "a comment is `// …` or `/* … */`; two minus signs stand apart: `x - -1`",
+        ("pattern P { event E = x == 1 -- forks\n; }", "pattern P { event E = x == --1; }"),
+        code="K002",
+    ),
+    Rule(
         lambda s: not s.found.isprintable() and s.found != "\n",
         "the character {code} looks like a space or like nothing",
         "write a plain space, or remove it",

@@ -253,7 +253,7 @@ class Expressions:
     _product = _sum
 
     def _negative(self, tree: ParseTree, depth: int) -> ast.Value:
-        inner = cast(ParseTree, tree.children[0])
+        inner = cast(ParseTree, tree.children[1])
         value = self.value(inner, self.deeper(depth, tree))
         # `-3` is a number; `-(3)` and `-(-3)` are negations.
         if inner.data == "number" and isinstance(value, ast.Literal):

@@ -77,6 +77,12 @@ class Literals:
     def number(self, token: Token) -> int | float:
         """Return the value of a number token."""
         text = str(token)
+        if text[0] == "0" and text[1:2].isdigit():
+            self.fault(
+                "K004", "a number does not begin with 0", span_of(token),
+                f"write `{text.lstrip('0') or '0'}`; "
+                'a text of digits, as a date, stands in quotes: `"2024-01-01"`',
+            )  # fmt: skip
         whole = text.isdigit()
         if len(text) <= DIGITS_MAX:
             number = int(text) if whole else float(text)

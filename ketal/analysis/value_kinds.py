@@ -58,6 +58,12 @@ def guard_findings(
                         part.span, "compare it: `x == 1`, `x in [1, 2]`",
                     )  # fmt: skip
             case ast.Arithmetic(ops=ops, operands=operands):
+                if ops == ("-", "-") and all(isinstance(o, ast.Literal) for o in operands):
+                    yield (
+                        "K118", "warning", "this calculates with numbers, and looks like a date",
+                        part.span, '`"2024-10-12"` in quotes is text; `time` compares with seconds '
+                        "since the epoch",
+                    )  # fmt: skip
                 for op, operand in zip((ops[0], *ops), operands, strict=True):
                     yield from _operand(op, operand, part, params)
             case ast.Negative(operand=operand):

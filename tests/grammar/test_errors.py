@@ -180,7 +180,7 @@ def guard(text: str) -> str:
     [
         (guard("(" * 10_000 + "x == 1" + ")" * 10_000), "nesting_max"),
         (guard("!" * 10_000 + "X"), "nesting_max"),
-        (guard("x == " + "-" * 10_000 + "1"), "nesting_max"),
+        (guard("x == " + "- " * 10_000 + "1"), "nesting_max"),
         (guard("x == " + "1 + (" * 10_000 + "1" + ")" * 10_000), "nesting_max"),
         (guard("x in " + "[" * 10_000), "nesting_max"),
         (guard("Causal(" * 10_000), "nesting_max"),
