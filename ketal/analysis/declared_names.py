@@ -17,7 +17,7 @@ from ketal.analysis.value_kinds import guard_findings
 from ketal.errors import Diagnostic, Span
 from ketal.model import syntax as ast
 from ketal.model.guard_functions import FUNCTIONS
-from ketal.model.language_words import RESERVED
+from ketal.model.language_words import ARGUMENTS, RESERVED
 from ketal.model.syntax_walks import walk
 
 Declaration: TypeAlias = ast.EventDecl | ast.StepDecl | ast.ParamDecl
@@ -60,6 +60,11 @@ class NameFindings:
         names = dict(known)
         for node in declarations:
             self.unreserved(declared_as(node), node.name, node.span)
+            if isinstance(node, ast.ParamDecl) and node.name in ARGUMENTS:
+                self.warn(
+                    "K119", f"a parameter called `{node.name}` cannot be set: `ketal.compile` has "
+                    "an argument of that name", node.span, "choose another name",
+                )  # fmt: skip
             if node.name in names:
                 first = names[node.name]
                 where = f" in line {first.span.line}" if first.span else ""

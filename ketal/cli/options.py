@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ketal.errors import SettingError
+from ketal.model.language_words import ARGUMENTS
 from ketal.model.limits import DEFAULT, Limits
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ _READING = (
     "clock",
 )  # fmt: skip
 """The options of reading a log; all but `field` are called as the settings of a `Source` are."""
-_OWN_NAMES = ("text", "name", "limits")
 
 
 # --- what a command takes ------------------------------------------------------
@@ -172,7 +172,7 @@ def params_of(words: Sequence[str]) -> dict[str, ParamValue]:
         name, value = pair("--set", text, "w=30s")
         if name in given:
             raise SettingError(f"--set {name} is given twice")
-        if name in _OWN_NAMES:
+        if name in ARGUMENTS:
             raise SettingError(f"a parameter called {name!r} cannot be set; give it another name")
         given[name] = params.value_of(value)
     return given

@@ -19,6 +19,7 @@ from ketal.model.events.happened_before import happened_before
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.values import base_node
 from ketal.model.verdicts.check_verdicts import Violation
+from ketal.model.wording import counted
 
 
 def event_explained(judged: JudgedLog) -> Iterator[Explanation]:
@@ -54,7 +55,8 @@ def _near(judged: JudgedLog, dot: Dot) -> str:
     if not own:
         nodes = sorted({event.node for event in judged.events()})
         return f": the log has no node {dot.node}; it has {', '.join(nodes[:5])}"
-    return f": of {dot.node} the log has {dot.node}@{min(own)} to {dot.node}@{max(own)}"
+    reach = f"{dot.node}@{min(own)}" + (f" to {dot.node}@{max(own)}" if len(own) > 1 else "")
+    return f": it is not in the log, which has {counted(len(own), 'event')} of {dot.node}, {reach}"
 
 
 def _unoffered(judged: JudgedLog, run: ObservedRun, event: Event) -> Explanation:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ketal.explanation.guard_evidence import Evidence, order_in_words
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.frozen_mapping import FrozenMapping
+from ketal.model.frozen_mapping import FrozenMapping, scope_text
 from ketal.model.verdicts.verdict_kinds import Verdict
 
 SHOWN_STEPS = 8
@@ -349,7 +349,7 @@ class Explanation:
         """Return the first line: the verdict, or what is explained."""
         if self.verdict is not None:
             return str(self.verdict)
-        scope = " ".join(f"{key}={value}" for key, value in (self.scope or {}).items())
+        scope = scope_text(self.scope or {})
         execution = f"[{self.execution}]" if self.execution else ""
         parts = (execution, self.pattern, f"({scope})" if scope else "")
         return f"{' '.join(filter(None, parts))}: {self.event or 'no match'}"

@@ -75,6 +75,8 @@ def _refused(head: bytes, name: str) -> str:
         return "the text is UTF-16, and a log is UTF-8: `iconv -f UTF-16 -t UTF-8 FILE`"
     for suffix, kind in _PACKED_NAMES.items():
         if name.lower().endswith(suffix):
+            if not head:
+                return f"the file is empty; packed as {suffix}, even an empty log has some bytes"
             return (
                 f"this is no {kind} file, though its name ends in {suffix}; "
                 f"if it is not packed, take {suffix} off the name"

@@ -16,6 +16,8 @@ RESERVED = frozenset(
     }
 )  # fmt: skip
 """Words that name no event, step, parameter or pattern."""
+ARGUMENTS = frozenset({"text", "name", "limits"})
+"""Arguments of `ketal.compile`: a parameter of such a name cannot be set."""
 STATEMENTS = frozenset(
     {
         "event", "param", "order", "at", "partition", "topology", "check", "find", "within",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -92,6 +93,17 @@ def test_a_log_of_wrong_records_cannot_run(
     assert "no event was read: 1 record was rejected; the first is" in human.err
     explained = ketal("explain", *words[1:], stdin=raw)
     assert explained.err == human.err, "in the same words, on two lines"
+
+
+@pytest.mark.parametrize("raw", [b"", gzip.compress(b"x")[:5]], ids=["empty", "cut"])
+def test_packed_data_that_is_at_fault_has_no_hint_of_options(
+    ketal: Ketal, tmp_path: Path, raw: bytes
+) -> None:
+    (tmp_path / "log.jsonl.gz").write_bytes(raw)
+    said = ketal("run", "conflict.ketal", "log.jsonl.gz")
+    assert said.code == 2
+    assert said.err.startswith("ketal: no event was read: 1 record was rejected; the first is log.")
+    assert "hint:" not in said.err
 
 
 @pytest.mark.parametrize("text", ["", "\n", "  \n\n", "\ufeff"])
@@ -372,3 +384,16 @@ def test_what_only_looks_like_a_trace_is_a_log(ketal: Ketal, write: Write) -> No
     assert ketal("audit", "run.jsonl").lines[0] == "3 events of 2 nodes"
     assert "an array, not a JSON object" in ketal("audit", "-", stdin="[1]\n").err
     assert "the line is not JSON" in ketal("audit", "-", stdin='[INFO] {"traceId": 1}\n').err
+
+
+@pytest.mark.parametrize(
+    ("pattern", "none"),
+    [
+        ('event E = type == "x"; find any E;', "is in the alphabet"),
+        ('event E = type == "write"; partition by k; find any E;', "in the alphabet has the key"),
+        ('event E = type == "write"; A = E && node == type; find any A;', "is a `A`"),
+    ],
+)
+def test_none_of_one_event_is_singular(ketal: Ketal, write: Write, pattern: str, none: str) -> None:
+    write("p.ketal", f"pattern P {{ {pattern} }}")
+    assert f"0 of 1 event {none}" in ketal("run", "p.ketal", "-", stdin=clock('{"a": 1}')).out

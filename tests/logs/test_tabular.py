@@ -92,7 +92,7 @@ def test_bad_rows_are_rejected_in_their_place() -> None:
     read = records(text)
     assert [(r[3], r[1].reason if isinstance(r[1], Rejected) else r[1].counter) for r in read] == [
         (2, 1),
-        (3, "the row has 3 cells, the header has 4"),
+        (3, "the row has 3 cells, and the first row, which names the columns, has 4"),
         (
             4,
             "the record has no clock (--field clock=PATH says where it is, "
@@ -136,7 +136,8 @@ def test_what_is_lost_with_a_row_of_several_lines_is_named() -> None:
         "the row is no CSV: ',' expected after '\"' (the row is lines 2 to 3)"
     )
     assert reason(head + 'a,T,"a:1\n",1,2\n') == (
-        "the row has 5 cells, the header has 4 (the row is lines 2 to 3)"
+        "the row has 5 cells, and the first row, which names the columns, has 4 "
+        "(the row is lines 2 to 3)"
     )
     assert reason('node,"type\nx\ny').endswith("a quote is not closed (the row is lines 1 to 3)")
     assert reason("node,type,clock\ra,T,a:1\r") == (

@@ -287,6 +287,18 @@ def test_many_dots_of_a_step_are_written_as_ranges(dots: str, text: str) -> None
     assert match.to_dict()["bindings"] == {"A": dots.split()}
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("x", "x"), ("10.0.0.1", "10.0.0.1"), ("", ""), (1, "1"), ("1", '"1"'), ("-1.5e3", '"-1.5e3"'),
+     (True, "true"), ("true", '"true"'), ("null", '"null"'), ('"1"', r'"\"1\""')],
+)  # fmt: skip
+def test_a_string_of_a_scope_that_reads_as_another_value_is_in_quotes(
+    value: Any, text: str
+) -> None:
+    match = Match(fingerprint="", pattern="P", scope=FrozenMapping((("k", value),)))
+    assert f"P (k={text}): " in str(match)
+
+
 def test_what_a_match_returns_is_written_as_json() -> None:
     returns = {"a": "x", "b": None, "c": [1, "é"], "d": True}
     match = Match(

@@ -5,6 +5,7 @@ The one rule: the reason names the logs, or the first record that is no event.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ketal.cli.options import STDIN, STDIN_NAME
@@ -17,6 +18,9 @@ MAPPING_HINT = (
     "--format and --regex what kind of log it is; --rebuild id=msg.id,send=type:send,"
     "receive=type:recv makes clocks where there are none; see `ketal run --help`"
 )
+
+_OF_PACKED_DATA = re.compile(r"\b(gzip|Zstandard|packed)\b")
+"""In reasons that no option of reading mends."""
 
 
 def rejection(rejected: Rejected | None) -> str:
@@ -31,7 +35,8 @@ def nothing_read(logs: Sequence[str], rejected: int, first: str) -> str:
         return f"no event was read: there is none in {names}"
     records = counted(rejected, "record was", "records were all")
     why = f"; the first is {printable(first)}" if first else ""
-    return f"no event was read: {records} rejected{why}\n{MAPPING_HINT}"
+    hint = "" if _OF_PACKED_DATA.search(first) else f"\n{MAPPING_HINT}"
+    return f"no event was read: {records} rejected{why}{hint}"
 
 
 def some_rejected(rejected: int, first: str) -> str:

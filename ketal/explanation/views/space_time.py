@@ -24,7 +24,7 @@ from ketal.explanation.verdict_explaining import verdict_explained
 from ketal.logs import Log
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
-from ketal.model.frozen_mapping import FrozenMapping
+from ketal.model.frozen_mapping import FrozenMapping, scope_text
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import checked_log
 from ketal.model.verdicts.check_verdicts import Violation
@@ -195,9 +195,7 @@ class SpaceTime:
             number = self.number[move.event.dot]
             moves.append([move.position, scope, number, list(move.before), list(move.after)])
         return {
-            "scopes": [
-                ", ".join(f"{key}={value}" for key, value in scope.items()) for scope in scopes
-            ],
+            "scopes": [scope_text(scope) for scope in scopes],
             "order": [self.number[event.dot] for event in run.events],
             "moves": moves,
             "more": run.steps.moved - len(run.steps.moves),

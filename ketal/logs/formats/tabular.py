@@ -33,6 +33,7 @@ from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.logs.streams import PARQUET, SEPARATORS, blocks
 from ketal.model.limits import Limits
+from ketal.model.wording import counted
 
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BATCH_ROWS = 4_096
@@ -92,7 +93,10 @@ def _header(row: list[str] | EventError) -> tuple[list[str], EventError | None]:
 
 def _record(header: list[str], row: list[str], as_text: set[str]) -> dict[str, Any]:
     if len(row) != len(header):
-        raise EventError(f"the row has {len(row)} cells, the header has {len(header)}")
+        raise EventError(
+            f"the row has {counted(len(row), 'cell')}, and the first row, which names the columns, "
+            f"has {len(header)}"
+        )
     record: dict[str, Any] = {}
     for column, cell in zip(header, row, strict=True):
         if cell:

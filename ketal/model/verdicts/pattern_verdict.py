@@ -20,7 +20,7 @@ import msgspec
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event_time import rfc3339
-from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping
+from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, scope_text
 from ketal.model.values import same
 
 Steps = tuple[tuple[str, Dot], ...]
@@ -166,8 +166,7 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     def _line(self, statement: str) -> str:
         """Return one line: the kind, the subject, and a statement."""
-        values = self.scope.items()
-        where = " ".join(f"{k}={v if isinstance(v, str) else json_text(v)}" for k, v in values)
+        where = scope_text(self.scope)
         execution = f"[{self.execution}]" if self.execution else ""
         subject = " ".join(filter(None, (execution, self.pattern, where and f"({where})")))
         return f"{self.kind} {subject}: {statement}" if subject else f"{self.kind} {statement}"

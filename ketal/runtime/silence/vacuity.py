@@ -250,18 +250,18 @@ class _Vacuity:
 
     def _why_nothing(self) -> str:
         compiled = self._compiled
-        members, of = self._met(compiled.counted.alphabet_guard), counted(self._events, "event")
+        members = self._met(compiled.counted.alphabet_guard)
         if not members:
-            return f"0 of {of} are in the alphabet"
+            return _none_of(self._events, "is", "in the alphabet")
         if compiled.pattern.deployment is not None and not self._pattern_met.on_copies:
-            return f"0 of {of} are of a node with a copy of the pattern"
+            return _none_of(self._events, "is", "of a node with a copy of the pattern")
         met = self._pattern_met
         lacks = ["the key of `partition by`"] * bool(met.unscoped)
         lacks += ["a time, for `within`"] * bool(met.untimed)
-        some = f"0 of {counted(members, 'event')} in the alphabet"
         if not lacks:
-            return f"{some} are known to a node with a copy of the pattern"
-        return f"{some} have {' and '.join(lacks)}"
+            known = "known to a node with a copy of the pattern"
+            return _none_of(members, "is", known, "in the alphabet ")
+        return _none_of(members, "has", " and ".join(lacks), "in the alphabet ")
 
     def _missing(self) -> Iterator[Entry]:
         """Yield the names that no event has and without which nothing can be judged."""
@@ -322,7 +322,7 @@ class _Vacuity:
             what, unmet = self._unmet_event(guards[step]) or ("step", step)
             if (what, unmet) not in stated:
                 stated.add((what, unmet))
-                message = f"0 of {counted(self._events, 'event')} are a `{unmet}`"
+                message = _none_of(self._events, "is", f"a `{unmet}`")
                 yield self._entry(what, unmet, spans.get(unmet), message)
 
     def _unmet_event(self, guard: syntax.Guard) -> Key | None:
@@ -335,6 +335,12 @@ class _Vacuity:
                     if not met:
                         return "event", node.name
         return None
+
+
+def _none_of(events: int, verb: str, what: str, which: str = "") -> str:
+    """Return that none of some events `is` something, or `has` it."""
+    verb = verb if events == 1 else {"is": "are", "has": "have"}[verb]
+    return f"0 of {counted(events, 'event')} {which}{verb} {what}"
 
 
 _OVER_ONE = (syntax.Name, syntax.Causal, syntax.Conc)
