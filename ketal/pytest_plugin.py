@@ -97,7 +97,7 @@ class KetalRun:
         self,
         pattern: str | os.PathLike[str] | Program,
         *,
-        fail_on: str | Iterable[str] = ("violation", "match", "overflow"),
+        fail_on: str | Iterable[str] = ("violation", "match", "overflow", "rejected"),
         vacuous: bool = False,
         **params: Any,
     ) -> list[Verdict]:
@@ -108,7 +108,8 @@ class KetalRun:
         pattern : path or Program
             The patterns: a file, or compiled.
         fail_on : str or iterable of str
-            The kinds of verdicts that fail the test; by default also that a limit was reached.
+            The kinds of verdicts that fail the test; by default also that a limit was reached or
+            a record rejected.
         vacuous : bool
             Whether a pattern passes that could not have found anything: no event was recorded, or
             none is one of its own, as a type is misspelt.
@@ -129,6 +130,7 @@ class KetalRun:
         from ketal.explanation.verdict_explaining import diagram, explained
         from ketal.explanation.views.viewing import view
         from ketal.model.verdicts.verdict_kinds import KINDS
+        from ketal.model.wording import counted
         from ketal.programs.pattern_files import load
         from ketal.programs.program import Program
 
@@ -152,6 +154,9 @@ class KetalRun:
             lines += [str(fault)] if explanation is None else explanation.lines()
             if explanation is not None:
                 lines += diagram(judged, explanation)
+        for name, counts in judged.summary["patterns"].items():
+            if failures := counts.get("guard_failures"):
+                lines.append(f"a registered guard of {name} failed {counted(failures, 'time')}")
         if not vacuous:
             if not judged.summary["events"]["accepted"]:
                 lines.append("no event was recorded")

@@ -185,13 +185,26 @@ def test_limit(ketal_run):
     tracer.record("store", key="x")
     few = ketal.Limits(events_max=1)
     ketal_run.check(ketal.load("store.ketal", limits=few), vacuous=True)
+
+def test_rejected(ketal_run):
+    ketal_run.tracer("client").record("stored", key="x")
+    (ketal_run.folder / "server.jsonl").write_text('{"node": "server", "ty')
+    ketal_run.check("store.ketal", vacuous=True)
+
+def test_guard(ketal_run):
+    ketal.register_guard("plugin_odd", lambda x: 1 / 0, version="1")
+    ketal_run.tracer("client").record("stored", key="x")
+    text = 'pattern P { event E = true; A = E && plugin_odd(key); find any A; }'
+    ketal_run.check(ketal.compile(text), vacuous=True)
 """
 
 
 def test_what_was_not_judged_does_not_pass(tests: Path) -> None:
     (tests / "test_store.py").write_text(UNCHECKED)
     done = _pytest(tests, "test_store.py")
-    assert "2 failed, 1 passed" in done.stdout
+    assert "4 failed, 1 passed" in done.stdout
+    assert "rejected server.jsonl" in done.stdout.replace(f"{tests}", "")
+    assert "AssertionError: a registered guard of P failed 1 time" in done.stdout
     assert "AssertionError: no event was recorded" in done.stdout
     assert "overflow limit events_max reached at client@2: the event" in done.stdout
     assert "no page of this run: the log has more than 1 events" in done.stdout

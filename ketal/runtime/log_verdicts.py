@@ -222,7 +222,7 @@ class Verdicts:
 
         A check holds if the log was judged whole and has no violation: it also raises where
         no event was read, records were rejected or late, clocks are impossible, a limit was
-        reached, or no event is in the alphabet of the check.
+        reached, a registered guard failed, or no event is in the alphabet of the check.
 
         Parameters
         ----------
@@ -298,6 +298,11 @@ class Verdicts:
                 yield (
                     f"{name} reached a limit {counts['overflows']} times and gave something up"
                     f"; the first: {self._overflow(name)}"
+                )
+            if failures := counts.get("guard_failures"):
+                yield (
+                    f"a registered guard of {name} failed {counted(failures, 'time')} "
+                    "(the log of `ketal` says why)"
                 )
             missed = [one for one in counts.get("vacuous", ()) if one.get("what") == "alphabet"]
             if missed and not allow_vacuous:

@@ -153,6 +153,14 @@ def test_guards_that_speak_of_earlier_steps_are_counted_too(order: str) -> None:
     assert verdicts.summary["patterns"]["P"]["guard_failures"] == 2
 
 
+def test_a_check_whose_guard_fails_is_not_shown_to_hold() -> None:
+    program = _program("A = true", "B = guards_odd(x)", "check (A | B)*")
+    ketal.run(program, _events(True, False)).raise_on_violation()
+    with pytest.raises(ketal.ViolationError, match="guard of P failed 2 times") as raised:
+        ketal.run(program, _events("raise", "text", True)).raise_on_violation()
+    assert raised.value.violations == ()
+
+
 def test_each_monitor_counts_its_own() -> None:
     program = _program(*YES_AND_NO)
     one, other = ketal.Monitor(program), ketal.Monitor(program)
