@@ -191,6 +191,11 @@ def test_a_pattern_file_may_be_opened_either_way(tmp_path: Path) -> None:
         ketal.load(io.BytesIO(b"\xff"))
 
 
+def test_a_text_is_no_path() -> None:
+    with pytest.raises(ketal.SettingError, match=r"is no file; .* is for ketal.compile"):
+        ketal.load(TEXT)
+
+
 # --- names ----------------------------------------------------------------------------------
 
 

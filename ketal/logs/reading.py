@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, count
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from ketal.errors import SettingError, wrong_type
 from ketal.logs.clock_translation import UndecidedPairs, translated
@@ -31,6 +31,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.log_arguments import checked_log
 from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.wording import counted
 
 
 class Log:
@@ -87,6 +88,7 @@ class Log:
         self.rebuilding = rebuilding
         self.undecided = undecided
         self.share_read: Callable[[], float | None] = lambda: None
+        self._shown = ""
 
     @classmethod
     def of_batches(
@@ -129,7 +131,9 @@ class Log:
         (2, 2)
         """
         held = [("", item, "", 0) for item in checked_log(events, "events")]
-        return cls(lambda: iter(held))
+        log = cls(lambda: iter(held))
+        log._shown = f" of {counted(len(held), 'record')}"
+        return log
 
     def records(self) -> Iterator[Record]:
         """Yield (execution, item, file, line) in file order.
@@ -164,6 +168,15 @@ class Log:
         for _, item, _, _ in self.records():
             if isinstance(item, Event):
                 yield item
+
+    def __repr__(self) -> str:
+        return f"<ketal.Log{self._shown}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Log is not copied or pickled, for it reads its files anew; pickle list(log), or "
+            "give the paths"
+        )
 
     def __getitem__(self, dot: Dot | str) -> Event:
         """Return the event of a dot, as verdicts name it: `log["n3@7"]`, `log[violation.event]`.
@@ -420,6 +433,7 @@ def open_source(
             )
     if len(files) == len(origins):
         log.share_read = partial(_share_read, files)
+        log._shown = f" of {', '.join(file.name for file in files)}"
     return log
 
 

@@ -13,6 +13,7 @@ from typing import IO
 from ketal.analysis.parameters import ParamValue
 from ketal.errors import SettingError, wrong_type
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.wording import shortened
 from ketal.programs.compiling import compile
 from ketal.programs.program import Program
 
@@ -80,6 +81,11 @@ def read_pattern(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> str:
         with Path(path).open("rb") as file:
             raw = file.read(limits.pattern_bytes_max + 1)
     except OSError as error:
+        if "{" in str(path):
+            text = shortened(" ".join(str(path).split()))
+            raise SettingError(
+                f"{text!r} is no file; the text of a pattern is for ketal.compile"
+            ) from None
         raise SettingError(f"cannot read pattern file {path}: {error.strerror}") from None
     return decoded_pattern(raw, f"pattern file {path}", limits)
 

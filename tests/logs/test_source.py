@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import ketal
 from ketal.errors import SettingError
 from ketal.logs import load_config, open_source, parse_fields, parse_nodes, read_log
 from ketal.model.limits import Limits
@@ -187,3 +189,12 @@ def test_limits_may_be_as_large_as_a_size(
     limits = Limits(**{limit.name: sys.maxsize for limit in fields(Limits)})
     log = read_log(io.BytesIO(text), format=format, limits=limits, **options)
     assert [str(event) for event in log] == ["a@1 T"]
+
+
+def test_a_log_shows_what_it_is_of_and_is_not_pickled(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text("")
+    assert repr(ketal.read_log(path)) == f"<ketal.Log of {path}>"
+    assert repr(ketal.Log.of([])) == "<ketal.Log of 0 records>"
+    with pytest.raises(TypeError, match=r"a Log is not copied or pickled.*pickle list\(log\)"):
+        pickle.dumps(ketal.read_log(path))
