@@ -14,7 +14,7 @@ import itertools
 import re
 from collections.abc import Iterable
 
-from ketal.errors import columns
+from ketal.errors import columns, printable
 
 LABEL_COLUMNS_MAX = 34
 LABEL_LINES_MAX = 12
@@ -24,12 +24,15 @@ INDENT = "  "
 
 # Quoted strings are kept whole, so an operator inside of one is no place to break.
 _PARTS = re.compile(r'\s*(?:"(?:\\.|[^"\\])*"|\S)+')
-_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def xml_text(text: str) -> str:
-    """Return a text on one line, without the characters that XML cannot hold."""
-    return _NOT_IN_XML.sub("\ufffd", re.sub(r"[\t\n\r\u2028\u2029\x85]", " ", text))
+    """Return a text on one line, with every character that does not print as an escape.
+
+    XML cannot hold some of these; others, as those that turn the direction of writing, would
+    reorder what stands beside them.
+    """
+    return printable(re.sub(r"[\t\n\r\u2028\u2029\x85]", " ", text))
 
 
 def clipped(text: str, columns_max: int = NAME_COLUMNS_MAX) -> str:

@@ -2,7 +2,8 @@
 
 Markup, style and script are files of `ketal.pictures.page`, put together with the data.
 
-The one rule: text of a log is data of the page, and never its markup.
+The one rule: text of a log is data of the page, and never its markup. A character of it that only
+formats others, as one that turns the direction of writing, is shown as its escape.
 """
 
 from __future__ import annotations
@@ -10,23 +11,35 @@ from __future__ import annotations
 import importlib.resources
 import json
 import re
+import unicodedata
 from html import escape
 from typing import Any
 
+from ketal.errors import printable
+
+_ESCAPE = re.compile(r"\\(?:u(....)|.)")
 _SCRIPTS = ("execution.js", "guards.js", "diagram.js", "automaton.js", "panel.js")
 
 
 def page_html(title: str, data: dict[str, Any]) -> str:
     """Return the page; `page/panel.js` reads the data."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    text = _ESCAPE.sub(_formatting_shown, text)
     parts = {
-        "title": escape(title),
+        "title": escape(printable(title)),
         "style": _part("style.css"),
         "script": "\n".join(map(_part, _SCRIPTS)),
         # In a script element only these could end it, or begin a comment.
         "data": text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
     }
     return re.sub(r"{{(\w+)}}", lambda name: parts[name[1]], _part("page.html"))
+
+
+def _formatting_shown(escape: re.Match[str]) -> str:
+    """Return an escape of JSON; that of a format character as one of the backslash before it."""
+    code = escape[1]
+    shown = code is not None and unicodedata.category(chr(int(code, 16))) == "Cf"
+    return "\\" + escape[0] if shown else escape[0]
 
 
 def _part(name: str) -> str:

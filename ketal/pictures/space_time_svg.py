@@ -72,8 +72,9 @@ def space_time_svg(
     nodes: Sequence[str],
     events: Sequence[DrawnEvent],
     messages: Sequence[tuple[int, int]],
+    note: str = "",
 ) -> str:
-    """Draw a diagram.
+    """Draw a diagram, with a note below where there is one.
 
     A message is the numbers of the events that sent it, and that received it.
 
@@ -90,6 +91,10 @@ def space_time_svg(
     width = _x(max(1, len(nodes)))
     height = TOP + ROW * (1 + max((event.row for event in events), default=0)) + SIDE
     out = []
+    if note:
+        out.append(elements.text_at(SIDE, height, note, "note"))
+        width = max(width, 2 * SIDE + elements.text_width(note))
+        height += SIDE
     for column, node in enumerate(nodes):
         rows = [event.row for event in events if event.column == column]
         name = clipped(xml_text(node), LABEL_COLUMNS)

@@ -81,6 +81,9 @@ def test_what_clocks_do_not_decide_is_not_claimed(
     assert (said.code, said.out) == (2, "")
     assert "lamport clocks do not tell which events happened before which" in said.err
     assert ketal("view", "--clock", "lamport", log).code == 0
+    for form in ("svg", "perfetto"):
+        drawn = ketal("view", "--clock", "lamport", "--to", form, "--write", "-", log)
+        assert "do not tell what happened before what: arrows show what may have" in drawn.out
     assert '"undecided":"lamport"' in (tmp_path / "run.jsonl.html").read_text()
 
 

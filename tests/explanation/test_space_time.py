@@ -151,6 +151,16 @@ def test_the_moves_of_a_check_are_its_transitions() -> None:
 ODD = "</script><script>alert(1)</script><!-- {{data}} \u2028 & \x00"
 
 
+def test_a_character_that_turns_the_direction_of_writing_is_an_escape() -> None:
+    node = "a\u202eb\\u200f"
+    view = ketal.view([Event(node=node, type="e\u2066", clock={node: 1})], title="t\u202e")
+    assert "\u202e" not in view.html + view.to_svg()
+    assert "t\\u202e" in view.html
+    (one,) = _page_data(view.html)["executions"]
+    assert (one["nodes"], one["types"]) == (["a\\u202eb\\u200f"], ["e\\u2066"])
+    assert "a\\u202eb\\u200f" in view.to_svg()
+
+
 def test_text_of_a_log_is_never_markup() -> None:
     odd = {"<i>": ODD, "big": 2**60, "inner": [{"big": -(2**60)}, math.inf, True, 1.5, None]}
     event = Event(node="a<b>", type=ODD, clock={"a<b>": 1}, data=odd)

@@ -140,10 +140,10 @@ def test_stamps_of_any_text_are_drawn_and_cut_where_they_are_long() -> None:
     check_layout(svg)
     first, long, last = texts(svg, "stamp")
     assert (first, last) == ("1", "時計")
-    assert long.startswith("<&>\ufffdxxx")
+    assert long.startswith("<&>\\x00xxx")
     assert len(long) == STAMP_COLUMNS_MAX
     tips = [g.findtext(f"{SVG}title") or "" for g in ElementTree.fromstring(svg).iter(f"{SVG}g")]
-    assert "a long one <&>\ufffd" + "x" * 200 in tips
+    assert "a long one <&>\\x00" + "x" * 200 in tips
     forms = [one.get("class") for one in ElementTree.fromstring(svg).iter(f"{SVG}circle")]
     assert forms == ["event", "open", "open", "event"]
 

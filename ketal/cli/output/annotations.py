@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ketal.cli.output.output_lines import as_json
-from ketal.errors import Span
+from ketal.errors import Span, printable
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -80,7 +80,8 @@ def github_line(annotation: Annotation) -> str:
         properties["line"] = str(line)
     properties["title"] = f"ketal {annotation.rule}"
     written = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::{annotation.level} {written}::{_data(annotation.message)}"
+    message = "\n".join(map(printable, annotation.message.split("\n")))
+    return f"::{annotation.level} {written}::{_data(message)}"
 
 
 def _data(text: str) -> str:

@@ -195,7 +195,7 @@ class View:
             DrawnEvent(columns[e.node], row, e.type, f"{e} {one.place(e)}", marks.get(n, ""))
             for n, (e, row) in enumerate(zip(one.events, one.rows, strict=True))
         ]
-        return space_time_svg(self._title, one.nodes, events, one.messages)
+        return space_time_svg(self._title, one.nodes, events, one.messages, _left_open(one))
 
     def to_perfetto(self) -> str:
         """Return it in the trace-event format, as JSON, for Perfetto."""
@@ -225,7 +225,7 @@ class View:
                 for v in one.verdicts
                 if v["events"]
             ]
-            title = _encodable(one.title)
+            title = _encodable(": ".join(filter(None, (one.title, _left_open(one)))))
             out += trace_events(number, title, one.nodes, events, one.messages, verdicts)
         return msgspec.json.encode({"traceEvents": out, "displayTimeUnit": "ms"}).decode()
 
@@ -269,6 +269,15 @@ class View:
     def _repr_html_(self) -> str:
         inner = escape(self.html, quote=True)
         return f'<iframe srcdoc="{inner}" style="width:100%;height:600px;border:0"></iframe>'
+
+
+def _left_open(one: SpaceTime) -> str:
+    """Return what arrows mean where clocks do not decide happened-before; empty where they do."""
+    if not one.undecided:
+        return ""
+    return (
+        f"{one.undecided} clocks do not tell what happened before what: arrows show what may have"
+    )
 
 
 def _encodable(text: str) -> str:
