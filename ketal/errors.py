@@ -330,7 +330,12 @@ def near(name: object, known: Iterable[str], otherwise: str = "") -> str:
 
 def wrong_type(what: str, wanted: str, given: object) -> TypeError:
     """Make the TypeError of an argument that is of another class than it must be."""
-    return TypeError(f"{what} must be {wanted}, not {type(given).__name__}")
+    return TypeError(f"{what} must be {wanted}, not {class_name(given)}")
+
+
+def class_name(given: object) -> str:
+    """Return how messages call what a value is: its class, `None` of None."""
+    return "None" if given is None else type(given).__name__
 
 
 def checked_text(what: str, given: str) -> str:

@@ -54,6 +54,9 @@ class KetalRun:
         self.folder = folder
         self.page = page
 
+    def __repr__(self) -> str:
+        return f"<ketal_run in {self.folder}>"
+
     @property
     def env(self) -> dict[str, str]:
         """The environment of a process that is recorded: `subprocess.run(…, env=ketal_run.env)`."""

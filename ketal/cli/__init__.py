@@ -16,7 +16,8 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn, TextIO
 
 FINE, FOUND, COULD_NOT_RUN, STATE_DOES_NOT_FIT, LOST = 0, 1, 2, 3, 4
@@ -183,6 +184,16 @@ def _top_parser() -> argparse.ArgumentParser:
 def complain(message: str) -> None:
     """Print on standard error why something could not be done."""
     print_error(f"ketal: {message}")
+
+
+@contextmanager
+def interruption_named(unfinished: str) -> Iterator[None]:
+    """Complain of what is `unfinished` where Ctrl-C interrupts what a `with` does."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        complain(f"interrupted: {unfinished}")
+        raise
 
 
 def print_error(text: str) -> None:

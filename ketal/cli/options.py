@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ketal.cli import interruption_named
 from ketal.errors import SettingError
 from ketal.model.language_words import ARGUMENTS
 from ketal.model.limits import DEFAULT, Limits
@@ -236,7 +237,8 @@ def program_of(
 
     params = params_of(words)
     text, name = pattern_text(path, limits)
-    program = ketal.compile(text, name=name, limits=limits, **params)
+    with interruption_named(f"{name} was not compiled"):
+        program = ketal.compile(text, name=name, limits=limits, **params)
     if chosen is None:
         return program
     try:

@@ -5,11 +5,10 @@ The one rule: a log is read once, and while it is read a terminal shows how far.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from ketal.cli import complain
+from ketal.cli import complain, interruption_named
 from ketal.cli.output.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -17,16 +16,6 @@ if TYPE_CHECKING:
     from ketal.model.limits import Limits
 
 T = TypeVar("T")
-
-
-@contextmanager
-def interruption_named(unfinished: str) -> Iterator[None]:
-    """Complain of what is `unfinished` where Ctrl-C interrupts what a `with` does."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        complain(f"interrupted: {unfinished}")
-        raise
 
 
 def read_whole(

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any
 
-from ketal.errors import EventError
+from ketal.errors import EventError, class_name
 
 DEPTH_MAX = 200
 """How deep lists and mappings nest at most."""
@@ -80,7 +80,7 @@ def attributes(data: Any, what: str = "data") -> dict[str, Any]:
         else:
             return data.copy()
     if not isinstance(data, Mapping):
-        raise EventError(f"{what} must be a mapping, not {type(data).__name__}")
+        raise EventError(f"{what} must be a mapping, not {class_name(data)}")
     return _plain(data, what, 0)  # type: ignore[no-any-return]
 
 

@@ -300,16 +300,10 @@ class Verdicts:
                     f"; the first: {self._overflow(name)}"
                 )
             if failures := counts.get("guard_failures"):
-                yield (
-                    f"a registered guard of {name} failed {counted(failures, 'time')} "
-                    "(the log of `ketal` says why)"
-                )
+                yield f"a registered guard of {name} failed {counted(failures, 'time')}"
             missed = [one for one in counts.get("vacuous", ()) if one.get("what") == "alphabet"]
             if missed and not allow_vacuous:
-                yield (
-                    f"no event is in the alphabet of {name} "
-                    "(raise_on_violation(allow_vacuous=True) allows it)"
-                )
+                yield f"no event is in the alphabet of {name} (allow_vacuous=True allows it)"
 
     def _overflow(self, pattern: str) -> Verdict | str:
         found = (v for v in self if isinstance(v, Overflow) and v.pattern == pattern)

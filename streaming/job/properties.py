@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer, codec
 
 from ketal.errors import SettingError, near
 from ketal.streaming.job.file import INT_MAX
@@ -71,6 +71,11 @@ def check_properties(properties: Mapping[str, Any]) -> None:
         if name in WORDS and value not in WORDS[name]:
             raise SettingError(
                 f"{place} is none of the words that it may be\n  hint: {', '.join(WORDS[name])}"
+            )
+        if name == "compression_type" and not getattr(codec, f"has_{value}")():
+            raise SettingError(
+                f"{place}: nothing here compresses with {value}\n  hint: pip install "
+                f"{'python-snappy' if value == 'snappy' else value}"
             )
         if name in FILES and not os.path.isfile(value):
             raise SettingError(

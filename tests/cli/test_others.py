@@ -15,7 +15,7 @@ import pytest
 
 import ketal as package
 from ketal.analysis.parameters import value_of
-from ketal.cli import COMMANDS
+from ketal.cli import COMMANDS, INTERRUPTED
 from ketal.model.limits import Limits
 from ketal.model.syntax import Duration
 from tests.cli.conftest import CONFLICT, PHASES, ROOT, Ketal, Write, event
@@ -228,3 +228,16 @@ def test_the_page_shows_what_it_prints(ketal: Ketal, write: Write, command: str)
     page = (ROOT / "docs" / "cli.md").read_text("utf-8")
     shown = page.split(f"```\n$ ketal {command} run.jsonl\n")[1].split("```")[0]
     assert ketal(command, write("run.jsonl", run)).out == shown
+
+
+@pytest.mark.parametrize("command", ["run", "explain", "lint"])
+def test_ctrl_c_while_a_pattern_compiles_is_said(
+    ketal: Ketal, write: Write, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ketal.programs.compiling._diagnosed", interrupted)
+    words = [write("p.ketal", CONFLICT), *([] if command == "lint" else ["-"])]
+    said = ketal(command, *words)
+    assert (said.code, said.err) == (INTERRUPTED, "ketal: interrupted: p.ketal was not compiled\n")

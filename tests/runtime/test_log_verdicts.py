@@ -294,7 +294,7 @@ def test_a_check_whose_alphabet_met_nothing_does_not_hold() -> None:
         return ketal.Verdicts(lambda: Vacuous(made, log("tf"), limits), made, limits)
 
     assert reasons(verdicts()) == [
-        "no event is in the alphabet of Lock (raise_on_violation(allow_vacuous=True) allows it)"
+        "no event is in the alphabet of Lock (allow_vacuous=True allows it)"
     ]
     verdicts().raise_on_violation(allow_vacuous=True)
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ketal.clocks import vector
-from ketal.errors import EventError
+from ketal.errors import EventError, class_name
 from ketal.model import attributes
 from ketal.model.events.dot import Dot
 from ketal.model.events.event_time import seconds
@@ -187,7 +187,7 @@ class Event(EventFields, frozen=True):
         _force(self, "type", str.__str__(self.type))
         clock: Any = self.clock
         if not isinstance(clock, Mapping):
-            raise EventError(f"clock must map nodes to counters, not be {type(clock).__name__}")
+            raise EventError(f"clock must map nodes to counters, not be {class_name(clock)}")
         clock = {name: attributes.unboxed(counter) for name, counter in clock.items()}
         if "" in clock:
             raise EventError("clock: a node's name is empty; an entry belongs to a node, as `n1`")

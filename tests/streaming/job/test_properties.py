@@ -64,6 +64,19 @@ def test_a_value_of_no_sense_is_refused_and_not_shown(name: str, value: Any, sai
     assert "4711" not in text
 
 
+@pytest.mark.parametrize(("word", "package"), [("lz4", "lz4"), ("snappy", "python-snappy")])
+def test_a_compression_without_its_library_names_it(
+    word: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"kafka.codec.has_{word}", lambda: False)
+    with pytest.raises(
+        SettingError, match=f"compresses with {word}\n  hint: pip install {package}$"
+    ):
+        properties.check_properties({"compression_type": word})
+    monkeypatch.setattr(f"kafka.codec.has_{word}", lambda: True)
+    properties.check_properties({"compression_type": word})
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [

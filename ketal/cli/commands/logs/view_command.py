@@ -10,10 +10,10 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from ketal.cli import COULD_NOT_RUN, FINE, complain, options
+from ketal.cli import COULD_NOT_RUN, FINE, complain, interruption_named, options
 from ketal.cli.output.empty_log import nothing_read, rejection, some_rejected
 from ketal.cli.output.output_lines import opened
-from ketal.cli.whole_logs import interruption_named, read_whole
+from ketal.cli.whole_logs import read_whole
 
 if TYPE_CHECKING:
     from ketal.explanation.views.viewing import View

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
+from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, interruption_named, options
 from ketal.cli.commands.logs.stats_command import stats_of
 from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sarif
 from ketal.cli.output.empty_log import nothing_read, some_rejected
@@ -104,7 +104,8 @@ def execute(args: argparse.Namespace) -> int:
             unread += 1
             continue
         pattern = PatternText(text, name)
-        diagnostics = ketal.lint(text, name=name, limits=limits)
+        with interruption_named(f"{name} was not compiled"):
+            diagnostics = ketal.lint(text, name=name, limits=limits)
         faulty = any(d.severity == "error" for d in diagnostics)
         if not faulty and (args.explain_cost or stats is not None or undecided):
             program = ketal.compile(text, name=name, limits=limits)
