@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from pathlib import Path
 
 import pytest
 
@@ -93,17 +92,6 @@ def test_a_log_of_wrong_records_cannot_run(
     assert "no event was read: 1 record was rejected; the first is" in human.err
     explained = ketal("explain", *words[1:], stdin=raw)
     assert explained.err == human.err, "in the same words, on two lines"
-
-
-@pytest.mark.parametrize("raw", [b"", gzip.compress(b"x")[:5]], ids=["empty", "cut"])
-def test_packed_data_that_is_at_fault_has_no_hint_of_options(
-    ketal: Ketal, tmp_path: Path, raw: bytes
-) -> None:
-    (tmp_path / "log.jsonl.gz").write_bytes(raw)
-    said = ketal("run", "conflict.ketal", "log.jsonl.gz")
-    assert said.code == 2
-    assert said.err.startswith("ketal: no event was read: 1 record was rejected; the first is log.")
-    assert "hint:" not in said.err
 
 
 @pytest.mark.parametrize("text", ["", "\n", "  \n\n", "\ufeff"])

@@ -5,7 +5,6 @@ The one rule: the reason names the logs, or the first record that is no event.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from ketal.cli.options import STDIN, STDIN_NAME
@@ -18,9 +17,6 @@ MAPPING_HINT = (
     "--format and --regex what kind of log it is; --rebuild id=msg.id,send=type:send,"
     "receive=type:recv makes clocks where there are none; see `ketal run --help`"
 )
-
-_OF_PACKED_DATA = re.compile(r"\b(gzip|Zstandard|packed)\b")
-"""In reasons that no option of reading mends."""
 
 
 def rejection(rejected: Rejected | None) -> str:
@@ -35,8 +31,7 @@ def nothing_read(logs: Sequence[str], rejected: int, first: str) -> str:
         return f"no event was read: there is none in {names}"
     records = counted(rejected, "record was", "records were all")
     why = f"; the first is {printable(first)}" if first else ""
-    hint = "" if _OF_PACKED_DATA.search(first) else f"\n{MAPPING_HINT}"
-    return f"no event was read: {records} rejected{why}{hint}"
+    return f"no event was read: {records} rejected{why}\n{MAPPING_HINT}"
 
 
 def some_rejected(rejected: int, first: str) -> str:
