@@ -37,7 +37,7 @@ from itertools import chain, pairwise
 from typing import Any, TypeAlias
 
 from ketal.clocks.forking import ForkingScheme
-from ketal.clocks.scheme import counter_of, not_a_stamp
+from ketal.clocks.scheme import Clock, counter_of, not_a_stamp
 from ketal.errors import EventError
 
 COMBINED = "c"
@@ -214,6 +214,13 @@ class AutonomousStamps(ForkingScheme[AutonomousStamp, AutonomousStamp, Autonomou
         if a.identifier == b.identifier:
             return a.index < b.index
         return is_ancestor(a.identifier, b)
+
+    def entries(self, clock: Clock) -> int:
+        """Return the identifier and a pair for each event that may have sent a message.
+
+        About: the events that are known, without those of the node of which most are.
+        """
+        return 1 + sum(clock.values()) - max(clock.values())
 
     def written(self, stamp: AutonomousStamp) -> list[Any]:
         """Return the triple: `["00c", 1, [["01", "00"]]]`."""

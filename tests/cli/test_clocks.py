@@ -297,6 +297,14 @@ def test_schemes_whose_stamps_are_too_many_are_left_out(ketal: Ketal, write: Wri
     assert said.err.startswith(f"ketal: {why}")
 
 
+def test_stamps_that_grow_faster_than_clocks_are_left_out_too(ketal: Ketal, write: Write) -> None:
+    turns = [("ab"[n % 2], {"a": n // 2 + 1, "b": (n + 1) // 2}) for n in range(60)]
+    log = write("run.jsonl", "".join(event(node, "x", clock) for node, clock in turns))
+    few = ("clocks", "compare", log, "--limit", "stamped_entries_max=150", "--output", "json")
+    left_out = json.loads(ketal(*few).out)["comparison"]["left_out"]
+    assert list(left_out) == ["history", "matrix", "stamps"]
+
+
 def test_of_many_pairs_some_are_drawn(ketal: Ketal, write: Write) -> None:
     log = write("run.jsonl", "".join(event("a", "x", {"a": n}) for n in range(1, 30)))
     said = ketal("clocks", "compare", log, "--scheme", "vector", "--limit", "stamp_pairs_max=50")

@@ -102,6 +102,10 @@ class MatrixClocks(StampIsHeader[MatrixStamp, MatrixStamp]):
         after = MatrixStamp(replica.node, rows)
         return after, after
 
+    def entries(self, clock: Clock) -> int:
+        """Return how many entries the rows have: a row for each node that is known."""
+        return len(clock) ** 2
+
     def precedes(self, a: MatrixStamp, b: MatrixStamp) -> bool:
         """Return whether a → b, by one look-up in the own rows."""
         return happened_before(a.node, a.clock, b.node, b.clock)
