@@ -18,6 +18,7 @@ from typing import Any
 
 from ketal.errors import SettingError, near
 from ketal.files.user_folders import state_folder
+from ketal.logs.shape import Shape
 from ketal.logs.source import Source, load_config
 from ketal.model.limits import DEFAULT, Limits
 
@@ -194,7 +195,7 @@ def _job(
     group_id = named or Path(pattern).stem
     if not group_id.isprintable() or len(group_id) > 200:
         raise SettingError(f"the group_id {group_id[:60]!r} is too long or does not print")
-    _check_source(source)
+    _check_source(source, limits)
     changelog, folder, address = _store(flags.get("state"), state.text("store"), base, group_id)
     if address and engine != "spark":
         raise SettingError(
@@ -327,7 +328,7 @@ def _check_spark(changelog: str | None, on_change: str) -> None:
         )
 
 
-def _check_source(source: Source) -> None:
+def _check_source(source: Source, limits: Limits) -> None:
     if source.format not in (None, "jsonl"):
         raise SettingError(
             f"[source] format {source.format}: a message is one JSON object, format jsonl"
@@ -344,6 +345,7 @@ def _check_source(source: Source) -> None:
         not isinstance(source.keyed_by, str) or not source.keyed_by
     ):
         raise SettingError(f"[source] keyed_by names an attribute, not {source.keyed_by!r}")
+    Shape(source, limits=limits, kafka=True)
 
 
 def _topics(given: object) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ figure that is not known yet is left out.
 
 from __future__ import annotations
 
+import socket
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -37,6 +39,8 @@ _HELP = {
     "watermark_seconds": "The watermark.",
 }
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+CLIENT_S = 10.0
+"""A client that sends nothing for so long is dropped."""
 
 
 @dataclass
@@ -176,6 +180,22 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
+class _ScrapeServer(ThreadingHTTPServer):
+    """Serves each client on a thread; one that goes away is no fault of the job."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print what a request raised, unless its connection failed."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
 class MetricsServer:
     """Serves the figures at `/metrics`.
 
@@ -189,6 +209,8 @@ class MetricsServer:
 
     def __init__(self, figures: Figures, port: int, host: str = "") -> None:
         class Handler(BaseHTTPRequestHandler):
+            timeout = CLIENT_S
+
             def do_GET(self) -> None:
                 is_known = self.path.partition("?")[0] in ("/", "/metrics")
                 body = figures.text.encode() if is_known else b"there is /metrics\n"
@@ -202,12 +224,11 @@ class MetricsServer:
                 pass
 
         try:
-            self._server = ThreadingHTTPServer((host, port), Handler)
+            self._server = _ScrapeServer((host, port), Handler)
         except (OSError, OverflowError) as fault:
             why = getattr(fault, "strerror", None) or fault
             at = f"port {port} of {host}" if host else f"port {port}"
             raise SettingError(f"metrics cannot be served on {at}: {why}") from None
-        self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
-import ketal
 from ketal.cli import main
-from ketal.errors import KetalError, SettingError
+from ketal.errors import SettingError
 from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.runtime.execution import Execution
 from ketal.streaming.job.file import Job, Target, read_job
-from ketal.streaming.job.metrics import Figures, MetricsServer
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.job.properties import check_properties
 from ketal.streaming.kafka.watermarks import Watermarks
@@ -204,6 +199,7 @@ def test_flags_alone_are_a_job() -> None:
         ("[source]", '[source]\nclock = "ict"', "no clock scheme 'ict'; did you mean itc"),
         ("[source]", '[source]\nclock = "itc"', "clock itc: vector clocks are made of it when"),
         ("[source]", "[source]\ntime_format = '%H:%M'", "the time format '%H:%M' has no date"),
+        ('type = "event"', 'message = "m"', "the field message pairs the sends and receives"),
         ("[source]", '[source]\nkeyed_by = ""', "names an attribute, not ''"),
         ("key_groups = 16", "key_groups = 0", "key_groups must be"),
         ("messages_max = 1000", "messages_max = 0", "batch_messages_max must be"),
@@ -264,6 +260,23 @@ def test_a_dry_run_says_what_would_run_and_no_password(
     ):  # fmt: skip
         assert said in out
     assert "secret" not in out
+
+
+@pytest.mark.parametrize(
+    ("engine", "wrong"),
+    [("process", 'secuirty_protocol = "SSL"'), ("spark", "max_poll_records = 5")],
+)
+def test_a_dry_run_refuses_what_the_job_would(
+    engine: str, wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.ketal").write_text(PATTERN)
+    (tmp_path / "job.toml").write_text(
+        f'pattern = "p.ketal"\nengine = "{engine}"\n[source]\ntopics = ["t"]\n'
+        f"[kafka.properties]\n{wrong}\n"
+    )
+    assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.startswith("ketal: [kafka.properties] ")) == ("", True)
 
 
 def test_neither_kafka_nor_a_pattern_is_needed_to_say_that_none_was_named(
@@ -387,89 +400,6 @@ def test_devices_and_fifos_take_verdicts(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"cannot write .*fifo: Broken pipe"):
         out.write()
     out.close()
-
-
-def test_metrics_are_prometheus_text() -> None:
-    execution = Execution(ketal.compile(PATTERN))
-    figures = Figures()
-    figures.verdict("match", "P")
-    figures.verdict("rejected", None)
-    figures.committed(0.5)
-    for now_s, messages in ((1.0, 100), (2.0, 150)):
-        figures.update(
-            now_s=now_s, messages=messages, control=3, lag={"t/0": 7},
-            events=execution.counts.tally.to_dict(), live_runs=execution.counts.live_runs,
-            watermark_s=1_700_000_000.5, parts=(2, 4),
-        )  # fmt: skip
-    server = MetricsServer(figures, 0)
-    try:
-        with urlopen(f"http://localhost:{server.port}/metrics") as answer:
-            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-            lines = answer.read().decode().splitlines()
-        with pytest.raises(SettingError, match="cannot be served on port"):
-            MetricsServer(figures, server.port)
-    finally:
-        server.close()
-    for line in (
-        "ketal_messages_total 150",
-        "ketal_messages_per_second 50.0",
-        'ketal_records{outcome="control"} 3',
-        'ketal_verdicts_total{verdict="match",pattern="P"} 1',
-        'ketal_verdicts_total{verdict="rejected"} 1',
-        'ketal_lag_messages{partition="t/0"} 7',
-        "ketal_held_back_events 0",
-        "ketal_live_runs 0",
-        "ketal_commits_total 1",
-        "ketal_parts 2",
-        "ketal_watermark_seconds 1700000000.5",
-    ):
-        assert line in lines
-    assert "lag 7" in figures.line()
-    assert figures.line().startswith("2 of 4 parts · 150 messages")
-
-
-def test_metrics_are_there_while_kafka_is_away() -> None:
-    """From the start, with what is not known left out; and no rate is one of before."""
-    figures = Figures()
-    assert "ketal_restarts_total 0" in figures.text.splitlines()
-    figures.restarted()
-    lines = figures.text.splitlines()
-    assert "ketal_restarts_total 1" in lines
-    assert not [line for line in lines if line.startswith(("ketal_held_back", "ketal_live"))]
-    for now_s, messages in ((1.0, 100), (2.0, 150)):
-        figures.update(now_s=now_s, messages=messages, control=0, lag={"t/0": 7}, events={},
-                       live_runs=3, watermark_s=None)  # fmt: skip
-    figures.restarted()
-    lines = figures.text.splitlines()
-    for line in ("ketal_restarts_total 2", "ketal_messages_per_second 0.0", "ketal_live_runs 3"):
-        assert line in lines
-
-
-def test_metrics_are_served_where_they_are_to_be() -> None:
-    """At one address of the machine: the port of another one is another server's."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        server = MetricsServer(Figures(), port, "127.0.0.2")
-        try:
-            assert server.port == port
-            with urlopen(f"http://127.0.0.2:{port}/metrics") as answer:
-                assert answer.status == 200
-        finally:
-            server.close()
-        with pytest.raises(SettingError, match=f"cannot be served on port {port}: "):
-            MetricsServer(Figures(), port)
-    with pytest.raises(KetalError, match=r"port 0 of 203\.0\.113\.1: "):
-        MetricsServer(Figures(), 0, "203.0.113.1")
-    flags = {"pattern": "p", "topics": ["t"], "metrics_host": "127.0.0.1", "metrics_port": 0}
-    assert read_job(None, flags).metrics_host == "127.0.0.1"
-    assert read_job(None, {**flags, "metrics_host": None}).metrics_host == ""
-    with pytest.raises(SettingError, match="--metrics-host says where"):
-        read_job(None, {**flags, "metrics_port": None})
-
-
-def test_a_port_that_is_none_is_said() -> None:
-    with pytest.raises(KetalError, match="port 70000"):
-        MetricsServer(Figures(), 70_000)
 
 
 @pytest.mark.parametrize(

@@ -102,8 +102,6 @@ def _run(args: argparse.Namespace, signals: _EngineSignals) -> int:
     from ketal.runtime.execution import Execution
     from ketal.streaming import plan
     from ketal.streaming.job.file import read_job
-    from ketal.streaming.job.sharing import check_shared
-    from ketal.streaming.spark.families import families
 
     job = read_job(args.config, {**vars(args), "topics": args.input})
     job = replace(job, limits=options.limits_of(args.limit, job.limits))
@@ -114,16 +112,13 @@ def _run(args: argparse.Namespace, signals: _EngineSignals) -> int:
     program = options.program_of(job.pattern, job.limits, words=[*words, *args.set])
     # It refuses patterns that no stream runs, before any call to Kafka.
     Execution(program, limits=job.limits)
-    if job.engine == "spark":
-        families(program, job.key_groups)
-    else:
-        check_shared(job, program)
-    if args.dry_run:
-        for line in plan.lines(job, program):
-            print(printable(line))
-        return FINE
     try:
-        return _Stream(args, job, program, signals).run()
+        stream = _Stream(args, job, program, signals)
+        if args.dry_run:
+            for line in plan.lines(job, program):
+                print(printable(line))
+            return FINE
+        return stream.run()
     except ModuleNotFoundError as missing:
         if missing.name not in _EXTRAS:
             raise
@@ -184,22 +179,26 @@ class _Stream:
         self._json = args.output == "json"
         self._status = StatusLine()
         self._sink: Any = None
-        self._engine: Any = None
+        self._engine = _engine_of(job, program, self._hooks())
 
-    def run(self) -> int:
-        """Run the engine until it ends; return the exit code."""
-        from ketal.streaming import plan
-        from ketal.streaming.job.metrics import Hooks, MetricsServer
-        from ketal.streaming.job.outputs import ClosedPipeError
-        from ketal.streaming.spark import families
+    def _hooks(self) -> Hooks:
+        from ketal.streaming.job.metrics import Hooks
 
-        hooks = Hooks(
+        return Hooks(
             show=self._print_verdict,
             flush=lambda: self._sink.flush(),
             notify=self._report,
             report=lambda figures: self._status.show(printable(figures.line())),
         )
-        engine = self._engine = _engine_of(self._job, self._program, hooks)
+
+    def run(self) -> int:
+        """Run the engine until it ends; return the exit code."""
+        from ketal.streaming import plan
+        from ketal.streaming.job.metrics import MetricsServer
+        from ketal.streaming.job.outputs import ClosedPipeError
+        from ketal.streaming.spark import families
+
+        engine = self._engine
         for warning in plan.warnings(self._program, self._job):
             self._report(f"warning: {warning}")
         if self._job.engine == "spark":
@@ -246,7 +245,6 @@ class _Stream:
 
     def _print_summary(self) -> None:
         """Print the summary of what was committed; nothing before the job has run."""
-        assert self._engine is not None
         summary = self._engine.summary
         if summary is None:
             return
