@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -12,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -122,6 +123,24 @@ def test_a_streaming_job_that_is_stopped_before_it_begins_ends_as_one_that_runs(
     said = ketal("stream", "conflict.ketal", "--input", "events")
     assert (said.code, said.out, said.err) == (code, "", "")
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_that_python_ignores_ends_a_streaming_job(
+    ketal: Ketal, monkeypatch: pytest.MonkeyPatch, write: Write, number: signal.Signals, code: int
+) -> None:
+    """What a handler raises in the callback of a weak reference is lost; imports have such ones."""
+    program_of = options.program_of
+
+    def signalled(*args: Any, **words: Any) -> Any:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(number)
+        return program_of(*args, **words)
+
+    monkeypatch.setattr(options, "program_of", signalled)
+    write("job.toml", '[source]\ntopics = ["t"]\n[kafka]\nlost_after_ms = 0\ngroup_id = "g"\n')
+    said = ketal("stream", "conflict.ketal", "--config", "job.toml", "-b", "127.0.0.1:1")
+    assert (said.code, said.out) == (code, "")
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,8 @@ class _EngineSignals:
     """SIGTERM and Ctrl-C: they end an engine in order, and a command that has none yet at once."""
 
     def __init__(self) -> None:
-        self.engine: Any = None
+        self._engine: Any = None
+        self._received: type[KeyboardInterrupt] | None = None
         self.code = FINE
         """The exit code of a job that nothing else ended."""
 
@@ -157,14 +158,25 @@ class _EngineSignals:
             signal.signal(one, handler)
         return kind is Terminated
 
+    def begin(self, engine: Any) -> None:
+        """Direct signals to an engine.
+
+        One that came before ends the command after all: in a weak reference's callback, as imports
+        have them, Python ignores what the handler raises.
+        """
+        self._engine = engine
+        if self._received is not None:
+            raise self._received
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Ask the engine to end; a second signal does not wait for it."""
-        if self.engine is None:
-            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
-        if self.engine.stopping:
+        if self._engine is None:
+            self._received = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+            raise self._received
+        if self._engine.stopping:
             raise KeyboardInterrupt
         self.code = INTERRUPTED if number == signal.SIGINT else FINE
-        self.engine.stop()
+        self._engine.stop()
 
 
 class _Stream:
@@ -215,8 +227,8 @@ class _Stream:
         if (port := self._job.metrics_port) is not None:
             server = MetricsServer(engine.figures, port, self._job.metrics_host)
             self._report(f"metrics at port {server.port}, /metrics")
-        self._signals.engine = engine
         try:
+            self._signals.begin(engine)
             with opened(None) as self._sink, calm_collector():
                 try:
                     engine.run()
