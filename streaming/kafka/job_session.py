@@ -106,6 +106,7 @@ class Session:
         self.parts: list[Part] = []
         self.part_of: dict[TopicPartition, Part] = {}
         self.assignment = assign(self)
+        self._topic_ids: dict[str, Any] = {}
         self._ends_known: dict[TopicPartition, int] = {}
         """The ends of partitions when their part began, as long as nothing of them was fetched."""
         self._began_s = self._listed_s = time.monotonic()
@@ -175,6 +176,7 @@ class Session:
         left_ms = 1e3 * (self._commit_after_s - time.monotonic())
         timeout_ms = max(1, min(POLL_MS, int(left_ms))) if self._is_dirty else POLL_MS
         batches = self.assignment.poll(timeout_ms)
+        self._check_topics()
         self._mark_active(batches)
         for one in sorted(batches):
             part = self.part_of[one]
@@ -183,6 +185,12 @@ class Session:
             self._take(one, part, batches[one])
             if part.ended:
                 self.connection.consumer.pause(*part.positions)
+
+    def _check_topics(self) -> None:
+        """Raise if a topic was deleted and made anew: its offsets are of other messages."""
+        for topic, topic_id in self.connection.topic_ids().items():
+            if self._topic_ids.setdefault(topic, topic_id) != topic_id:
+                raise ChangedError(f"the topic {topic} was deleted and made anew")
 
     def _mark_active(self, batches: Iterable[TopicPartition]) -> None:
         """Mark all partitions active that have messages, before any message advances time.

@@ -218,6 +218,15 @@ def make_no_topics(client: Any, cluster: str) -> None:
     config["allow_auto_create_topics"] = False
 
 
+def topic_id(consumer: Any, topic: str) -> int:
+    """Return the number by which Kafka tells a topic from another one of its name; 0 if unknown."""
+    cluster = getattr(consumer, "_cluster", None)
+    if not hasattr(cluster, "topic_id"):
+        raise _unknown_version()
+    known = cluster.topic_id(topic)  # type: ignore[union-attr]
+    return 0 if known is None else known.int
+
+
 def keep_joining(consumer: Any) -> None:
     """Have a consumer that has begun to join its group go on with it until it is a member.
 

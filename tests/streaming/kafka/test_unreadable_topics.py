@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError
 
 import ketal
-from ketal.errors import LostError, SettingError
+from ketal.errors import LostError, SettingError, StateError
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
 from ketal.streaming.kafka import job_session
@@ -49,6 +50,30 @@ def test_a_topic_that_is_deleted_is_not_made_again(
         assert topics[which] not in admin.list_topics()
     assert isinstance(running.fault, LostError)
     assert f"there is no topic {topics[which]} any more" in str(running.fault)
+
+
+def test_a_topic_that_is_made_anew_is_another_one(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Its first messages would be passed over, as if they were those that were read."""
+    source = topic()
+    produce(broker, [(source, 0, accept("a", n)) for n in (1, 2, 3)])
+    job, told = job_of(broker, [source], tmp_path, properties=SOON), Told()
+    running = Running(ProcessEngine(job, ketal.compile(FORKS), told.hooks()))
+    running.start()
+    until(lambda: running.engine.figures.commits > 1)
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics([source])
+        until(lambda: source not in admin.list_topics())
+        time.sleep(2)  # The job has asked for it, and goes on asking.
+        admin.create_topics({source: {"num_partitions": 1}}, wait_for_metadata=True)
+    produce(broker, [(source, 0, accept("b", n)) for n in range(1, 7)])
+    running.join(timeout=60)
+    running.engine.stop()
+    assert isinstance(running.fault, StateError)
+    made_anew = f"the topic {source} was deleted and made anew; going on from the last commit"
+    assert made_anew in told.sentences
+    assert running.engine.consumed == 3
 
 
 def test_messages_that_nothing_decompresses_end_the_job(
