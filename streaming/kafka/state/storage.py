@@ -192,7 +192,8 @@ class _TopicStorage(Storage):
         if loaded.keys:
             raise StateError(
                 f"the changelog {self._topic}/{number} holds state, and group "
-                f"{self._job.group_id} has committed nothing: it is of another group"
+                f"{self._job.group_id} has committed nothing: it is of another group, or the "
+                "offsets of this one have expired or were deleted, as a topic's are with it"
             )
 
     def restore(
