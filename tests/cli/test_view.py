@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from ketal import Event, view
 from ketal.logs.formats.shiviz_writing import WRITTEN_FIELDS, WRITTEN_REGEX
 from tests.cli.conftest import CONFLICT, Ketal, Write, event
 
@@ -31,6 +32,16 @@ def test_the_name_of_a_file_or_an_option_says_the_form(
     trace = json.loads((tmp_path / "run.jsonl.json").read_text())
     assert sum(x["ph"] == "X" for x in trace["traceEvents"]) == 2
     assert ketal("view", "--write", "-", log).out.startswith("<!doctype html>")
+    for name, begins in (("x.json", '{"'), ("x.log", "write\t"), ("x.htm", "<!doctype html>")):
+        assert ketal("view", "--write", name, log).code == 0
+        assert (tmp_path / name).read_text().startswith(begins)
+
+
+def test_a_view_is_written_in_the_form_of_the_name(tmp_path: Path) -> None:
+    shown = view([Event(node="a", type="x", clock={"a": 1})])
+    for name, text in (("x.svg", shown.to_svg()), ("x.log", shown.to_shiviz())):
+        shown.write(tmp_path / name)
+        assert (tmp_path / name).read_text() == text
 
 
 def test_what_shiviz_reads_is_judged_the_same(ketal: Ketal, write: Write) -> None:

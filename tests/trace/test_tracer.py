@@ -210,10 +210,11 @@ def test_a_type_that_is_no_text_of_a_log_is_written_as_one(type: Any, tmp_path: 
     assert not tracer.failures
 
 
-def test_an_event_without_a_type_is_counted() -> None:
+@pytest.mark.parametrize("type", ["", "ketal.end"])
+def test_an_event_without_a_type_or_with_that_of_a_control_event_is_counted(type: str) -> None:
     events = Collected()
     tracer = Tracer("n", events)
-    tracer.record("")
+    tracer.record(type)
     assert events == []
     assert tracer.failures.total() == 1
 

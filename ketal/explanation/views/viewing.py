@@ -25,6 +25,9 @@ from ketal.pictures.space_time_svg import DrawnEvent, space_time_svg
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.execution_events import rejected_of
 
+FORMS = {"html": ".html", "svg": ".svg", "perfetto": ".json", "shiviz": ".log"}
+"""Form → how the name of its file ends."""
+
 
 def view(
     log: Log | Iterable[Event],
@@ -247,24 +250,28 @@ class View:
         return shiviz_text((one.title, one.events) for one in self._drawn)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the page to a file.
+        """Write it to a file, in the form that the file's name ends with.
 
         Parameters
         ----------
         path : path
-            The file; it is replaced.
+            The file; it is replaced. A name that ends in `.svg`, `.json` or `.log` takes the
+            picture, the form of Perfetto or that of ShiViz, any other the page.
 
         Raises
         ------
         OSError
             If it cannot be written.
+        SettingError
+            If there is more than a picture draws, or what a ShiViz log cannot hold.
         TypeError
             If it is no path.
         """
         if not isinstance(path, str | os.PathLike):
             raise wrong_type("path", "a path", path)
+        text = text_of(self, form_named(os.fspath(path)))
         with open(path, "w", encoding="utf-8", newline="\n") as file:
-            file.write(self.html)
+            file.write(text)
 
     def _repr_html_(self) -> str:
         inner = escape(self.html, quote=True)
@@ -278,6 +285,17 @@ def _left_open(one: SpaceTime) -> str:
     return (
         f"{one.undecided} clocks do not tell what happened before what: arrows show what may have"
     )
+
+
+def form_named(path: str) -> str:
+    """Return the form that the name of a file says; the page where it says none."""
+    suffix = os.path.splitext(path)[1].lower()
+    return next((form for form, ending in FORMS.items() if ending == suffix), "html")
+
+
+def text_of(shown: View, form: str) -> str:
+    """Return what is shown in one of `FORMS`."""
+    return shown.html if form == "html" else str(getattr(shown, f"to_{form}")())
 
 
 def _encodable(text: str) -> str:

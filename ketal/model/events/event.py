@@ -21,6 +21,7 @@ import msgspec
 from ketal.clocks import vector
 from ketal.errors import EventError, class_name
 from ketal.model import attributes
+from ketal.model.events.control import CONTROL_PREFIX
 from ketal.model.events.dot import Dot
 from ketal.model.events.event_time import seconds
 
@@ -99,8 +100,9 @@ class Event(EventFields, frozen=True):
     EventError
         If it cannot be an event: an own entry that is missing or not positive,
         an entry that is no integer, a time that is none, a node or type that is
-        empty, an attribute that is no such value; the message names its path. An event that is
-        received and that the clock does not know, or that is the event itself.
+        empty, a type that begins with `ketal.` (see `Control`), an attribute that is no such
+        value; the message names its path. An event that is received and that the clock does
+        not know, or that is the event itself.
 
     Notes
     -----
@@ -131,6 +133,12 @@ class Event(EventFields, frozen=True):
         clock = self._counted()
         if not self.type.isascii():
             attributes.text(self.type, "type")
+        # Of a record the readers look at it: it is a control event there.
+        if self.type.startswith(CONTROL_PREFIX):
+            raise EventError(
+                f"type {self.type!r}: those that begin with `{CONTROL_PREFIX}` are control events; "
+                "ketal.Control makes one"
+            )
         if _STR.issuperset(map(type, clock)) and _INT.issuperset(map(type, clock.values())):
             clock = clock.copy()
         else:

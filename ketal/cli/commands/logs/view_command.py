@@ -16,7 +16,6 @@ from ketal.cli.output.output_lines import opened
 from ketal.cli.whole_logs import read_whole
 
 if TYPE_CHECKING:
-    from ketal.explanation.views.viewing import View
     from ketal.logs import Log
 
 _EXAMPLE = """\
@@ -27,9 +26,7 @@ examples:
   ketal view --compare passed/a.jsonl --compare passed/b.jsonl failed/*.jsonl
   ketal view --to perfetto --write trace.json run.jsonl
 """
-_FORMS = {"html": ".html", "svg": ".svg", "perfetto": ".json", "shiviz": ".log"}
 _UNFINISHED = "nothing was written"
-_BY_NAME = {".html": "html", ".htm": "html", ".svg": "svg"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,9 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="show this run beside, and what only one of them has (repeatable: a run's logs)",
     )
-    parser.add_argument(
-        "--to", choices=tuple(_FORMS), help="default: as FILE's name says, else html"
-    )
+    forms = ("html", "svg", "perfetto", "shiviz")
+    parser.add_argument("--to", choices=forms, help="default: as FILE's name says, else html")
     parser.add_argument(
         "--write", metavar="FILE", help="write it there; default LOG.html, - is standard output"
     )
@@ -56,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Write the page; return the exit code."""
-    from ketal.explanation.views.viewing import view
+    from ketal.explanation.views.viewing import FORMS, form_named, text_of, view
 
     patterns = [] if args.pattern is None else [args.pattern]
     beside: list[str] = args.compare
@@ -65,8 +61,7 @@ def execute(args: argparse.Namespace) -> int:
     program = None
     if args.pattern is not None:
         program = options.program_of(args.pattern, limits, words=args.set)
-    suffix = os.path.splitext(args.write or "")[1].lower()
-    form = args.to or _BY_NAME.get(suffix, "html")
+    form = args.to or form_named(args.write or "")
     held = []
     for logs in filter(None, (args.logs, beside)):
         log = read_whole(logs, source, limits, _held, _UNFINISHED)
@@ -82,23 +77,17 @@ def execute(args: argparse.Namespace) -> int:
         compared = {"compare": held[1], "compare_title": other}
     with interruption_named(_UNFINISHED):
         shown = view(held[0], program, title=title, limits=limits, **compared)
-        text = _text(shown, form)
+        text = text_of(shown, form)
     rejected, first = shown.rejected
     if rejected:
         complain(some_rejected(rejected, first))
-    path = args.write or f"{name.replace(' ', '-')}{_FORMS[form]}"
+    path = args.write or f"{name.replace(' ', '-')}{FORMS[form]}"
     with opened(path, inputs=[*patterns, *args.logs, *beside]) as sink:
         sink.text(text)
     if args.write is None:
         with opened(None) as sink:
             sink.line(path)
     return FINE
-
-
-def _text(shown: View, form: str) -> str:
-    if form == "html":
-        return shown.html
-    return str(getattr(shown, f"to_{form}")())
 
 
 def _held(log: Log) -> Log:
