@@ -76,8 +76,8 @@ def _restore(execution: AuditedExecution, left: frozenset[str]) -> None:
     for event in execution.in_causal_order():
         restored = dict(event.clock)
         for known in execution.knowns(event):
-            for name, value in known.clock.items():
-                if name in left and name != event.node and value > restored.get(name, 0):
-                    restored[name] = value
+            for name in filter(left.__contains__, known.clock):
+                if name != event.node and known.value(name) > restored.get(name, 0):
+                    restored[name] = known.value(name)
         if restored != event.clock:
             event.clock = restored

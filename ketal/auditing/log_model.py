@@ -404,7 +404,10 @@ class AuditedExecution:
 
     def _causes(self, event: AuditedEvent) -> Iterator[AuditedEvent]:
         yield from self.knowns(event)
-        yield from (send for send in self.sends.get(event.position, ()) if send.counter)
+        for send in self.sends.get(event.position, ()):
+            # Another event may have its dot.
+            if self.lines[send.node].at.get(send.counter) is send:
+                yield send
 
 
 def causal_order(

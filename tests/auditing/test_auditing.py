@@ -325,6 +325,12 @@ def test_entries_of_a_node_that_left_are_not_backwards(tmp_path: Path) -> None:
     assert [code for _, code, _ in faults(tmp_path / "log.jsonl", without)] == ["A010"]
 
 
+def test_a_wrong_own_entry_of_a_node_that_left_is_not_what_others_knew(tmp_path: Path) -> None:
+    rows = [{"type": "ketal.leave", "node": "a"}, row("a", {"a": 6}), row("c", {"a": 1, "c": 1})]
+    rows += [row("a", {"a": 2, "c": 1})]
+    assert [code for _, code, _ in faults(tmp_path / "log.jsonl", rows)] == ["A003"]
+
+
 def test_an_old_entry_that_a_message_brought_back_is_no_fault(tmp_path: Path) -> None:
     """c has dropped a's entry, and receives from d, which has not, and knows less of a."""
     rows = [

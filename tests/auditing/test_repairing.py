@@ -159,3 +159,11 @@ def test_an_entry_that_is_no_counter_is_not_written() -> None:
     done = repaired(part)
     assert [item.clock for item in done.items] == [clock for _, clock in rows]  # type: ignore[union-attr]
     assert [change.code for change in done.left] == ["A001"]
+
+
+def test_a_used_dot_whose_message_is_received_is_left(tmp_path: Path) -> None:
+    sent = [Event("b", "send", {"b": 1}, data={"msg": n}) for n in (2, 1)]
+    path = tmp_path / "log.jsonl"
+    write_jsonl([sent[0], Event("c", "recv", {"b": 1, "c": 1}, data={"msg": 1}), sent[1]], path)
+    _, done, _ = repaired_file(path, "id=msg,send=type:send,receive=type:recv")
+    assert [(change.line, change.code) for change in done.left] == [(3, "A005")]
