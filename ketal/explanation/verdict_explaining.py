@@ -85,7 +85,8 @@ def _of_violation(judged: JudgedLog, run: ObservedRun, verdict: Violation) -> Ex
     if run.compiled.pattern.mode is not None:
         extension = witness(run, run.events, verdict)
         run = judged.played(run, extension)
-    offer = next(offer for offer in run.steps.offers if verdict in offer.verdicts)
+    # By its id: a run over one extension does not know what was lost, and is never in doubt.
+    offer = next(o for o in run.steps.offers if any(v.id == verdict.id for v in o.verdicts))
     placed = tuple(judged.placed(run, event) for event in extension)
     return offer_explained(judged, run, offer, verdict, placed)
 

@@ -438,6 +438,16 @@ def test_a_violation_says_what_the_run_had_taken_and_what_failed() -> None:
     assert one.to_dict()["runs"][0]["taken"] == [{"step": "L", "event": "a@1", "type": "login"}]
 
 
+def test_a_violation_of_a_mode_that_a_lost_event_puts_in_doubt_is_explained() -> None:
+    program = ketal.compile("""pattern P {
+        mode possibly; order CausalOrder(gap = 1 s); event A = type == "a"; check A?; }""")
+    log = [Event("n", "a", {"n": counter}) for counter in (1, 3)]
+    (explanation,) = ketal.explain(program, log)
+    assert isinstance(explanation.verdict, ketal.Violation)
+    assert not explanation.verdict.certain
+    assert "nothing may follow" in str(explanation)
+
+
 def test_a_verdict_is_named_by_itself_by_its_id_and_by_how_the_id_begins() -> None:
     program = ketal.compile(SESSION.replace("token", "key"))
     log = [_event(f"n{n}@1", "use", key=n) for n in range(40)]
