@@ -136,8 +136,8 @@ class Event(EventFields, frozen=True):
         # Of a record the readers look at it: it is a control event there.
         if self.type.startswith(CONTROL_PREFIX):
             raise EventError(
-                f"type {self.type!r} is reserved: types that begin with `{CONTROL_PREFIX}` are those "
-                "of control events, as ketal.Control"
+                f"type {self.type!r} is reserved: types that begin with `{CONTROL_PREFIX}` are "
+                "those of control events, as ketal.Control"
             )
         if _STR.issuperset(map(type, clock)) and _INT.issuperset(map(type, clock.values())):
             clock = clock.copy()
