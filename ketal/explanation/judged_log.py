@@ -6,7 +6,7 @@ The one rule: its verdicts are those that `ketal.run` gives.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -45,6 +45,8 @@ class JudgedLog:
         What each scope is offered of this event is kept.
     moves_max : int
         So many moves of the checks of an execution are kept, for each pattern.
+    on_named : callable, optional
+        As of `Execution`.
 
     Attributes
     ----------
@@ -62,6 +64,7 @@ class JudgedLog:
         *,
         event: Dot | None = None,
         moves_max: int = 0,
+        on_named: Callable[[str, Dot, str], None] | None = None,
     ) -> None:
         checked = checked_program(program)
         given = Limits.given(limits, checked.compiled[0].limits)
@@ -77,7 +80,8 @@ class JudgedLog:
             lambda: map(self._recorded, batches_of(records)),
             undecided=getattr(records, "undecided", None),
         )
-        self._pass = LogPass(checked, watched, given, make_run=self._make_run)
+        self._on_named = on_named
+        self._pass = LogPass(checked, watched, given, make_run=self._make_run, on_named=self._name)
 
     @functools.cached_property
     def verdicts(self) -> list[Verdict]:
@@ -114,6 +118,12 @@ class JudgedLog:
                 if place := place_at(file, line):
                     self._places.setdefault((execution, numbered_dot(item)), place)
         return batch
+
+    def _name(self, execution: str, dot: Dot, place: str) -> None:
+        """Record the place of an event under the name of its incarnation."""
+        self._places[execution, dot] = place
+        if self._on_named is not None:
+            self._on_named(execution, dot, place)
 
     # --- what was judged ---
 

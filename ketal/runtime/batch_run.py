@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.scopes import Counts
 from ketal.model.events.control import Control
+from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import checked_log, no_log_item
@@ -63,6 +64,8 @@ class LogPass:
         The limits of the pass.
     make_run : callable
         Makes the run of a pattern, as `PatternRun`.
+    on_named : callable, optional
+        As of `Execution`.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class LogPass:
         listing: bool = True,
         trace: bool = False,
         make_run: Callable[..., PatternRun] = PatternRun,
+        on_named: Callable[[str, Dot, str], None] | None = None,
     ) -> None:
         self._log = log
         self._undecided = getattr(log, "undecided", None)
@@ -86,6 +90,7 @@ class LogPass:
             "listing": listing,
             "traced": program.names if trace else (),
             "make_run": make_run,
+            "on_named": on_named,
             # Under `order arrival` nothing waits: each record is judged as it is read.
             "release": LogRelease if program.needs_order else StreamRelease,
         }

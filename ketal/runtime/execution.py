@@ -21,6 +21,7 @@ from ketal.engine.statistics.comparison_kinds import ProgramKinds
 from ketal.engine.statistics.log_names import LogNames
 from ketal.errors import EventError, wrong_type
 from ketal.model.events.control import Control
+from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
@@ -67,6 +68,8 @@ class Execution:
     retiring : Program, optional
         The patterns of a stream that changed or are gone, as they were: each has a time window,
         and finishes what it has under way (`ketal.runtime.retirement`).
+    on_named : callable, optional
+        Called with execution, dot and place of each new event once a node has restarted or left.
 
     Attributes
     ----------
@@ -97,10 +100,11 @@ class Execution:
         release: type[Release] = StreamRelease,
         make_run: Callable[..., PatternRun] = PatternRun,
         retiring: Program | None = None,
+        on_named: Callable[[str, Dot, str], None] | None = None,
     ) -> None:
         patterns = checked_program(program).compiled
         given = Limits.given(limits, patterns[0].limits)
-        self.name = name
+        self.name, self._on_named = name, on_named
         self.runs = [
             make_run(c, given, execution=name, listing=listing, trace=c.name in traced)
             for c in patterns
@@ -243,7 +247,7 @@ class Execution:
         """Process one record that is not plainly a new event."""
         if not isinstance(item, Event):
             return self._take_other(item)
-        place = place or str(item.dot)  # as it arrived
+        read_at, place = place, place or str(item.dot)  # as it arrived
         if self.progress.closed:
             return self._reject(place, "the execution has ended (ketal.end)")
         if self.progress.counted.accepted >= self._accepted_max:
@@ -266,8 +270,9 @@ class Execution:
             return own + self._reject(place, reason)
         if status is not NEW:
             return self._not_new(event, status)
-        here = [number for number in refusing if number < len(self.runs)]
-        return self._admitted(event, [self.runs[number] for number in here])
+        if read_at and self._on_named is not None and admission.membership is not None:
+            self._on_named(self.name, event.dot, read_at)
+        return self._admitted(event, [self.runs[n] for n in refusing if n < len(self.runs)])
 
     def _take_other(self, item: Any) -> list[Verdict]:
         """Process a record that is no event."""

@@ -702,13 +702,24 @@ def test_places_are_known_of_every_event_that_waits_for_the_end(ketal: Ketal, wr
     assert said.objects[0]["places"] == [None, "run.jsonl:40002"]
 
 
-def test_an_event_of_a_node_that_started_again_takes_no_place_of_an_earlier_one(
-    ketal: Ketal, write: Write
+@pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
+@pytest.mark.parametrize("explained", [False, True])
+def test_each_run_of_a_node_that_started_again_has_its_own_places(
+    ketal: Ketal, write: Write, order: str, explained: bool
 ) -> None:
-    log = write("run.jsonl", event("a", "write", {"a": 1}) + event("a", "write", {"a": 1}, key="x"))
-    pattern = write("p.ketal", 'pattern P { event A = type == "write"; find next A A; }')
-    said = ketal("run", "--output", "json", pattern, log)
-    assert (said.objects[0]["events"], said.objects[0]["places"]) == (
-        ["a@1", "a#2@1"],
-        ["run.jsonl:1", None],
+    """The last record is of the first run; the one of the second with its dot was read before."""
+    first = [event("a", "write", {"a": n}, run=1) for n in (1, 2, 4)]
+    second = [event("a", "write", {"a": n, "b": 1}, run=2) for n in (1, 2, 3, 4)]
+    log = [*first, *second, event("a", "write", {"a": 3}, run=1), event("b", "other", {"b": 1})]
+    text = (
+        f'pattern P {{ order {order}; event A = type == "write"; find any A; return run = A.run; }}'
     )
+    words = (write("p.ketal", text), write("run.jsonl", "".join(log)))
+    said = ketal("run", "--output", "json", *["--explain"] * explained, *words)
+    lines = {1: [1, 2, 8, 3], 2: [4, 5, 6, 7]}
+    matches = said.objects[:-1]
+    assert len(matches) == 8
+    for match in matches:
+        (dot,), (place,) = match["events"], match["places"]
+        assert place == f"run.jsonl:{lines[match['return']['run']][int(dot[-1]) - 1]}"
+        assert not explained or place in json.dumps(match["explanation"])

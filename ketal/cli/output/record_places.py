@@ -1,7 +1,8 @@
 """Where the events of verdicts stand in the log: file and line.
 
-The one rule: an event stands where its dot was read first; what has the dot again is a duplicate,
-or of a node that started again without a number for its incarnation. The records that were read
+The one rule: an event stands where its dot was read first, as what has the dot again is a
+duplicate. Once a node has restarted the execution says where each event stands (`name`), for a
+dot alone does not tell of which incarnation a record is. The records that were read
 last are kept, and looked through when a place is asked for; of an event that was read long before
 its verdict the place is not known. Where a log is held in memory to be judged, all of its records
 are kept.
@@ -37,6 +38,7 @@ class RecordPlaces:
         self._read: deque[tuple[int, list[tuple[str, Dot]]]] = deque()
         """Of each batch before, how many records it has and which keys of `_places` it gave."""
         self._places: dict[tuple[str, Dot], str] = {}
+        self._named: dict[tuple[str, Dot], str] = {}
 
     def watched(self, batches: Iterator[Sequence[Record]]) -> Iterator[Sequence[Record]]:
         """Yield batches of records, keeping the last ones."""
@@ -57,6 +59,12 @@ class RecordPlaces:
                 count = len(self._unread.popleft())
             self._records -= count
 
+    def name(self, execution: str, dot: Dot, place: str) -> None:
+        """Record where an event stands that was given the name of its incarnation."""
+        self._named[execution, dot] = place
+        if len(self._named) > self._most:
+            del self._named[next(iter(self._named))]
+
     def of(self, execution: str, dot: Dot) -> str:
         """Return the place of an event; empty where it is not known."""
         while self._unread:
@@ -70,4 +78,5 @@ class RecordPlaces:
                     self._places[key] = place_at(file, line)
                     keys.append(key)
             self._read.append((len(batch), keys))
-        return self._places.get((execution, dot), "")
+        key = execution, dot
+        return self._named.get(key) or self._places.get(key, "")

@@ -126,9 +126,11 @@ def execute(args: argparse.Namespace) -> int:
             lambda: shown.counted(places.watched(read.batches())), undecided=log.undecided
         )
         if args.explain or args.show:
-            verdicts = judged = JudgedLog(program, watched, limits)
+            verdicts = judged = JudgedLog(program, watched, limits, on_named=places.name)
         else:
-            verdicts = LogPass(program, watched, limits, listing=listing, trace=args.trace)
+            verdicts = LogPass(
+                program, watched, limits, listing=listing, trace=args.trace, on_named=places.name
+            )
         progress = shown = ProgressLine(log.share_read, verdicts.share_judged)
     # Opened last: what could not run has emptied no file.
     sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
