@@ -32,6 +32,7 @@ def check_time_format(text: object) -> None:
     what = f"the time format {text!r}"
     directives = _DIRECTIVE.findall(text)
     try:
+        text.encode()  # strftime refuses a lone surrogate only before Python 3.13
         read = datetime.strptime(_written(text), text.strip())
     except (ValueError, re.error) as fault:
         unknown = _UNKNOWN.match(str(fault))

@@ -14,8 +14,12 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no for
 
 
 def run_script(script: str, *words: str | int | Path) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, which is to be a good one."""
-    command = [sys.executable, "-c", script, *map(str, words)]
+    """Run a program to its end, which is to be a good one.
+
+    From Python 3.12 on a fork of a program with threads is warned of, which is no fault of ours.
+    """
+    forks = "ignore:This process:DeprecationWarning"
+    command = [sys.executable, "-W", forks, "-c", script, *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
     return done
