@@ -572,6 +572,8 @@ class Guards:
                 return _compare(op, self.value(left, at), self.value(right, at))
             case ast.Matches(value, regex):
                 text = self.value(value, at)
+                if isinstance(text, _Unwritten):
+                    return regex in text.matched
                 return bool(re2.search(regex, text)) if isinstance(text, str) else None
             case ast.Function(name) if at.is_probe and name not in _FUNCTIONS:
                 return at.read(guard)  # type: ignore[no-any-return]
@@ -1061,7 +1063,8 @@ def _probes(
 
     Variables that meet in a literal draw from the same constants: each constant,
     values between and beyond them (as many as there are variables), other
-    kinds, something of no kind, nothing. The probes are the product.
+    kinds, something of no kind, nothing. The probes are the product. What a regular expression
+    answers of a text that is no constant is free: two of them are the same if they are written so.
     """
     groups: list[tuple[set[_Variable], list[ast.Guard]]] = []
     for literal in literals:
@@ -1075,8 +1078,13 @@ def _probes(
         groups = [*apart, (variables, members)]
     domains: dict[_Variable, list[typing.Any]] = {}
     for variables, members in groups:
-        numbers, strings = _constants(members, value)
-        around, after = _around(numbers, len(variables)), _after(strings, len(variables))
+        numbers, strings, texts = _constants(members, value)
+        around, after = _around(numbers, len(variables)), _after(texts, len(variables))
+        regexes = {
+            n.regex for member in members for n in walk(member) if isinstance(n, ast.Matches)
+        }
+        if regexes:
+            after = list(_matched_freely(after, strings, sorted(regexes)))
         domains |= {variable: _domain(variable, around, after) for variable in variables}
     if math.prod(map(len, domains.values())) > _PROBES_MAX:
         raise TooManyProbesError
@@ -1109,9 +1117,11 @@ def _domain(variable: _Variable, numbers: list[float], strings: list[str]) -> li
 
 def _constants(
     literals: list[ast.Guard], value: Callable[[ast.Value, Moment], typing.Any]
-) -> tuple[set[float], set[str]]:
+) -> tuple[set[float], set[str], set[str]]:
+    """Return the numbers and the strings that literals name, and these with what globs match."""
     numbers: set[float] = set()
     strings: set[str] = set()
+    texts: set[str] = set()
     globs: set[str] = set()
     nowhere = Moment(lambda _: None, False)
     for node in itertools.chain.from_iterable(map(walk, literals)):
@@ -1130,15 +1140,30 @@ def _constants(
                 globs.add(glob)
             case ast.Call(result, target, arguments):
                 globs |= {result, target, *arguments}
-            case ast.Matches(_, regex):
-                words = re.findall(r"\w+", regex)
-                # A character alone too: a class like [ab] matches one of its letters.
-                globs |= {*words, *"".join(words), "*".join(words)}
     pieces = {piece for glob in globs for piece in re.split(r"[*?]+|\.\.", glob)} | {"~"}
     for glob, piece in itertools.product(globs, pieces):
+        written = texts if re.search(r"[*?]|\.\.", glob) else strings
         for dots in (".", ".~."):
-            strings.add(glob.replace("..", dots).replace("*", piece).replace("?", "~"))
-    return numbers, strings
+            written.add(glob.replace("..", dots).replace("*", piece).replace("?", "~"))
+    return numbers, strings, strings | texts
+
+
+class _Unwritten(str):
+    """A text of a probe that the guards do not write, and the regular expressions that match it."""
+
+    matched: frozenset[str]
+
+
+def _matched_freely(texts: list[str], constants: set[str], regexes: list[str]) -> Iterator[str]:
+    """Yield texts; what is no constant once for every set of regular expressions."""
+    for text in texts:
+        if text in constants:
+            yield text
+            continue
+        for answers in itertools.product((False, True), repeat=len(regexes)):
+            unwritten = _Unwritten(text)
+            unwritten.matched = frozenset(itertools.compress(regexes, answers))
+            yield unwritten
 
 
 def _around(constants: set[float], count: int) -> list[float]:

@@ -310,6 +310,20 @@ UNKNOWN = [
         matches=("Eq=n@1", "Le=n@1", "Ne=n@2", "Gt=n@2"),
     ),
     Case(
+        "regular expressions that are written differently differ, whatever they match",
+        "One occurrence, one match",
+        p(
+            "One = name matches /[ac]$/ || name matches /[ab]$/",
+            "Two = name matches /[bc]$/ || name matches /[ac]$/",
+            "Too = name matches /[ac]$/ || name matches /[bc]$/",
+            "find any One | Two | Too",
+            letters="event E = true;",
+        ),
+        (e("n@1", "t", name="xa"), e("n@2", "t", name="d")),
+        # Two and Too are one guard.
+        matches=("One=n@1", "Two=n@1"),
+    ),
+    Case(
         "and, or and not are Kleene's; a guard accepts only what is true",
         "Unknown",
         p(
