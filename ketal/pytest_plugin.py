@@ -133,9 +133,9 @@ class KetalRun:
         from ketal.explanation.verdict_explaining import diagram, explained
         from ketal.explanation.views.viewing import view
         from ketal.model.verdicts.verdict_kinds import KINDS
-        from ketal.model.wording import counted
         from ketal.programs.pattern_files import load
         from ketal.programs.program import Program
+        from ketal.runtime.log_verdicts import failed_guards
 
         kinds = {fail_on} if isinstance(fail_on, str) else set(checked_texts("fail_on", fail_on))
         if unknown := sorted(kinds.difference(KINDS)):
@@ -157,9 +157,7 @@ class KetalRun:
             lines += [str(fault)] if explanation is None else explanation.lines()
             if explanation is not None:
                 lines += diagram(judged, explanation)
-        for name, counts in judged.summary["patterns"].items():
-            if failures := counts.get("guard_failures"):
-                lines.append(f"a registered guard of {name} failed {counted(failures, 'time')}")
+        lines += failed_guards(judged.summary["patterns"])
         if not vacuous:
             if not judged.summary["events"]["accepted"]:
                 lines.append("no event was recorded")

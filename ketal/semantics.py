@@ -1083,8 +1083,7 @@ def _probes(
         regexes = {
             n.regex for member in members for n in walk(member) if isinstance(n, ast.Matches)
         }
-        if regexes:
-            after = list(_matched_freely(after, strings, sorted(regexes)))
+        after = list(_matched_freely(after, strings, sorted(regexes)))
         domains |= {variable: _domain(variable, around, after) for variable in variables}
     if math.prod(map(len, domains.values())) > _PROBES_MAX:
         raise TooManyProbesError

@@ -14,8 +14,9 @@ from typing import Any, Literal
 from ketal.explanation.guard_evidence import Evidence, order_in_words
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.frozen_mapping import FrozenMapping, scope_text
+from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.wording import scope_text
 
 SHOWN_STEPS = 8
 """Steps of a run, and links of a path, that the text shows; of more, the first and the last."""

@@ -5,9 +5,7 @@ The one rule: a mapping equals the dict of its items, where the values are of on
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import ItemsView, Iterator, KeysView, Mapping
 from typing import Any, NoReturn
 
@@ -18,25 +16,12 @@ from ketal.model.values import same
 ScopeKey = tuple[tuple[str, Any], ...]
 """A scope: ((name, value), …), partition keys in their order, then `node`."""
 
-_OF_OTHER_KIND = re.compile(r'true|false|null|-?\d+(\.\d+)?([eE][+-]?\d+)?|".*"', re.DOTALL)
 _encode = msgspec.json.Encoder().encode
 
 
 def _packed(value: float) -> Any:
     # JSON has no infinities: both would be null. No scope's value is a list.
     return value if math.isfinite(value) else [repr(value)]
-
-
-def scope_text(scope: Mapping[str, Any]) -> str:
-    """Return a scope for people, `key=x n=1`; a string that reads as another value is in quotes."""
-    return " ".join(
-        f"{name}={value if _reads_as_text(value) else json.dumps(value, ensure_ascii=False)}"
-        for name, value in scope.items()
-    )
-
-
-def _reads_as_text(value: Any) -> bool:
-    return isinstance(value, str) and _OF_OTHER_KIND.fullmatch(value) is None
 
 
 class FrozenMapping(Mapping[str, Any]):

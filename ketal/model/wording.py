@@ -8,7 +8,13 @@ The one rule: a number is written with its noun, and text of unknown length is c
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
 _ROW = "row "
+_OF_OTHER_KIND = re.compile(r'true|false|null|-?\d+(\.\d+)?([eE][+-]?\d+)?|".*"', re.DOTALL)
 
 
 def place_at(file: str, line: int) -> str:
@@ -44,3 +50,20 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 def shortened(text: str, length: int = 60) -> str:
     """Return text, cut off if it is longer."""
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON for people, in characters of its own."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def scope_text(scope: Mapping[str, Any]) -> str:
+    """Return a scope for people, `key=x n=1`; a string that reads as another value is in quotes."""
+    return " ".join(
+        f"{name}={value if _reads_as_text(value) else json_text(value)}"
+        for name, value in scope.items()
+    )
+
+
+def _reads_as_text(value: Any) -> bool:
+    return isinstance(value, str) and _OF_OTHER_KIND.fullmatch(value) is None

@@ -11,7 +11,7 @@ The one rule: what is asked of the whole is answered of the whole, or raises.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
@@ -20,7 +20,7 @@ import msgspec
 
 from ketal.errors import SettingError
 from ketal.model.limits import Limits
-from ketal.model.summaries import Summary
+from ketal.model.summaries import PatternCounts, Summary
 from ketal.model.verdicts.check_verdicts import Violation, ViolationError
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.find_verdicts import Match
@@ -299,8 +299,7 @@ class Verdicts:
                     f"{name} reached a limit {counts['overflows']} times and gave something up"
                     f"; the first: {self._overflow(name)}"
                 )
-            if failures := counts.get("guard_failures"):
-                yield f"a registered guard of {name} failed {counted(failures, 'time')}"
+            yield from failed_guards({name: counts})
             missed = [one for one in counts.get("vacuous", ()) if one.get("what") == "alphabet"]
             if missed and not allow_vacuous:
                 yield f"no event is in the alphabet of {name} (allow_vacuous=True allows it)"
@@ -349,6 +348,13 @@ class Verdicts:
             note = f"and {more:,} more (limit shown_max)"
             parts.append(f'<tr><td colspan="{len(columns)}">{note}</td></tr>')
         return "".join([*parts, "</table>"])
+
+
+def failed_guards(patterns: Mapping[str, PatternCounts]) -> Iterator[str]:
+    """Yield of which patterns a registered guard failed, and how often."""
+    for name, counts in patterns.items():
+        if failures := counts.get("guard_failures"):
+            yield f"a registered guard of {name} failed {counted(failures, 'time')}"
 
 
 def _counted(number: int, kind: str) -> str:

@@ -93,7 +93,7 @@ class EventRecording:
         type = cut_text(type if isinstance(type, str) else str(type))
         if not type:
             raise ValueError("the type of an event is not empty")
-        if type.startswith("ketal."):
+        if type.startswith("ketal."):  # CONTROL_PREFIX; its module would load msgspec here
             raise ValueError(f"the type {type!r} is one of a control event, no event's")
         with self.activities.current() as line:
             line.merge(message.clock)

@@ -97,7 +97,7 @@ class Connection:
             f"there is no topic {topic} at {self._job.bootstrap_servers}; create it first"
         )
 
-    def topic_ids(self) -> dict[str, Any]:
+    def topic_ids(self) -> dict[str, int]:
         """Return the ids of the input's topics, as far as the consumer knows them."""
         ids = {topic: clients.topic_id(self.consumer, topic) for topic in self._job.topics}
         return {topic: one for topic, one in ids.items() if one}

@@ -106,7 +106,7 @@ class Session:
         self.parts: list[Part] = []
         self.part_of: dict[TopicPartition, Part] = {}
         self.assignment = assign(self)
-        self._topic_ids: dict[str, Any] = {}
+        self._topic_ids: dict[str, int] = {}
         self._ends_known: dict[TopicPartition, int] = {}
         """The ends of partitions when their part began, as long as nothing of them was fetched."""
         self._began_s = self._listed_s = time.monotonic()

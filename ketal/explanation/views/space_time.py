@@ -24,12 +24,12 @@ from ketal.explanation.verdict_explaining import verdict_explained
 from ketal.logs import Log
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
-from ketal.model.frozen_mapping import FrozenMapping, scope_text
+from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import checked_log
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
-from ketal.model.wording import file_and_line
+from ketal.model.wording import file_and_line, scope_text
 from ketal.pictures.graphs.graph import Picture
 from ketal.programs.program import Program
 from ketal.runtime.admission.execution_events import ExecutionEvents, executions_of

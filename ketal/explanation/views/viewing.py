@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ketal.errors import SettingError, wrong_type
+from ketal.explanation.views.forms import PAGE, form_named
 from ketal.explanation.views.space_time import SpaceTime, guard_texts, space_times
 from ketal.logs import Log
 from ketal.logs.formats.shiviz_writing import shiviz_text
@@ -24,9 +25,6 @@ from ketal.pictures.perfetto import TracedEvent, trace_events
 from ketal.pictures.space_time_svg import DrawnEvent, space_time_svg
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.execution_events import rejected_of
-
-FORMS = {"html": ".html", "svg": ".svg", "perfetto": ".json", "shiviz": ".log"}
-"""Form → how the name of its file ends."""
 
 
 def view(
@@ -287,15 +285,9 @@ def _left_open(one: SpaceTime) -> str:
     )
 
 
-def form_named(path: str) -> str:
-    """Return the form that the name of a file says; the page where it says none."""
-    suffix = os.path.splitext(path)[1].lower()
-    return next((form for form, ending in FORMS.items() if ending == suffix), "html")
-
-
 def text_of(shown: View, form: str) -> str:
     """Return what is shown in one of `FORMS`."""
-    return shown.html if form == "html" else str(getattr(shown, f"to_{form}")())
+    return shown.html if form == PAGE else str(getattr(shown, f"to_{form}")())
 
 
 def _encodable(text: str) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, TypeVar
 
 from ketal.model.events.dot import Dot
-from ketal.model.verdicts.pattern_verdict import PatternVerdict, Steps, json_text
+from ketal.model.verdicts.pattern_verdict import PatternVerdict, Steps
+from ketal.model.wording import json_text
 
 T = TypeVar("T")
 

@@ -13,25 +13,20 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 from typing import Any, ClassVar
 
 import msgspec
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event_time import rfc3339
-from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, scope_text
+from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping
 from ketal.model.values import same
+from ketal.model.wording import scope_text
 
 Steps = tuple[tuple[str, Dot], ...]
 """(step, dot) pairs, in match order."""
 
 encode_json = msgspec.json.Encoder().encode
-
-
-def json_text(value: Any) -> str:
-    """Return a value as JSON for people, in characters of its own."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 @functools.lru_cache(maxsize=1_024)

@@ -14,6 +14,7 @@ from ketal.cli import COULD_NOT_RUN, FINE, complain, interruption_named, options
 from ketal.cli.output.empty_log import nothing_read, rejection, some_rejected
 from ketal.cli.output.output_lines import opened
 from ketal.cli.whole_logs import read_whole
+from ketal.explanation.views.forms import FORMS, form_named
 
 if TYPE_CHECKING:
     from ketal.logs import Log
@@ -41,8 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="show this run beside, and what only one of them has (repeatable: a run's logs)",
     )
-    forms = ("html", "svg", "perfetto", "shiviz")
-    parser.add_argument("--to", choices=forms, help="default: as FILE's name says, else html")
+    parser.add_argument(
+        "--to", choices=tuple(FORMS), help="default: as FILE's name says, else html"
+    )
     parser.add_argument(
         "--write", metavar="FILE", help="write it there; default LOG.html, - is standard output"
     )
@@ -52,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Write the page; return the exit code."""
-    from ketal.explanation.views.viewing import FORMS, form_named, text_of, view
+    from ketal.explanation.views.viewing import text_of, view
 
     patterns = [] if args.pattern is None else [args.pattern]
     beside: list[str] = args.compare
