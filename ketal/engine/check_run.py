@@ -52,13 +52,15 @@ class CheckRun:
         self.configurations: tuple[Configuration, ...] = machine.fresh
         self.halted = False
 
-    def take_plain(self, masks: Sequence[int], begin: int, place: int) -> int:
+    def take_plain(
+        self, events: Sequence[Event], masks: Sequence[int], begin: int, place: int
+    ) -> int:
         """Take events for which state and mask decide what follows; return the first that is left.
 
         Parameters
         ----------
-        masks : sequence of int
-            The masks of the events.
+        events, masks : sequence of Event, sequence of int
+            The events, and their masks.
         begin, place : int
             The number of the first event, and its place among those offered.
 

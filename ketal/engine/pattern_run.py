@@ -8,6 +8,8 @@ the pattern (`at every node`) see it now, and which scope it belongs to.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
+from operator import attrgetter
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -25,6 +27,8 @@ from ketal.model.events.event import Event
 from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import RunVerdict
+
+_time = attrgetter("time")
 
 
 class PatternRun:
@@ -131,14 +135,14 @@ class PatternRun:
             Of each event that brought something about, its place among them, and what.
         """
         masks = list(map(self._mask, events))
-        all_in_alphabet = self.met.add(masks)
+        outside = self.met.add(masks)
         if self._are_of_one_scope(events):
             numbers: Sequence[int] = range(len(events))
-            if not all_in_alphabet:
-                met = self.met
-                numbers = [number for number, mask in enumerate(masks) if met[mask].in_alphabet]
-                events = [events[number] for number in numbers]
-                masks = [masks[number] for number in numbers]
+            if outside:
+                inside = [mask not in outside for mask in masks]
+                numbers = list(compress(numbers, inside))
+                events = list(compress(events, inside))
+                masks = list(compress(masks, inside))
             return [(numbers[at], found) for at, found in self.steps.step_all((), events, masks)]
         if self._are_of_alike_copies(events):
             assert self._copy_steps is not None
@@ -168,7 +172,7 @@ class PatternRun:
         return (
             self._one_scope
             and not self.losses.some
-            and (self._window_us is None or None not in [event.time for event in events])
+            and (self._window_us is None or None not in map(_time, events))
         )
 
     def _are_of_alike_copies(self, events: Sequence[Event]) -> bool:
@@ -235,7 +239,7 @@ class PatternRun:
     def live_runs(self) -> int:
         """Return how many runs are live, and how many events are kept by a `find any`."""
         if self.compiled.kind != "check":
-            return self.scopes.live.count
+            return self.scopes.count_live()
         runs = (scope.run for scope in self.scopes.values())
         return sum(isinstance(run, CheckRun) and not run.halted for run in runs)
 

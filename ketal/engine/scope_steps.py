@@ -15,6 +15,7 @@ from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.copies import Copies
 from ketal.engine.find.findings import Findings
+from ketal.engine.find_any.occurrences import AnyFind
 from ketal.engine.losses import ScopeName
 from ketal.engine.scopes import Scope, Scopes
 from ketal.engine.verdict_building import VerdictBuilder
@@ -77,10 +78,10 @@ class ScopeSteps:
             before = run.configurations
             if losses.some and (scope.past or losses.before(name, (event.clock,))):
                 scope.past = vector.join((scope.past or {}, event.clock))
-        if not run.take_plain((mask,), 0, scope.offered):
+        if not run.take_plain((event,), (mask,), 0, scope.offered):
             out = self._take(scope, event, mask)
         else:
-            scope.offered += 1
+            self._taken_plain(scope, 1)
             out = []
             if before is not None and self.verdicts.trace:
                 seen = Seen(event, mask, scope.offered - 1)
@@ -98,6 +99,12 @@ class ScopeSteps:
         if scopes.dirty is not None:
             scopes.dirty[scope.number] = scope
         return scope
+
+    def _taken_plain(self, scope: Scope, count: int) -> None:
+        """Set the timer of a scope whose run `take_plain` gave so many events."""
+        scope.offered += count
+        if self._window_us is not None and isinstance(scope.run, AnyFind):
+            self.scopes.timers.set(scope, scope.run.waits_from_us())
 
     def _take(self, scope: Scope, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event that `take_plain` left to a scope."""
@@ -144,8 +151,8 @@ class ScopeSteps:
             if scope is None:
                 verdicts = self.step(name, events[at], masks[at])
             else:
-                begin, at = at, scope.run.take_plain(masks, at, scope.offered)
-                scope.offered += at - begin
+                begin, at = at, scope.run.take_plain(events, masks, at, scope.offered)
+                self._taken_plain(scope, at - begin)
                 if at == end:
                     return
                 verdicts = self._take(scope, events[at], masks[at])

@@ -266,6 +266,13 @@ class Scopes(dict[ScopeName, Scope]):
         self._saved = 0  # scopes with lower numbers were saved, if they were live then
         self.timers = ScopeTimers()
 
+    def count_live(self) -> int:
+        """Return how many runs are live, or events are kept, of which none is without use."""
+        for scope in self.values():
+            if isinstance(scope.run, AnyFind):
+                scope.run.index()
+        return self.live.count
+
     # --- look-up ---
 
     def name_of(self, event: Event) -> ScopeName | None:
@@ -296,7 +303,7 @@ class Scopes(dict[ScopeName, Scope]):
         Transitions of a check are verdicts, if they are asked for.
         """
         if self._fresh is not None:
-            return self._fresh.take_plain((mask,), 0, 0) == 1
+            return self._fresh.passes_over(mask)
         return (
             self.removes
             and not self._traced

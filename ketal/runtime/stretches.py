@@ -74,8 +74,8 @@ def stretch_of(
     due : Due or None
         What may be due at a watermark; None where no pattern has a time window.
     """
-    if due is None or (mark_us is None and Control not in set(map(type, batch))):
-        some = batch if end - begin == len(batch) else batch[begin:end]
+    some = batch if end - begin == len(batch) else batch[begin:end]
+    if due is None or _is_under_one_mark(some, mark_us):
         return Stretch(some, range(begin, end), [mark_us] * len(some), end, mark_us)
     due_us, window_us = due.due_us, due.window_us
     events: list[Event] = []
@@ -103,3 +103,12 @@ def stretch_of(
             break
         number += 1
     return Stretch(events, numbers, marks_us, number, mark_us)
+
+
+def _is_under_one_mark(items: Sequence[Any], mark_us: int | None) -> bool:
+    """Return whether no watermark is among some items, and none is late by that before them."""
+    types = set(map(type, items))
+    if mark_us is None or not all(issubclass(of, Event) for of in types):
+        return mark_us is None and Control not in types
+    times = [item.time for item in items if item.time is not None]
+    return not times or round(min(times) * 1e6) >= mark_us

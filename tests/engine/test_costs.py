@@ -98,10 +98,10 @@ def check_run(cost: Cost, run: PatternRun) -> None:
         elif isinstance(scope.run, RunsFind):
             assert cost.name in (costs.GROUPS, costs.GROUPS_APART)
         else:
-            forward = scope.run._search.forward
+            forward = scope.run._store.search.forward
             assert forward or cost.name not in FORWARD
             assert not (forward and cost.name in SEARCHED)
-            assert scope.run.counting or not cost.counts
+            assert scope.run._store.counting or not cost.counts
 
 
 @pytest.mark.parametrize(("body", "name", "guard", "counts"), TABLE)
@@ -119,7 +119,7 @@ def test_the_class_of_a_pattern(body: str, name: str, guard: str, counts: bool |
         finds = [s.run for s in run.scopes.values() if isinstance(s.run, AnyFind)]
         types = {event.type for event in events}
         if counts is False and types >= {"S.a", "S.b", "S.c"}:
-            assert not any(find.counting for find in finds)
+            assert not any(find._store.counting for find in finds)
 
 
 def test_an_event_of_the_file_is_placed_where_the_body_names_it() -> None:

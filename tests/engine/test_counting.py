@@ -48,7 +48,7 @@ def count(compiled: Any, events: list[Event], *, listing: bool) -> tuple[int, Pa
 def counts_still(run: PatternRun) -> bool:
     """Return whether every scope counted to the end."""
     finds = [s.run for s in run.scopes.values() if isinstance(s.run, AnyFind)]
-    return bool(finds) and all(find.counting for find in finds)
+    return bool(finds) and all(find._store.counting for find in finds)
 
 
 @pytest.mark.parametrize("body", COUNTED)

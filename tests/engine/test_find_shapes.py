@@ -161,6 +161,13 @@ def test_an_event_whose_starts_are_over_waits_for_a_late_one(lines: str) -> None
     assert as_offered(body, [*others[:4], late_a, others[4]]) == 1
 
 
+def test_an_event_that_no_start_comes_to_waits_for_a_late_one() -> None:
+    """A B before any A is kept: the A that it is after may come late."""
+    a, b, c = happen("p A", "q B <p", "r C <q")
+    body = f"{CAUSAL} S = Causal(B); T = Causal(C); find any A S T;"
+    assert as_offered(body, [b, a, c]) == as_offered(body, [b, c, a]) == 1
+
+
 def test_an_arrival_that_is_no_linear_extension() -> None:
     """Under arrival order the places of a node's events may fall along its counters."""
     first, second, b, c = happen("p A", "p A", "q B <p", "q C")

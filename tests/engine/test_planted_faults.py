@@ -21,6 +21,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find_any import bounds, occurrences, search
 from ketal.engine.find_any.columns import BLOCK, REGION, Bounds
+from ketal.engine.find_any.event_store import EventStore
 from ketal.engine.find_any.kept_events import KeptEvents, RoleColumns
 from ketal.engine.find_any.occurrences import AnyFind
 from ketal.engine.find_any.search import Search
@@ -98,7 +99,7 @@ def _modes_differ(planted: Planted, seed: int) -> bool:
             differ, _ = compared(*case, random.Random(seed))
     except TooManyError:
         return False
-    except AssertionError:
+    except (AssertionError, RecursionError):  # a search without an end differs as well
         return True
     return bool(differ)
 
@@ -172,7 +173,7 @@ FAULTS = (
     ),
     Fault(
         "an event is evicted by the start of what comes to it, though earlier ones may come late",
-        AnyFind, "__init__",
+        EventStore, "__init__",
         "self._by_start = order is not ReleaseOrder.CAUSAL", "self._by_start = True",
         by_shape(
             shapes.test_an_event_whose_starts_are_over_waits_for_a_late_one,
@@ -180,10 +181,34 @@ FAULTS = (
         ),
     ),
     Fault(
+        "an event waits to be indexed though its time falls",
+        EventStore, "defer",
+        "if time < latest:", "if False:",
+        by_modes,
+    ),
+    Fault(
+        "a start that the window passes while it waits to be indexed is not timed out",
+        AnyFind, "_pass",
+        "self._wait(seen, self._window.at(seen), self._use(seen))", "pass",
+        by_modes,
+    ),
+    Fault(
+        "an event that some start may come to later, by another order, does not wait",
+        EventStore, "defer",
+        "sources & reached or not by_start", "sources & reached",
+        by_shape(shapes.test_an_event_that_no_start_comes_to_waits_for_a_late_one),
+    ),
+    Fault(
+        "the first event that waits to be indexed is forgotten",
+        EventStore, "take_unindexed",
+        "for offered in unindexed]", "for offered in list(unindexed)[1:]]",
+        (by_oracle, by_modes),
+    ),
+    Fault(
         "an event that is in two roles is counted before itself",
-        AnyFind, "_keep",
-        "ways = [search.beginnings(role, seen) if self.counting else 0 for role, _ in placed]",
-        "ways = (search.beginnings(role, seen) if self.counting else 0 for role, _ in placed)",
+        EventStore, "keep",
+        "[search.beginnings(role, seen) for role, _ in placed] if counting",
+        "(search.beginnings(role, seen) for role, _ in placed) if counting",
         (
             by_shape(
                 shapes.test_an_event_on_two_edges_is_taken_once,
@@ -204,7 +229,7 @@ FAULTS = (
         "the last event of a column is taken for the one with the latest start",
         RoleColumns, "latest_start",
         "column.latest", "column.starts[-1]",
-        (by_shape(shapes.test_times_that_regress, shapes.ARRIVAL, "S = B; T = C;"), by_oracle),
+        (by_shape(shapes.test_times_that_regress, shapes.ARRIVAL, "S = B; T = C;"), by_modes),
     ),
     Fault(
         "places that fall along a node's counters are not filtered",

@@ -18,7 +18,7 @@ import pytest
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.configurations import Seen
 from ketal.engine.find import breakers
-from ketal.engine.find_any import columns, occurrences
+from ketal.engine.find_any import columns, event_store
 from ketal.engine.find_any.roles import Roles, StepRole
 from ketal.engine.find_any.search import Search
 from ketal.engine.pattern_run import PatternRun, one
@@ -190,7 +190,8 @@ def _made(mode: Mode) -> Iterator[None]:
             patch.setattr(columns, "BLOCK", 2)
             patch.setattr(columns, "REGION", 4)
             patch.setattr(breakers, "SWEEP_MIN", 1)
-            patch.setattr(occurrences, "SWEEP_MIN", 0)
+            patch.setattr(event_store, "SWEEP_MIN", 0)
+            patch.setattr(event_store, "UNINDEXED_MAX", 2)
         if mode.unbounded:
             patch.setattr(Search, "latest_start", _own_start)
         yield

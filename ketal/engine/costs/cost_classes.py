@@ -34,9 +34,9 @@ from ketal.engine.find_any.roles import (
     PRIOR_ANCHOR,
     Relation,
     Roles,
-    StepEdge,
     StepRole,
 )
+from ketal.engine.find_any.step_edges import StepEdge
 from ketal.engine.machine import Machine
 from ketal.model import syntax
 

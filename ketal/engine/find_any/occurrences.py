@@ -12,39 +12,30 @@ Cost, for n events kept, P nodes and k steps: under a forward search O(P log n) 
 O(k P log n) for each match, flat in the window. Under the other O(P^2 log n) for an event; it
 can meet dead ends, as whether a match exists is NP-hard in k.
 
-The one rule: an event is kept once, until the window has passed it or, where events are looked
-for by their place alone, every start of a match that comes to it.
+The one rule: what is searched, read or saved has been indexed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ketal.engine.configurations import Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.findings import Findings, Live, without_mirrors
-from ketal.engine.find.windows import Firsts, Unpassed
-from ketal.engine.find_any.bounds import keep_bounded
-from ketal.engine.find_any.columns import NEVER
-from ketal.engine.find_any.kept_events import KeptEvents
+from ketal.engine.find.windows import Firsts
+from ketal.engine.find_any.event_store import EventStore
 from ketal.engine.find_any.paths import is_taken_first, moves_of
-from ketal.engine.find_any.release_order import OrderWatch, ReleaseOrder
 from ketal.engine.find_any.roles import Roles, StepRole, Use
-from ketal.engine.find_any.search import Search
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 
 KEPT = "events kept for later ones"
-NO_BOUNDS = (NEVER, NEVER)
-
-SWEEP_MIN = 64
-"""Events that a window has passed, at most, before they are swept."""
 
 
 class AnyFind:
-    """The events that one scope of a `find any` keeps.
+    """The run of a `find any` in one scope.
 
     Parameters
     ----------
@@ -56,289 +47,222 @@ class AnyFind:
         How many events are kept, over all scopes of the pattern.
     traced : bool
         Whether the transitions of matches are asked for.
-
-    Attributes
-    ----------
-    kept : int
-        How many events are kept.
-    counting : bool
-        Whether matches are counted, not listed.
     """
 
     __slots__ = (
-        "_by_start", "_end_place", "_garbage", "_kept_events", "_order", "_search", "_unpassed",
-        "breakers", "counting", "firsts", "kept", "limits", "live", "roles", "traced", "window",
+        "_end_place", "_limits", "_roles", "_store", "_traced", "_window", "breakers",
+        "firsts",
     )  # fmt: skip
 
     def __init__(self, roles: Roles, limits: Limits, live: Live, *, traced: bool) -> None:
-        self.roles = roles
-        self.limits = limits
-        self.live = live
-        self.traced = traced
-        self.window = roles.window
-        self.firsts = Firsts(self.window)
+        self._roles = roles
+        self._limits = limits
+        self._traced = traced
+        self._window = roles.window
+        self.firsts = Firsts(self._window)
         self.breakers = Breakers(roles.machine) if roles.nots else None
         self._end_place = math.inf  # the place at which a window of events first ends something
-        order = roles.order
-        self._order = OrderWatch(order) if order not in (None, ReleaseOrder.ANY) else None
-        # Whether a forward search keeps only the events that some start comes to.
-        self._by_start = order is not ReleaseOrder.CAUSAL
-        self.counting = roles.countable and live.counting and not traced and order is not None
-        self._begin(forward=order is not None, by_place=roles.by_place)
+        counting = roles.countable and live.counting and not traced and roles.order is not None
+        self._store = EventStore(roles, limits, live, self.breakers, counting=counting)
 
-    def _begin(self, *, forward: bool, by_place: bool) -> None:
-        """Begin a search, with nothing kept."""
-        self.kept = 0
-        self._unpassed = Unpassed()
-        self._garbage = 0  # events that the window has passed and that are not swept
-        self._kept_events = KeptEvents(
-            self.roles, by_place=by_place, searched=not forward, counting=self.counting
-        )
-        self._search = Search(self.roles, self._kept_events, self.breakers, forward=forward)
+    @property
+    def kept(self) -> int:
+        """How many events are kept."""
+        return self._store.kept.count
+
+    def passes_over(self, mask: int) -> bool:
+        """Return whether events with a mask change nothing, whatever was offered before."""
+        return self._roles.by_mask[mask] is None
 
     def idle(self) -> bool:
         """Return whether nothing that was offered matters to what comes."""
-        return not self.kept and not self.firsts.waiting
+        return not self._store.kept.count and not self.firsts.waiting
 
     # --- offering ---
 
-    def take_plain(self, masks: Sequence[int], begin: int, place: int) -> int:
-        """Pass over events without a role; return the number of the first that is left.
+    def take_plain(
+        self, events: Sequence[Event], masks: Sequence[int], begin: int, place: int
+    ) -> int:
+        """Take events without a role, and those that can wait to be indexed.
 
-        The arguments are those of `CheckRun.take_plain`.
+        The arguments, and what is returned, are those of `CheckRun.take_plain`.
         """
-        by_mask, number, end = self.roles.by_mask, begin, len(masks)
+        end, window = len(masks), self._window
+        if window.events is None:
+            return self._store.defer(events, masks, begin, end, place)
+        # Before it has taken so many it cannot come to the end of what it takes itself.
+        end = min(end, begin + window.events)
         if self._end_place != math.inf:
             end = max(begin, min(end, begin + int(self._end_place) - place))
-        while number < end and by_mask[masks[number]] is None:
-            number += 1
-        return number
+        taken = self._store.defer(events, masks, begin, end, place)
+        self._set_end_place()
+        return taken
 
     def offer(self, event: Event, mask: int, place: int) -> Findings | None:
         """Take an event; return what it brought about. The arguments are those of `Seen`."""
         findings = self._end_places(place) if place >= self._end_place else None
-        use = self.roles.by_mask[mask]
-        if use is None:
+        use, store = self._roles.by_mask[mask], self._store
+        if use is None or (
+            use.sources and store.search.forward and self._defers(event, mask, place)
+        ):
+            self._set_end_place()
             return findings
+        self.index()
         seen = Seen(event, mask, place)
-        if self._order is not None and not self._order.in_order(seen):
-            self._search_in_any_order()
-        at = self.window.at(seen)
-        roles = use.ending if self._search.forward else use.roles
-        self.counting = self.counting and self.live.counting and use.countable
-        if roles and self.counting:
+        store.watch(seen)
+        roles = use.ending if store.search.forward else use.roles
+        if roles and store.counts(use):
             findings = findings or Findings()
-            findings.counted = sum(self._search.beginnings(role, seen) for role in roles)
+            findings.counted = sum(store.search.beginnings(role, seen) for role in roles)
         elif roles:
             findings = self._found(seen, roles, findings)
-        if use.starting and self.window.bounded:
-            self._wait(seen, at, use.starting, findings)
-        limit = self._keep(seen, at, use)
+        at = self._window.at(seen)
+        if use.starting and (findings is None or not findings.matches):  # else each has the event
+            self._wait(seen, at, use)
+        limit = store.keep(seen, at, use) if use.lasting else None
         if self.breakers is not None and use.breaks:
             limit = self._bar(seen, self.breakers) or limit
         if limit is not None:
             findings = findings or Findings()
             findings.overflow(limit, KEPT)
+        self._set_end_place()
         return findings
 
-    def _search_in_any_order(self) -> None:
-        """Go over to a search in which any event of a match may come last."""
-        self.counting = False
-        seens, passed = self._seens(), self._search.passed
-        self._order = None
-        self.live.count -= self.kept
-        self._begin(forward=False, by_place=False)
-        self._search.passed = passed
-        self._keep_again(seens)
+    def _defers(self, event: Event, mask: int, place: int) -> bool:
+        """Let an event wait to be indexed, if it can; return whether it does."""
+        if self._store.defer((event,), (mask,), 0, 1, place) == 1:
+            return True
+        self.index()  # which can make room, and leaves no time from which its own falls
+        return self._store.defer((event,), (mask,), 0, 1, place) == 1
 
-    def _keep_again(self, seens: Iterable[Seen]) -> None:
-        """Keep events that were offered before, in their order."""
-        for seen in seens:
-            if self._order is not None and not self._order.in_order(seen):
-                self._search_in_any_order()
-            use = self.roles.by_mask[seen.mask]
-            assert use is not None, "an event that is kept has a role"
-            self.counting = self.counting and self.live.counting and use.countable
-            self._keep(seen, self.window.at(seen), use)
+    def index(self) -> None:
+        """Index the events that wait for it; those that no start comes to are not kept any more."""
+        for seen in self._store.take_unindexed():
+            use, at = self._use(seen), self._window.at(seen)
+            if use.starting:
+                self._wait(seen, at, use)
+            limit = self._store.keep(seen, at, use)
+            assert limit is None, "it had room"
+
+    def _use(self, seen: Seen) -> Use:
+        use = self._roles.by_mask[seen.mask]
+        assert use is not None, "an event that is kept has a role"
+        return use
 
     def _found(
         self, seen: Seen, roles: Sequence[StepRole], findings: Findings | None
     ) -> Findings | None:
         """Put the matches that an event completes, mirror images removed, into findings."""
-        matches, paths, limit = self._search.find(seen, roles, self.limits)
+        matches, paths, limit = self._store.search.find(seen, roles, self._limits)
         if not (matches or limit):
             return findings
         findings = findings or Findings()
         if limit is not None:
             findings.overflow(limit, "matches of one event")
         self.firsts.matched(matches)
-        if self.roles.mirrors and len(matches) > 1:
-            left = without_mirrors(matches, self.roles.classes)
+        if self._roles.mirrors and len(matches) > 1:
+            left = without_mirrors(matches, self._roles.classes)
             matches, paths = [matches[n] for n in left], [paths[n] for n in left]
         findings.matches = matches
-        if self.traced:
+        if self._traced:
             findings.moves = moves_of(matches, paths)
         return findings
 
-    def _wait(
-        self, seen: Seen, at: int, starting: Sequence[StepRole], findings: Findings | None
-    ) -> None:
-        """Wait for the window of an event to end, if it can be first and is in no match."""
-        if findings is not None and findings.matches:
-            return  # each of them has the event
-        for role in starting:
-            if is_taken_first(self.roles.machine, self.breakers, role, seen):
+    def _wait(self, seen: Seen, at: int, use: Use) -> None:
+        """Wait for the window of an event to end, if there is one and it can be first."""
+        if not self._window.bounded:
+            return
+        for role in use.starting:
+            if is_taken_first(self._roles.machine, self.breakers, role, seen):
                 self.firsts.add(seen, role.edge.step, at)
-                self._ends_from(seen.place)
                 return
-
-    # --- keeping ---
-
-    def _keep(self, seen: Seen, at: int, use: Use) -> str | None:
-        """Keep an event in the roles in which it is of use later; return a limit it reaches."""
-        search = self._search
-        placed: list[tuple[StepRole, float]] = []
-        if not search.forward:
-            placed = [(role, NEVER) for role in use.lasting]
-        elif not self._by_start:
-            # Should an event come out of order, those that no start comes to are needed too.
-            placed = [(role, search.latest_start(role, seen, at)) for role in use.lasting]
-        else:
-            oldest = max(at - self.window.length, search.passed)
-            for role in use.going_on:
-                start = search.latest_start(role, seen, at)
-                if start > oldest:
-                    placed.append((role, start))
-        if not placed:
-            return None
-        if (limit := self._limit()) is not None:
-            return limit
-        self.kept += 1
-        self.live.count += 1
-        if search.forward or not self.roles.bounding:
-            # All of them first: the event does not come before itself.
-            ways = [search.beginnings(role, seen) if self.counting else 0 for role, _ in placed]
-            for (role, start), count in zip(placed, ways, strict=True):
-                self._kept_events.columns(role).add(seen, start, NO_BOUNDS, count)
-        else:
-            roles = [role for role, _ in placed]
-            keep_bounded(self._kept_events, seen, roles, at if self.window.bounded else 0)
-        if self.window.bounded:
-            by_start = search.forward and self._by_start
-            low = int(max([start for _, start in placed])) if by_start else at
-            self._unpassed.add(low)
-            self._ends_from(low)
-        return None
-
-    def _limit(self) -> str | None:
-        """Return the limit that keeps one more event from being kept."""
-        if self.live.count >= self.limits.runs_max:
-            return "runs_max"
-        others = 0 if self.breakers is None else len(self.breakers.by_place)
-        return "candidates_max" if self.kept + others >= self.limits.candidates_max else None
 
     def _bar(self, seen: Seen, breakers: Breakers) -> str | None:
         """Keep an event that can break a `not` of what is kept; return a limit it reaches."""
-        if not self.kept:
+        if not self._store.kept.count:
             return None
-        if (limit := self._limit()) is None:
-            breakers.add_and_sweep(seen, self._seens)
+        if (limit := self._store.kept.limit()) is None:
+            breakers.add_and_sweep(seen, self._store.seens)
         return limit
 
     # --- windows ---
 
-    def _evict(self, last: float) -> None:
-        """Evict what counts from `last` or before."""
-        self._search.passed = max(self._search.passed, last)
-        count = self._unpassed.evict(last)
-        self.kept -= count
-        self.live.count -= count
-        self._garbage += count
-        if self._garbage > max(SWEEP_MIN, self.kept) or not self.kept:
-            self._garbage = 0
-            self._kept_events.sweep(self._is_unpassed)
-        if not self.kept and self.breakers is not None and self.breakers.by_place:
-            self.breakers.sweep(None)
+    def _first(self) -> float:
+        """Return the first time or place that a window counts from; infinity for none."""
+        return min(self.firsts.first, self._store.first)
 
-    def _is_unpassed(self, seen: Seen, start: float) -> bool:
-        # What is kept in any case has a use as long as its own time has not passed.
-        by_start = self._search.forward and self._by_start
-        return (start if by_start else self.window.at(seen)) > self._search.passed
-
-    def _seens(self) -> list[Seen]:
-        """Return the events that are kept, in the order offered."""
-        found = {seen.place: seen for _, seen in self._kept_events.entries(self._is_unpassed)}
-        return [seen for _, seen in sorted(found.items())]
-
-    def _ends_from(self, low: float) -> None:
-        """Note where a window of events ends something that counts from a place."""
-        if self.window.events is not None:
-            self._end_place = min(self._end_place, low + self.window.events)
+    def _set_end_place(self) -> None:
+        """Set the place at which a window of events first ends something."""
+        if self._window.events is not None:
+            self._end_place = self._first() + self._window.events
 
     def _end_places(self, place: int) -> Findings | None:
         """End what a window of events has passed, now that it has come to a place."""
-        last, findings = int(place - self.window.length), None
-        if self.firsts.first <= last:
-            findings = Findings()
-            self.firsts.expire(last, findings)
-        self._evict(last)
-        self._end_place = min(self.firsts.first, self._unpassed.first) + self.window.length
-        return findings
+        self._pass(int(place - self._window.length), findings := Findings())
+        self._set_end_place()
+        return findings if findings.timed_out else None
+
+    def _pass(self, last: int, findings: Findings) -> None:
+        """End, in that order, what counts from `last` or before."""
+        for seen in self._store.take_passed(last):
+            self._wait(seen, self._window.at(seen), self._use(seen))
+        self.firsts.expire(last, findings)
+        self._store.evict(last)
 
     def advance(self, watermark_us: int, findings: Findings) -> None:
         """End the time windows that a watermark has passed, in event-time order."""
-        if self.window.us is not None:
-            last = watermark_us - self.window.us
-            self.firsts.expire(last, findings)
-            self._evict(last)
+        if self._window.us is not None:
+            self._pass(watermark_us - self._window.us, findings)
 
     def end(self, findings: Findings) -> None:
         """End every window: nothing comes any more."""
+        self.index()
         self.firsts.end(findings)
+
+    def waits_from_us(self) -> int | None:
+        """Return the time of the first event that waits to be indexed; None for none."""
+        unindexed = self._store.unindexed
+        return unindexed[0][0].time_us if unindexed else None
 
     def earliest_us(self) -> int | None:
         """Return the first time that a watermark can end something of; None for nothing."""
-        earliest = min(self.firsts.first, self._unpassed.first)
-        return None if self.window.us is None or earliest == math.inf else int(earliest)
+        earliest = self._first()
+        return None if self._window.us is None or earliest == math.inf else int(earliest)
 
     # --- state ---
 
     def events(self) -> Iterator[Seen]:
         """Return the events that a match to come may have."""
-        return iter((*self._seens(), *self.firsts.seens()))
+        self.index()
+        return iter((*self._store.seens(), *self.firsts.seens()))
 
     def entries(self) -> Iterator[tuple[int, Seen]]:
         """Yield each event that is kept with the number of an edge it can stand on."""
-        yield from self._kept_events.entries(self._is_unpassed)
+        self.index()
+        yield from self._store.entries()
         if self.breakers is not None:
             yield from ((-1, seen) for seen in self.breakers.by_place.values())
 
     def save(self, seens: SeenTable) -> Any:
         """Return the run as plain data; `seens` numbers its events."""
+        self.index()
         return {
-            "order": self._order and self._order.save(),
-            "kept": [seens.number(seen) for seen in self._seens()],
+            **self._store.save(seens),
             "breakers": [] if self.breakers is None else self.breakers.save(seens),
             "firsts": self.firsts.save(seens),
         }
 
     def load(self, value: dict[str, Any], seens: SeenTable) -> None:
-        """Put what `save` gave into a fresh run: what is kept is offered anew."""
+        """Put what `save` gave into a fresh run."""
         if self.breakers is not None:
             self.breakers.load(value["breakers"], seens)
-        if self._order and value.get("order", "of an earlier version") is None:
-            self._search_in_any_order()
-        self._keep_again([seens[number] for number in value["kept"]])
-        if self._order and value.get("order"):
-            self._order.load(value["order"])
+        self._store.load(value, seens)
         self.firsts.load(value["firsts"], seens)
-        self._ends_from(min(self.firsts.waiting, default=math.inf))
+        self._set_end_place()
 
     def validate_state(self) -> None:
-        """Assert that the count is right, and the rules of what is kept."""
-        self._kept_events.validate_state()
-        assert self.kept == len(self._seens())
-        assert not self.window.bounded or self.kept == len(self._unpassed)
+        """Assert the rules of what is kept."""
+        self._store.validate_state()
         if self.breakers is not None:
             self.breakers.validate_state()
         assert list(self.firsts.waiting) == [seen.place for seen in self.firsts.seens()]

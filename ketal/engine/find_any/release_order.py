@@ -8,8 +8,8 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from ketal.engine.configurations import Seen
-from ketal.model.events.happened_before import CanonicalKey
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import CanonicalKey, canonical_key
 
 
 class ReleaseOrder(enum.Enum):
@@ -47,17 +47,17 @@ class OrderWatch:
         self._last_key: CanonicalKey | None = (0, "", 0) if canonical else None
         self._known: dict[str, int] | None = {} if causal else None
 
-    def in_order(self, seen: Seen) -> bool:
+    def in_order(self, event: Event) -> bool:
         """Take an event; return whether it comes in the order."""
         if self._last_key is not None:
-            before, self._last_key = self._last_key, seen.key
-            return before < seen.key
+            before, self._last_key = self._last_key, canonical_key(event)
+            return before < self._last_key
         known = self._known
         if known is None:
             return True
-        if known.get(seen.node, 0) >= seen.counter:
+        if known.get(event.node, 0) >= event.clock[event.node]:
             return False
-        for node, counter in seen.clock.items():
+        for node, counter in event.clock.items():
             if counter > known.get(node, 0):
                 known[node] = counter
         return True

@@ -14,18 +14,15 @@ The one rule: an event fits a role only if all that the role asks holds; where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ketal.compiler.automaton import Ways
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.predicates import (
     RELATIONS,
     Formula,
-    conjunction,
-    disjunction,
     necessary,
     registers,
     simplify,
@@ -33,6 +30,7 @@ from ketal.compiler.predicates import (
 )
 from ketal.engine.find.windows import MatchWindow
 from ketal.engine.find_any.release_order import ReleaseOrder
+from ketal.engine.find_any.step_edges import StepEdge, step_edges
 from ketal.engine.machine import Machine
 from ketal.model.events.event import Event
 from ketal.model.syntax import ALL, PRIOR
@@ -64,21 +62,6 @@ class Check(NamedTuple):
 
     step: int
     holds: Callable[[Event, Event], bool]
-
-
-class StepEdge(NamedTuple):
-    """An edge of the automaton: a step leads from one state to another.
-
-    `formula` is what its event satisfies; where `whole` is false it may lead elsewhere all the
-    same, as other guards of the step hold as well.
-    """
-
-    number: int
-    source: int
-    step: int
-    target: int
-    formula: Formula
-    whole: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,6 +209,8 @@ class Roles:
         The class of each step's local guard.
     by_place : bool
         Whether no search asks for the node of an event, while it is forward.
+    free : bool
+        Whether, while the search is forward, nothing is asked of the event before but to be there.
     not_causal : tuple of StepRole
         The roles of later steps that need not be after the event before them.
     loops : bool
@@ -237,7 +222,7 @@ class Roles:
         automaton = machine.automaton
         self.compiled: CompiledPattern = machine.compiled
         self.window = MatchWindow(machine)
-        self.edges = list(_edges(machine))
+        self.edges = step_edges(machine.automaton)
         used = [atom for n in _used(self.edges) if (atom := automaton.atoms[n]).relational]
         read = [registers(atom) for atom in used]
         relations = [atom for atom in used if atom.shape in RELATIONS]
@@ -265,6 +250,7 @@ class Roles:
         self.by_place = self.order is ReleaseOrder.CANONICAL or (
             machine.arrival and not self.related
         )
+        self.free = self.by_place and not (self.equating or self.nots)
         self.loops = self._has_loop()
         self.bounding = not self.equating and not self.loops
         self.anchors = {s: self._equalities_with(s) for s in {edge.step for edge in self.edges}}
@@ -387,7 +373,9 @@ class Use(NamedTuple):
 
     Of the roles those `lasting` have events before or after theirs in a match, and those `going_on`
     after it; `ending` and `starting` can be a match's last and first; `countable` is whether all
-    of them are.
+    of them are. Where the last event of a match is offered last, one that can only be needed by
+    later ones can wait for them: `sources` and `targets` are the states, as bits, that its roles
+    lead from and to, or 0 where it cannot.
     """
 
     roles: tuple[StepRole, ...]
@@ -397,6 +385,8 @@ class Use(NamedTuple):
     starting: tuple[StepRole, ...]
     breaks: bool
     countable: bool
+    sources: int
+    targets: int
 
 
 class _ByMask(dict[int, Use | None]):
@@ -421,30 +411,24 @@ class _ByMask(dict[int, Use | None]):
             ending = tuple([role for role in roles if role.ends])
             starting = tuple([role for role in roles if role.starts])
             countable = all(role.countable for role in roles)
-            use = Use(roles, lasting, going_on, ending, starting, breaks, countable)
+            use = Use(
+                roles,
+                lasting,
+                going_on,
+                ending,
+                starting,
+                breaks,
+                countable,
+                *((0, 0) if ending or breaks else _bits(going_on)),
+            )
         self[mask] = use
         return use
 
 
-def _edges(machine: Machine) -> list[StepEdge]:
-    """Return the edges of an automaton: one for each state, step and state that it leads to."""
-    automaton = machine.automaton
-    edges: list[StepEdge] = []
-    for state in range(len(automaton.table)):
-        enabled = frozenset(automaton.enabled[state])
-        held_by: dict[tuple[int, int], list[Formula]] = {}
-        for (step, held), target in Ways(automaton, state).by_classes.items():
-            guards = [enabled.intersection(of_class) for of_class in sorted(held)]
-            formula = conjunction(
-                [disjunction([automaton.formulas[v] for v in sorted(guard)]) for guard in guards]
-            )
-            held_by.setdefault((step, target), []).append(formula)
-        for (step, target), formulas in sorted(held_by.items()):
-            # Where guards of a step lead apart, all that hold decide, not these alone.
-            whole = sum(other == step for other, _ in held_by) == 1
-            formula = disjunction(formulas)
-            edges.append(StepEdge(len(edges), state, step, target, formula, whole))
-    return edges
+def _bits(roles: Sequence[StepRole]) -> tuple[int, int]:
+    """Return the states, as bits, that some roles lead from and to."""
+    sources, targets = {role.edge.source for role in roles}, {role.edge.target for role in roles}
+    return sum(1 << state for state in sources), sum(1 << state for state in targets)
 
 
 def _used(edges: list[StepEdge]) -> frozenset[int]:

@@ -72,9 +72,15 @@ class RunsFind:
         """Return whether nothing that was offered matters to what comes."""
         return not self._groups.runs
 
+    def passes_over(self, mask: int) -> bool:
+        """Return whether an event with a mask changes nothing of what was offered so far."""
+        return self.take_plain((), (mask,), 0, 0) == 1
+
     # --- offering ---
 
-    def take_plain(self, masks: Sequence[int], begin: int, place: int) -> int:
+    def take_plain(
+        self, events: Sequence[Event], masks: Sequence[int], begin: int, place: int
+    ) -> int:
         """Pass over events that no run can take; return the number of the first that is left.
 
         The arguments are those of `CheckRun.take_plain`.

@@ -9,6 +9,7 @@ which the table is added when it is full.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -64,15 +65,15 @@ class MaskCounts(dict[int, CountedMask]):
         counted = self[mask] = CountedMask(evaluate(self._alphabet, mask))
         return counted
 
-    def add(self, masks: Iterable[int]) -> bool:
-        """Count events by their masks; return whether all of them are in the alphabet."""
-        all_in_alphabet = True
-        for mask in masks:
+    def add(self, masks: Iterable[int]) -> set[int]:
+        """Count events by their masks; return the masks that are not in the alphabet."""
+        outside: set[int] = set()
+        for mask, count in Counter(masks).items():
             counted = self[mask]
-            counted.events += 1
+            counted.events += count
             if not counted.in_alphabet:
-                all_in_alphabet = False
-        return all_in_alphabet
+                outside.add(mask)
+        return outside
 
     def totals(self) -> dict[Formula, int]:
         """Return how many events satisfied each guard.

@@ -40,7 +40,8 @@ def reads_clocks(compiled: CompiledPattern) -> bool:
     return (
         compiled.causal
         or p.deployment is not None
-        or compiled.strategy == "any"  # of mirror images, the first in canonical order
+        # Of mirror images the first in canonical order is a match, for which clocks are read.
+        or (compiled.strategy == "any" and compiled.automaton.mirrors)
         or any(isinstance(node, syntax.Causal | syntax.Conc) for node in walk(p))
     )
 

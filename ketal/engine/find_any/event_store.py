@@ -1,0 +1,385 @@
+"""The events that one scope of a `find any` keeps: those that wait to be indexed, and the indexed.
+
+Under a forward search an event waits until one comes that can end a match, and only then is it
+indexed (`ketal.engine.find_any.kept_events`); one that the window passes before that never is
+(Kolchinsky, Sharfman and Schuster, "Lazy evaluation methods for detecting complex events", DEBS
+2015, where the rarest step is the last).
+
+Cost: O(1) for an event that waits; to index one, a search for the latest start that comes to it.
+
+The one rule: an event is kept once, until the window has passed it or, where it is indexed and
+events are looked for by their place alone, every start of a match that comes to it. Those that
+wait are later than the indexed, and their times do not fall.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any
+
+from ketal.engine.configurations import Seen, SeenTable
+from ketal.engine.find.breakers import Breakers
+from ketal.engine.find.findings import Live
+from ketal.engine.find.windows import Unpassed
+from ketal.engine.find_any.bounds import keep_bounded
+from ketal.engine.find_any.columns import NEVER
+from ketal.engine.find_any.kept_events import KeptEvents
+from ketal.engine.find_any.release_order import OrderWatch, ReleaseOrder
+from ketal.engine.find_any.roles import Roles, StepRole, Use
+from ketal.engine.find_any.search import Search
+from ketal.model.events.event import Event
+from ketal.model.limits import Limits
+
+Offered = tuple[Event, int, int]
+"""An event, its mask, and its place among those offered, from which a `Seen` is made."""
+NO_BOUNDS = (NEVER, NEVER)
+
+UNINDEXED_MAX = 65_536
+"""Events that wait to be indexed, at most, where no start may come to some of them."""
+SWEEP_MIN = 64
+"""Events that a window has passed, at most, before they are swept."""
+
+
+class KeptCount:
+    """How many events one scope keeps, and how many more it may.
+
+    Parameters
+    ----------
+    limits : Limits
+        `runs_max`, `candidates_max`.
+    live : Live
+        How many are kept, over all scopes of the pattern.
+    breakers : Breakers or None
+        The events that can break a `not`, which count as well.
+
+    Attributes
+    ----------
+    count : int
+        How many are kept, those that can break a `not` aside.
+    """
+
+    __slots__ = ("_breakers", "_limits", "_live", "count")
+
+    def __init__(self, limits: Limits, live: Live, breakers: Breakers | None) -> None:
+        self._limits = limits
+        self._live = live
+        self._breakers = breakers
+        self.count = 0
+
+    def add(self, more: int) -> None:
+        """Count so many more."""
+        self.count += more
+        self._live.count += more
+
+    def room(self) -> int:
+        """Return how many more may be kept."""
+        breakers = 0 if self._breakers is None else len(self._breakers.by_place)
+        in_scope = self._limits.candidates_max - self.count - breakers
+        return max(0, min(self._limits.runs_max - self._live.count, in_scope))
+
+    def limit(self) -> str | None:
+        """Return the limit that keeps one more from being kept."""
+        if self.room():
+            return None
+        return "runs_max" if self._live.count >= self._limits.runs_max else "candidates_max"
+
+
+class EventStore:
+    """The events that one scope keeps, and the search through them.
+
+    Parameters
+    ----------
+    roles : Roles
+        The pattern's.
+    limits : Limits
+        `runs_max`, `candidates_max`.
+    live : Live
+        How many events are kept, over all scopes of the pattern.
+    breakers : Breakers or None
+        The events that can break a `not`.
+    counting : bool
+        Whether matches are counted, not listed, as far as is known before events come.
+
+    Attributes
+    ----------
+    kept : KeptCount
+        How many events are kept.
+    counting : bool
+        Whether matches are counted, not listed.
+    search : Search
+        The search for matches among the indexed events.
+    unindexed : deque of Offered
+        The events that wait to be indexed, in the order offered.
+    """
+
+    __slots__ = (
+        "_breakers", "_by_start", "_garbage", "_kept_events", "_live", "_order", "_reached",
+        "_roles", "_unpassed", "_window", "counting", "kept", "search", "unindexed",
+    )  # fmt: skip
+
+    def __init__(
+        self, roles: Roles, limits: Limits, live: Live, breakers: Breakers | None, *, counting: bool
+    ) -> None:
+        self._roles = roles
+        self._live = live
+        self.kept = KeptCount(limits, live, breakers)
+        self._breakers = breakers
+        self._window = roles.window
+        order = roles.order
+        self._order = OrderWatch(order) if order not in (None, ReleaseOrder.ANY) else None
+        # Whether a forward search keeps only the events that some start comes to.
+        self._by_start = order is not ReleaseOrder.CAUSAL
+        self.counting = counting
+        self._begin(forward=order is not None, by_place=roles.by_place)
+
+    def _begin(self, *, forward: bool, by_place: bool) -> None:
+        """Begin a search, with nothing kept."""
+        self.unindexed: deque[Offered] = deque()
+        self._reached = 1  # the states, as bits, that what is kept may lead to
+        self._unpassed = Unpassed()
+        self._garbage = 0  # events that the window has passed and that are not swept
+        self._kept_events = KeptEvents(
+            self._roles, by_place=by_place, searched=not forward, counting=self.counting
+        )
+        self.search = Search(self._roles, self._kept_events, self._breakers, forward=forward)
+
+    # --- waiting to be indexed ---
+
+    def defer(
+        self,
+        events: Sequence[Event],
+        masks: Sequence[int],
+        begin: int,
+        end: int,
+        place: int,
+    ) -> int:
+        """Let events wait to be indexed, those without a role aside; return the first that cannot.
+
+        Parameters
+        ----------
+        events, masks : sequence of Event, sequence of int
+            The events, and their masks.
+        begin, end, place : int
+            The number of the first event, that past the last, and the first's place among those
+            offered.
+
+        Returns
+        -------
+        int
+            The number of the first event that is to be offered.
+        """
+        by_mask, order, by_start = self._roles.by_mask, self._order, self._by_start
+        unindexed, timed, reached = self.unindexed, self._window.us is not None, self._reached
+        waited, offset, room = len(unindexed), place - begin, -1
+        latest: Any = unindexed[-1][0].time if timed and unindexed else -math.inf
+        for number in range(begin, end):
+            use = by_mask[masks[number]]
+            if use is None:
+                continue
+            if room < 0:
+                room = self._room()
+            sources = use.sources
+            if not (room and sources):
+                break
+            event = events[number]
+            if timed:
+                time: Any = event.time
+                if time < latest:
+                    break
+                latest = time
+            if order is not None and not order.in_order(event):
+                break
+            if sources & reached or not by_start:  # else no start comes to it
+                reached |= use.targets
+                unindexed.append((event, masks[number], offset + number))
+                room -= 1
+        else:
+            number = end
+        self._reached = reached
+        self.kept.add(len(unindexed) - waited)
+        return number
+
+    def _room(self) -> int:
+        """Return how many events more may wait to be indexed."""
+        if not self.search.forward:
+            return 0
+        if not self._by_start or self._roles.free:
+            return self.kept.room()
+        return min(self.kept.room(), UNINDEXED_MAX - len(self.unindexed))
+
+    def take_unindexed(self) -> list[Seen]:
+        """Take out, and return, the events that wait to be indexed, in the order offered."""
+        unindexed, self.unindexed = self.unindexed, deque()
+        self.kept.add(-len(unindexed))
+        return [Seen(*offered) for offered in unindexed]
+
+    def take_passed(self, last: float) -> Iterator[Seen]:
+        """Take out, and yield, those of them that count from `last` or before."""
+        unindexed = self.unindexed
+        while unindexed and self._at(unindexed[0]) <= last:
+            self.kept.add(-1)
+            yield Seen(*unindexed.popleft())
+
+    @property
+    def waits_from(self) -> float:
+        """The first time or place that those count from which wait; infinity for none."""
+        return self._at(self.unindexed[0]) if self.unindexed else math.inf
+
+    def _at(self, offered: Offered) -> int:
+        event, _, place = offered
+        if self._window.us is None:
+            return place
+        time_us = event.time_us
+        assert time_us is not None
+        return time_us
+
+    # --- keeping ---
+
+    def watch(self, seen: Seen) -> None:
+        """Go over to a search in which any event of a match may come last, if one is not in order.
+
+        Nothing waits to be indexed then.
+        """
+        if self._order is not None and not self._order.in_order(seen.event):
+            self._search_in_any_order()
+
+    def _search_in_any_order(self) -> None:
+        self.counting = False
+        seens, passed = self.seens(), self.search.passed
+        self._order = None
+        self.kept.add(-self.kept.count)
+        self._begin(forward=False, by_place=False)
+        self.search.passed = passed
+        self._keep_again(seens)
+
+    def _keep_again(self, seens: Iterable[Seen]) -> None:
+        """Keep events that were offered before, in their order."""
+        for seen in seens:
+            self.watch(seen)
+            use = self._roles.by_mask[seen.mask]
+            assert use is not None, "an event that is kept has a role"
+            self.keep(seen, self._window.at(seen), use)
+
+    def counts(self, use: Use) -> bool:
+        """Return whether matches are still counted with an event of a use."""
+        self.counting = self.counting and self._live.counting and use.countable
+        return self.counting
+
+    def keep(self, seen: Seen, at: int, use: Use) -> str | None:
+        """Index an event in the roles in which it is of use later; return a limit it reaches.
+
+        Parameters
+        ----------
+        seen : Seen
+            The event.
+        at : int
+            The time or place that its window counts from.
+        use : Use
+            What it is to the pattern.
+
+        Returns
+        -------
+        str or None
+            The limit that keeps it from being kept.
+        """
+        search = self.search
+        counting = self.counting and self.counts(use)
+        placed: list[tuple[StepRole, float]] = []
+        if not search.forward:
+            placed = [(role, NEVER) for role in use.lasting]
+        elif not self._by_start:
+            # Should an event come out of order, those that no start comes to are needed too.
+            placed = [(role, search.latest_start(role, seen, at)) for role in use.lasting]
+        elif use.going_on:
+            oldest = max(at - self._window.length, search.passed)
+            for role in use.going_on:
+                start = search.latest_start(role, seen, at)
+                if start > oldest:
+                    placed.append((role, start))
+        if not placed:
+            return None
+        if (limit := self.kept.limit()) is not None:
+            return limit
+        self.kept.add(1)
+        for role, _ in placed:
+            self._reached |= 1 << role.edge.target
+        if search.forward or not self._roles.bounding:
+            # All of them first: the event does not come before itself.
+            ways = [search.beginnings(role, seen) for role, _ in placed] if counting else repeat(0)
+            for (role, start), count in zip(placed, ways, strict=False):
+                self._kept_events.columns(role).add(seen, start, NO_BOUNDS, count)
+        else:
+            roles = [role for role, _ in placed]
+            keep_bounded(self._kept_events, seen, roles, at if self._window.bounded else 0)
+        if self._window.bounded:
+            by_start = search.forward and self._by_start
+            self._unpassed.add(int(max([start for _, start in placed])) if by_start else at)
+        return None
+
+    # --- eviction ---
+
+    @property
+    def first(self) -> float:
+        """The first time or place that what is kept counts from; infinity for nothing."""
+        return min(self.waits_from, self._unpassed.first)
+
+    def evict(self, last: float) -> None:
+        """Evict what counts from `last` or before, and does not wait to be indexed."""
+        self.search.passed = max(self.search.passed, last)
+        count = self._unpassed.evict(last)
+        self.kept.add(-count)
+        self._garbage += count
+        if self._garbage > max(SWEEP_MIN, self.kept.count) or not self.kept.count:
+            self._garbage = 0
+            self._kept_events.sweep(self._is_unpassed)
+        if not self.kept.count:
+            self._reached = 1
+            if self._breakers is not None and self._breakers.by_place:
+                self._breakers.sweep(None)
+
+    def _is_unpassed(self, seen: Seen, start: float) -> bool:
+        # What is kept in any case has a use as long as its own time has not passed.
+        by_start = self.search.forward and self._by_start
+        return (start if by_start else self._window.at(seen)) > self.search.passed
+
+    # --- state ---
+
+    def seens(self) -> list[Seen]:
+        """Return the indexed events, in the order offered."""
+        found = {seen.place: seen for _, seen in self.entries()}
+        return [seen for _, seen in sorted(found.items())]
+
+    def entries(self) -> Iterator[tuple[int, Seen]]:
+        """Yield each indexed event with the number of an edge it can stand on."""
+        return self._kept_events.entries(self._is_unpassed)
+
+    def save(self, seens: SeenTable) -> dict[str, Any]:
+        """Return the store as plain data; nothing waits to be indexed. `seens` numbers events."""
+        return {
+            "order": self._order and self._order.save(),
+            "kept": [seens.number(seen) for seen in self.seens()],
+        }
+
+    def load(self, value: dict[str, Any], seens: SeenTable) -> None:
+        """Put what `save` gave into a fresh store: what is kept is offered anew."""
+        if self._order and value.get("order", "of an earlier version") is None:
+            self._search_in_any_order()
+        self._keep_again([seens[number] for number in value["kept"]])
+        if self._order and value.get("order"):
+            self._order.load(value["order"])
+
+    def validate_state(self) -> None:
+        """Assert that the count is right, and the rules of what is kept."""
+        self._kept_events.validate_state()
+        indexed, unindexed = self.seens(), self.unindexed
+        assert self.kept.count == len(indexed) + len(unindexed)
+        assert not self._window.bounded or len(indexed) == len(self._unpassed)
+        assert not unindexed or self.search.forward
+        places = [*(seen.place for seen in indexed[-1:]), *(place for _, _, place in unindexed)]
+        assert places == sorted(set(places))
+        if self._window.us is not None:
+            times = list(map(self._at, unindexed))
+            assert times == sorted(times)
