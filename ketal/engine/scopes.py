@@ -268,9 +268,7 @@ class Scopes(dict[ScopeName, Scope]):
 
     def count_live(self) -> int:
         """Return how many runs are live, or events are kept, of which none is without use."""
-        for scope in self.values():
-            if isinstance(scope.run, AnyFind):
-                scope.run.index()
+        self.live.index()
         return self.live.count
 
     # --- look-up ---

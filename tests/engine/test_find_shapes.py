@@ -19,6 +19,7 @@ from ketal.engine.find_any.columns import BLOCK, REGION
 from ketal.engine.find_any.occurrences import AnyFind
 from ketal.engine.pattern_run import PatternRun
 from ketal.model.events.event import Event
+from ketal.model.limits import Limits
 from tests.cases import facts
 from tests.driven import Driven
 from tests.outcomes import LIMITS, collected, outcome
@@ -166,6 +167,28 @@ def test_an_event_that_no_start_comes_to_waits_for_a_late_one() -> None:
     a, b, c = happen("p A", "q B <p", "r C <q")
     body = f"{CAUSAL} S = Causal(B); T = Causal(C); find any A S T;"
     assert as_offered(body, [b, a, c]) == as_offered(body, [b, c, a]) == 1
+
+
+def test_a_scope_is_removed_with_its_last_start() -> None:
+    """A B that waits to be indexed keeps no scope whose one start the window has passed."""
+    body = f"{ARRIVAL} partition by x; {EVENTS} within 6 s; find any A B C;"
+    run = PatternRun(ketal.compile(f"pattern P {{ {body} }}").compiled[0], Limits())
+    run.process(happen("p A t=0 x=1", "p B t=5 x=1"))
+    assert len(run.steps.advance(6_000_000)) == 1
+    assert not run.scopes
+    run.validate_state()
+
+
+def test_events_that_wait_take_no_room_from_another_scope() -> None:
+    """At `runs_max` no event is given up for others that are of no use once they are indexed."""
+    body = f"{ARRIVAL} partition by x; {EVENTS} E = B && k == A.k; find any A E C;"
+    run = PatternRun(ketal.compile(f"pattern P {{ {body} }}").compiled[0], Limits(runs_max=3))
+    useless = ["p B x=1 k=2"] * 2
+    lines = ["p A x=1 k=1", *useless, "p A x=2 k=1", "p B x=2 k=1", "p C x=2"]
+    run.process(happen(*lines))
+    assert (run.counts.matches, run.counts.overflows) == (1, 0)
+    assert run.live_runs() == 3
+    run.validate_state()
 
 
 def test_an_arrival_that_is_no_linear_extension() -> None:

@@ -6,7 +6,7 @@ The one rule: of the mirror images of an occurrence one is a match.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ketal.engine.configurations import Seen
@@ -25,10 +25,18 @@ class Live:
         How many runs the pattern has, or events it keeps, over all of its scopes.
     counting : bool
         Whether it is enough to count matches.
+    unindexed : dict of AnyFind to None
+        The runs, of a `find any`, that have events which wait to be indexed.
     """
 
     count: int = 0
     counting: bool = False
+    unindexed: dict[Any, None] = field(default_factory=dict)
+
+    def index(self) -> None:
+        """Index all events that wait, so that none without use is counted."""
+        for run in list(self.unindexed):
+            run.index()
 
 
 class Findings:

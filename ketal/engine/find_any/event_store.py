@@ -138,7 +138,7 @@ class EventStore:
     def _begin(self, *, forward: bool, by_place: bool) -> None:
         """Begin a search, with nothing kept."""
         self.unindexed: deque[Offered] = deque()
-        self._reached = 1  # the states, as bits, that what is kept may lead to
+        self._reached = 1  # what may come next: see `Use.sources`
         self._unpassed = Unpassed()
         self._garbage = 0  # events that the window has passed and that are not swept
         self._kept_events = KeptEvents(
@@ -149,12 +149,7 @@ class EventStore:
     # --- waiting to be indexed ---
 
     def defer(
-        self,
-        events: Sequence[Event],
-        masks: Sequence[int],
-        begin: int,
-        end: int,
-        place: int,
+        self, events: Sequence[Event], masks: Sequence[int], begin: int, end: int, place: int
     ) -> int:
         """Let events wait to be indexed, those without a role aside; return the first that cannot.
 
@@ -304,8 +299,7 @@ class EventStore:
         if (limit := self.kept.limit()) is not None:
             return limit
         self.kept.add(1)
-        for role, _ in placed:
-            self._reached |= 1 << role.edge.target
+        self._reached |= use.targets
         if search.forward or not self._roles.bounding:
             # All of them first: the event does not come before itself.
             ways = [search.beginnings(role, seen) for role, _ in placed] if counting else repeat(0)
@@ -327,10 +321,12 @@ class EventStore:
         return min(self.waits_from, self._unpassed.first)
 
     def evict(self, last: float) -> None:
-        """Evict what counts from `last` or before, and does not wait to be indexed."""
+        """Evict what counts from `last` or before, once `take_passed` has taken out what waits."""
         self.search.passed = max(self.search.passed, last)
         count = self._unpassed.evict(last)
         self.kept.add(-count)
+        if self._by_start and self.kept.count == len(self.unindexed):
+            self._evict_unstarted()
         self._garbage += count
         if self._garbage > max(SWEEP_MIN, self.kept.count) or not self.kept.count:
             self._garbage = 0
@@ -339,6 +335,13 @@ class EventStore:
             self._reached = 1
             if self._breakers is not None and self._breakers.by_place:
                 self._breakers.sweep(None)
+
+    def _evict_unstarted(self) -> None:
+        """Evict those that wait and come before every start there is; nothing is indexed."""
+        unindexed, by_mask = self.unindexed, self._roles.by_mask
+        while unindexed and (use := by_mask[unindexed[0][1]]) and not use.starting:
+            unindexed.popleft()
+            self.kept.add(-1)
 
     def _is_unpassed(self, seen: Seen, start: float) -> bool:
         # What is kept in any case has a use as long as its own time has not passed.

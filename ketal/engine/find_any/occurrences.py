@@ -50,13 +50,14 @@ class AnyFind:
     """
 
     __slots__ = (
-        "_end_place", "_limits", "_roles", "_store", "_traced", "_window", "breakers",
+        "_end_place", "_limits", "_live", "_roles", "_store", "_traced", "_window", "breakers",
         "firsts",
     )  # fmt: skip
 
     def __init__(self, roles: Roles, limits: Limits, live: Live, *, traced: bool) -> None:
         self._roles = roles
         self._limits = limits
+        self._live = live
         self._traced = traced
         self._window = roles.window
         self.firsts = Firsts(self._window)
@@ -89,13 +90,22 @@ class AnyFind:
         """
         end, window = len(masks), self._window
         if window.events is None:
-            return self._store.defer(events, masks, begin, end, place)
+            return self._defer(events, masks, begin, end, place)
         # Before it has taken so many it cannot come to the end of what it takes itself.
         end = min(end, begin + window.events)
         if self._end_place != math.inf:
             end = max(begin, min(end, begin + int(self._end_place) - place))
-        taken = self._store.defer(events, masks, begin, end, place)
+        taken = self._defer(events, masks, begin, end, place)
         self._set_end_place()
+        return taken
+
+    def _defer(
+        self, events: Sequence[Event], masks: Sequence[int], begin: int, end: int, place: int
+    ) -> int:
+        """Let events wait to be indexed, as `EventStore.defer` does."""
+        taken = self._store.defer(events, masks, begin, end, place)
+        if self._store.unindexed:
+            self._live.unindexed[self] = None
         return taken
 
     def offer(self, event: Event, mask: int, place: int) -> Findings | None:
@@ -107,7 +117,7 @@ class AnyFind:
         ):
             self._set_end_place()
             return findings
-        self.index()
+        self._index_for_room()
         seen = Seen(event, mask, place)
         store.watch(seen)
         roles = use.ending if store.search.forward else use.roles
@@ -130,13 +140,20 @@ class AnyFind:
 
     def _defers(self, event: Event, mask: int, place: int) -> bool:
         """Let an event wait to be indexed, if it can; return whether it does."""
-        if self._store.defer((event,), (mask,), 0, 1, place) == 1:
+        if self._defer((event,), (mask,), 0, 1, place) == 1:
             return True
-        self.index()  # which can make room, and leaves no time from which its own falls
-        return self._store.defer((event,), (mask,), 0, 1, place) == 1
+        self._index_for_room()  # which also leaves no time from which its own falls
+        return self._defer((event,), (mask,), 0, 1, place) == 1
+
+    def _index_for_room(self) -> None:
+        """Index the events that wait; where there is no room then, those of all scopes."""
+        self.index()
+        if not self._store.kept.room():
+            self._live.index()
 
     def index(self) -> None:
         """Index the events that wait for it; those that no start comes to are not kept any more."""
+        self._live.unindexed.pop(self, None)
         for seen in self._store.take_unindexed():
             use, at = self._use(seen), self._window.at(seen)
             if use.starting:
@@ -208,6 +225,8 @@ class AnyFind:
             self._wait(seen, self._window.at(seen), self._use(seen))
         self.firsts.expire(last, findings)
         self._store.evict(last)
+        if not self._store.unindexed:
+            self._live.unindexed.pop(self, None)
 
     def advance(self, watermark_us: int, findings: Findings) -> None:
         """End the time windows that a watermark has passed, in event-time order."""

@@ -14,7 +14,7 @@ The one rule: an event fits a role only if all that the role asks holds; where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -373,9 +373,9 @@ class Use(NamedTuple):
 
     Of the roles those `lasting` have events before or after theirs in a match, and those `going_on`
     after it; `ending` and `starting` can be a match's last and first; `countable` is whether all
-    of them are. Where the last event of a match is offered last, one that can only be needed by
-    later ones can wait for them: `sources` and `targets` are the states, as bits, that its roles
-    lead from and to, or 0 where it cannot.
+    of them are. Where the last event of a match is offered last, one that is only needed by later
+    ones can wait for them. `sources` and `targets` are what its roles come after and lead to, as
+    bits: bit 0 is the start of a match, bit n + 1 state n; `sources` is 0 where it cannot wait.
     """
 
     roles: tuple[StepRole, ...]
@@ -419,16 +419,20 @@ class _ByMask(dict[int, Use | None]):
                 starting,
                 breaks,
                 countable,
-                *((0, 0) if ending or breaks else _bits(going_on)),
+                sources=0 if ending or breaks else _bits(_source(role) for role in going_on),
+                targets=_bits(role.edge.target + 1 for role in going_on),
             )
         self[mask] = use
         return use
 
 
-def _bits(roles: Sequence[StepRole]) -> tuple[int, int]:
-    """Return the states, as bits, that some roles lead from and to."""
-    sources, targets = {role.edge.source for role in roles}, {role.edge.target for role in roles}
-    return sum(1 << state for state in sources), sum(1 << state for state in targets)
+def _source(role: StepRole) -> int:
+    return 0 if role.starts else role.edge.source + 1
+
+
+def _bits(numbers: Iterable[int]) -> int:
+    """Return the number that has these bits."""
+    return sum(1 << number for number in set(numbers))
 
 
 def _used(edges: list[StepEdge]) -> frozenset[int]:
