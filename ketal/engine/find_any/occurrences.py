@@ -148,7 +148,7 @@ class AnyFind:
     def _index_for_room(self) -> None:
         """Index the events that wait; where there is no room then, those of all scopes."""
         self.index()
-        if not self._store.kept.room():
+        if self._live.unindexed and not self._store.kept.room():
             self._live.index()
 
     def index(self) -> None:
