@@ -76,15 +76,17 @@ class KeptCount:
 
     def room(self) -> int:
         """Return how many more may be kept."""
-        breakers = 0 if self._breakers is None else len(self._breakers.by_place)
-        in_scope = self._limits.candidates_max - self.count - breakers
+        in_scope = self._limits.candidates_max - self._in_scope()
         return max(0, min(self._limits.runs_max - self._live.count, in_scope))
 
     def limit(self) -> str | None:
         """Return the limit that keeps one more from being kept."""
-        if self.room():
-            return None
-        return "runs_max" if self._live.count >= self._limits.runs_max else "candidates_max"
+        if self._live.count >= self._limits.runs_max:
+            return "runs_max"
+        return "candidates_max" if self._in_scope() >= self._limits.candidates_max else None
+
+    def _in_scope(self) -> int:
+        return self.count if self._breakers is None else self.count + len(self._breakers.by_place)
 
 
 class EventStore:
@@ -168,7 +170,7 @@ class EventStore:
         """
         by_mask, order, by_start = self._roles.by_mask, self._order, self._by_start
         unindexed, timed, reached = self.unindexed, self._window.us is not None, self._reached
-        waited, offset, room = len(unindexed), place - begin, -1
+        waited, offset, room = len(unindexed), place - begin, -1 if self.search.forward else 0
         latest: Any = unindexed[-1][0].time if timed and unindexed else -math.inf
         for number in range(begin, end):
             use = by_mask[masks[number]]
@@ -193,14 +195,13 @@ class EventStore:
                 room -= 1
         else:
             number = end
-        self._reached = reached
-        self.kept.add(len(unindexed) - waited)
+        if len(unindexed) > waited:
+            self._reached = reached
+            self.kept.add(len(unindexed) - waited)
         return number
 
     def _room(self) -> int:
         """Return how many events more may wait to be indexed."""
-        if not self.search.forward:
-            return 0
         if not self._by_start or self._roles.free:
             return self.kept.room()
         return min(self.kept.room(), UNINDEXED_MAX - len(self.unindexed))

@@ -117,11 +117,12 @@ class AnyFind:
         ):
             self._set_end_place()
             return findings
-        self._index_for_room()
+        if self._live.unindexed:
+            self._index_for_room()
         seen = Seen(event, mask, place)
         store.watch(seen)
         roles = use.ending if store.search.forward else use.roles
-        if roles and store.counts(use):
+        if roles and store.counting and store.counts(use):
             findings = findings or Findings()
             findings.counted = sum(store.search.beginnings(role, seen) for role in roles)
         elif roles:
