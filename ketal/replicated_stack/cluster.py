@@ -161,7 +161,8 @@ def run(plan: RunPlan, folder: Path) -> None:
     context.set_forkserver_preload([__name__])
     listeners = {f"n{number}": _listener() for number in range(1, plan.nodes + 1)}
     ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
-    monitors = _free_ports(listeners) if plan.embedded is not None else {}
+    held = {name: _held_port() for name in listeners} if plan.embedded is not None else {}
+    monitors = {name: one.getsockname()[1] for name, one in held.items()}
     pipes: dict[str, Connection] = {}
     processes: dict[str, Any] = {}
 
@@ -200,8 +201,8 @@ def run(plan: RunPlan, folder: Path) -> None:
     finally:
         for process in processes.values():
             process.kill()
-        for listener in listeners.values():
-            listener.close()
+        for one in (*listeners.values(), *held.values()):
+            one.close()
 
 
 def _listener() -> socket.socket:
@@ -211,12 +212,12 @@ def _listener() -> socket.socket:
     return listener
 
 
-def _free_ports(names: Iterable[str]) -> dict[str, int]:
-    held = {name: _listener() for name in names}
-    ports = {name: listener.getsockname()[1] for name, listener in held.items()}
-    for listener in held.values():
-        listener.close()
-    return ports
+def _held_port() -> socket.socket:
+    """Return a socket that holds a free port, where a server that reuses addresses can listen."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
 
 
 def _settle(pipes: Mapping[str, Connection]) -> None:
