@@ -9,7 +9,7 @@ The one rule: a copy is offered an event once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ketal.engine.copies import Copies, Unlearned
 from ketal.engine.scope_steps import ScopeSteps
@@ -50,19 +50,20 @@ class CopySteps:
         return self._alike and self.copies.keys() >= {event.node for event in events}
 
     def step_alike(
-        self, events: Sequence[Event], masks: Sequence[int]
+        self, events: Sequence[Event], masks: Sequence[int], outside: Collection[int]
     ) -> list[tuple[int, list[RunVerdict]]]:
-        """Offer events to every copy; return verdicts with the numbers of the events."""
-        met = self._met
-        numbers = [number for number, mask in enumerate(masks) if met[mask].in_alphabet]
-        offered, offered_masks = [events[n] for n in numbers], [masks[n] for n in numbers]
+        """Offer events to every copy; return verdicts with the numbers of the events.
+
+        The masks that are not in the alphabet are `outside`.
+        """
+        numbers, offered, offered_masks = self._met.in_alphabet(events, masks, outside)
         found: dict[int, list[RunVerdict]] = {}
         for node in self.copies:
             for at, verdicts in self._steps.step_all((keyed(node),), offered, offered_masks):
                 found.setdefault(numbers[at], []).extend(verdicts)
         for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
             self.copies.learn(event)
-            if met[mask].in_alphabet and (over := self._hold(event, mask)):
+            if mask not in outside and (over := self._hold(event, mask)):
                 found.setdefault(number, []).extend(over)
         return sorted(found.items())
 

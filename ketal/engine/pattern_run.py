@@ -8,7 +8,6 @@ the pattern (`at every node`) see it now, and which scope it belongs to.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import compress
 from operator import attrgetter
 from typing import Any
 
@@ -134,19 +133,14 @@ class PatternRun:
         list of (int, list of RunVerdict)
             Of each event that brought something about, its place among them, and what.
         """
-        masks = list(map(self._mask, events))
+        masks: Sequence[int] = list(map(self._mask, events))
         outside = self.met.add(masks)
         if self._are_of_one_scope(events):
-            numbers: Sequence[int] = range(len(events))
-            if outside:
-                inside = [mask not in outside for mask in masks]
-                numbers = list(compress(numbers, inside))
-                events = list(compress(events, inside))
-                masks = list(compress(masks, inside))
+            numbers, events, masks = self.met.in_alphabet(events, masks, outside)
             return [(numbers[at], found) for at, found in self.steps.step_all((), events, masks)]
         if self._are_of_alike_copies(events):
             assert self._copy_steps is not None
-            return self._copy_steps.step_alike(events, masks)
+            return self._copy_steps.step_alike(events, masks, outside)
         out: list[tuple[int, list[RunVerdict]]] = []
         losses, copies, unknown = self.losses, self.copies, self._unknown_types
         for number, (event, mask) in enumerate(zip(events, masks, strict=True)):

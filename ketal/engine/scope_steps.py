@@ -101,7 +101,7 @@ class ScopeSteps:
         return scope
 
     def _taken_plain(self, scope: Scope, count: int) -> None:
-        """Set the timer of a scope whose run `take_plain` gave so many events."""
+        """Count events that `take_plain` gave the run of a scope, and set its timer."""
         scope.offered += count
         if self._window_us is not None and isinstance(scope.run, AnyFind):
             self.scopes.timers.set(scope, scope.run.waits_from_us())

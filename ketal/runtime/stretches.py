@@ -75,7 +75,9 @@ def stretch_of(
         What may be due at a watermark; None where no pattern has a time window.
     """
     some = batch if end - begin == len(batch) else batch[begin:end]
-    if due is None or _is_under_one_mark(some, mark_us):
+    # What is left of a batch is looked at as far as its stretch goes, not to its end each time.
+    looked_at = mark_us is None or len(some) == len(batch)
+    if due is None or (looked_at and _is_under_one_mark(some, mark_us)):
         return Stretch(some, range(begin, end), [mark_us] * len(some), end, mark_us)
     due_us, window_us = due.due_us, due.window_us
     events: list[Event] = []

@@ -189,7 +189,7 @@ FAULTS = (
     Fault(
         "a start that the window passes while it waits to be indexed is not timed out",
         AnyFind, "_pass",
-        "self._wait(seen, self._window.at(seen), self._use(seen))", "pass",
+        "self._wait(seen, self._window.at(seen), self._roles.use_of(seen))", "pass",
         by_modes,
     ),
     Fault(

@@ -255,9 +255,7 @@ class EventStore:
         """Keep events that were offered before, in their order."""
         for seen in seens:
             self.watch(seen)
-            use = self._roles.by_mask[seen.mask]
-            assert use is not None, "an event that is kept has a role"
-            self.keep(seen, self._window.at(seen), use)
+            self.keep(seen, self._window.at(seen), self._roles.use_of(seen))
 
     def counts(self, use: Use) -> bool:
         """Return whether matches are still counted with an event of a use."""

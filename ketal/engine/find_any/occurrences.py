@@ -156,16 +156,11 @@ class AnyFind:
         """Index the events that wait for it; those that no start comes to are not kept any more."""
         self._live.unindexed.pop(self, None)
         for seen in self._store.take_unindexed():
-            use, at = self._use(seen), self._window.at(seen)
+            use, at = self._roles.use_of(seen), self._window.at(seen)
             if use.starting:
                 self._wait(seen, at, use)
             limit = self._store.keep(seen, at, use)
             assert limit is None, "it had room"
-
-    def _use(self, seen: Seen) -> Use:
-        use = self._roles.by_mask[seen.mask]
-        assert use is not None, "an event that is kept has a role"
-        return use
 
     def _found(
         self, seen: Seen, roles: Sequence[StepRole], findings: Findings | None
@@ -223,7 +218,7 @@ class AnyFind:
     def _pass(self, last: int, findings: Findings) -> None:
         """End, in that order, what counts from `last` or before."""
         for seen in self._store.take_passed(last):
-            self._wait(seen, self._window.at(seen), self._use(seen))
+            self._wait(seen, self._window.at(seen), self._roles.use_of(seen))
         self.firsts.expire(last, findings)
         self._store.evict(last)
         if not self._store.unindexed:

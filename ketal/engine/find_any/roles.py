@@ -28,6 +28,7 @@ from ketal.compiler.predicates import (
     simplify,
     variables,
 )
+from ketal.engine.configurations import Seen
 from ketal.engine.find.windows import MatchWindow
 from ketal.engine.find_any.release_order import ReleaseOrder
 from ketal.engine.find_any.step_edges import StepEdge, step_edges
@@ -297,6 +298,12 @@ class Roles:
         return self.plain and self.classes[one.edge.step] == self.classes[two.edge.step]
 
     # --- roles ---
+
+    def use_of(self, seen: Seen) -> Use:
+        """Return what an event that is kept is to the pattern."""
+        use = self.by_mask[seen.mask]
+        assert use is not None, "an event that is kept has a role"
+        return use
 
     def role_of(self, edge: StepEdge, mask: int) -> StepRole | None:
         """Return the role of events with a mask on an edge; None if they cannot stand there."""

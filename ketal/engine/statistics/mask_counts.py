@@ -10,11 +10,13 @@ which the table is added when it is full.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 from ketal.compiler.predicates import Formula, evaluate
+from ketal.model.events.event import Event
 
 MASKS_MAX = 65_536
 """Masks in the table; beyond that it is added to the guards' totals."""
@@ -74,6 +76,19 @@ class MaskCounts(dict[int, CountedMask]):
             if not counted.in_alphabet:
                 outside.add(mask)
         return outside
+
+    def in_alphabet(
+        self, events: Sequence[Event], masks: Sequence[int], outside: Collection[int]
+    ) -> tuple[Sequence[int], Sequence[Event], Sequence[int]]:
+        """Return the numbers of the events in the alphabet, these events and their masks.
+
+        The masks that are not in it are `outside`, which `add` returned.
+        """
+        if not outside:
+            return range(len(events)), events, masks
+        inside = [mask not in outside for mask in masks]
+        numbers = list(compress(range(len(events)), inside))
+        return numbers, list(compress(events, inside)), list(compress(masks, inside))
 
     def totals(self) -> dict[Formula, int]:
         """Return how many events satisfied each guard.
