@@ -7,6 +7,7 @@ change is counted as uncertain.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from ketal.compiler.automaton import ANONYMOUS
@@ -24,6 +25,8 @@ from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.run_verdicts import Overflow, Transition
 from ketal.model.verdicts.verdict_kinds import RunVerdict
+
+_key = attrgetter("key")
 
 
 class VerdictBuilder:
@@ -201,20 +204,24 @@ class VerdictBuilder:
     def _matches(self, scope: Scope, listed: Sequence[Taken], event: Event) -> Iterator[Match]:
         """Yield the matches that an event completed."""
         mapping, names, time = scope.mapping, self.machine.automaton.steps, _time(event)
+        pattern, fingerprint, execution = self._name, self._fingerprint, self.execution
         reads, returns = self.compiled.bound.returns, None
+        any_may_come_last, loses = self._any_may_come_last, self.losses.some
+        lost = NO_DOTS
         for taken in listed:
-            if self._any_may_come_last:
+            if any_may_come_last:
                 # Whatever was offered last: the time must not depend on it.
-                time = _time(max([seen for _, seen in taken], key=lambda seen: seen.key).event)
+                time = _time(max([seen for _, seen in taken], key=_key).event)
             if reads is not None:
                 bound = {names[step]: seen.event for step, seen in taken}
                 returns = {name: value(bound) for name, value in reads}
-            lost = self._lost_of(scope, taken) if self.losses.some else NO_DOTS
+            if loses:
+                lost = self._lost_of(scope, taken)
             yield Match(
-                pattern=self._name,
-                fingerprint=self._fingerprint,
+                pattern=pattern,
+                fingerprint=fingerprint,
                 scope=mapping,
-                execution=self.execution,
+                execution=execution,
                 time=time,
                 certain=not lost,
                 depends_on=lost,

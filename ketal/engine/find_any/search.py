@@ -190,6 +190,7 @@ class Search:
             longer = path.prepended(role)
             # Nothing comes before an event that leaves the first state for good.
             begins = role.starts and not self._roles.returns
+            go_on = self._begun if begins else self._back
             asked = asked_before(role, path, taken, prior_only=prior_only)
             checks = [] if prior_only else checks_before(role, path, taken)
             for node, column in self._kept_events.lines_before(before, path, taken):
@@ -218,7 +219,7 @@ class Search:
                     if checks and not all(check(later.event, x.event) for check, later in checks):
                         continue
                     more = ((step, x), *taken)
-                    if not (self._begun if begins else self._back)(longer, more, lo, hi):
+                    if not go_on(longer, more, lo, hi):
                         return False
         return True
 
@@ -268,6 +269,7 @@ class Search:
             asked = asked_after(role, taken)
             checks = checks_after(role, taken)
             longer = path.appended(role)
+            whole = role.ends and not role.goes_on
             mirrored = self._roles.are_mirrored(last, role)
             for node, column in self._kept_events.lines_after(after, taken):
                 low, high = _range_after(column, node, join, asked)
@@ -288,7 +290,12 @@ class Search:
                     if not all(check(y.event, x.event) for check, x in checks):
                         continue
                     more = (*taken, (role.edge.step, y))
-                    if not self._ahead(longer, more, vector.join((join, y.clock)), lo, hi):
+                    if whole:
+                        has_room = self._complete(longer, more)
+                    else:
+                        known = vector.join((join, y.clock))
+                        has_room = self._ahead(longer, more, known, lo, hi)
+                    if not has_room:
                         return False
         return True
 
