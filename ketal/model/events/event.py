@@ -32,7 +32,7 @@ Counter = Annotated[int, msgspec.Meta(ge=0, le=vector.COUNTER_MAX)]
 """An entry of a clock; msgspec's decoders hold it to these bounds, in C."""
 
 
-class EventFields(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
+class EventFields(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True, gc=False):
     """The fields of an event, as a decoder makes them."""
 
     node: str

@@ -36,7 +36,7 @@ def _begun(fingerprint: str, pattern: str, execution: str) -> Any:
     return hashlib.blake2b(begins, digest_size=16)
 
 
-class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
+class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The fields that verdicts about a pattern share.
 
     Attributes
