@@ -207,8 +207,8 @@ FAULTS = (
     Fault(
         "an event that is in two roles is counted before itself",
         EventStore, "keep",
-        "[search.beginnings(role, seen) for role, _ in placed] if counting",
-        "(search.beginnings(role, seen) for role, _ in placed) if counting",
+        "ways = search.beginnings(role, seen)",
+        "ways = search.beginnings(role, seen) + sum(count for _, _, count in placed)",
         (
             by_shape(
                 shapes.test_an_event_on_two_edges_is_taken_once,

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
 from typing import Any
 
 from ketal.engine.configurations import Seen, SeenTable
@@ -280,19 +279,23 @@ class EventStore:
             The limit that keeps it from being kept.
         """
         search = self.search
+        by_start = search.forward and self._by_start
         counting = self.counting and self.counts(use)
-        placed: list[tuple[StepRole, float]] = []
-        if not search.forward:
-            placed = [(role, NEVER) for role in use.lasting]
-        elif not self._by_start:
-            # Should an event come out of order, those that no start comes to are needed too.
-            placed = [(role, search.latest_start(role, seen, at)) for role in use.lasting]
-        elif use.going_on:
+        # All of them before one is added: the event does not come before itself.
+        placed: list[tuple[StepRole, float, int]] = []
+        if search.forward:
             oldest = max(at - self._window.length, search.passed)
-            for role in use.going_on:
-                start = search.latest_start(role, seen, at)
-                if start > oldest:
-                    placed.append((role, start))
+            for role in use.going_on if by_start else use.lasting:
+                if counting:  # without a window: one start is as good as another
+                    ways = search.beginnings(role, seen)
+                    start = at if ways else NEVER
+                else:
+                    ways, start = 0, search.latest_start(role, seen, at)
+                # Should an event come out of order, those that no start comes to are needed too.
+                if start > oldest or not by_start:
+                    placed.append((role, start, ways))
+        else:
+            placed = [(role, NEVER, 0) for role in use.lasting]
         if not placed:
             return None
         if (limit := self.kept.limit()) is not None:
@@ -300,16 +303,13 @@ class EventStore:
         self.kept.add(1)
         self._reached |= use.targets
         if search.forward or not self._roles.bounding:
-            # All of them first: the event does not come before itself.
-            ways = [search.beginnings(role, seen) for role, _ in placed] if counting else repeat(0)
-            for (role, start), count in zip(placed, ways, strict=False):
-                self._kept_events.columns(role).add(seen, start, NO_BOUNDS, count)
+            for role, start, ways in placed:
+                self._kept_events.columns(role).add(seen, start, NO_BOUNDS, ways)
         else:
-            roles = [role for role, _ in placed]
+            roles = [role for role, _, _ in placed]
             keep_bounded(self._kept_events, seen, roles, at if self._window.bounded else 0)
         if self._window.bounded:
-            by_start = search.forward and self._by_start
-            self._unpassed.add(int(max([start for _, start in placed])) if by_start else at)
+            self._unpassed.add(int(max([start for _, start, _ in placed])) if by_start else at)
         return None
 
     # --- eviction ---

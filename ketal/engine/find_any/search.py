@@ -225,10 +225,9 @@ class Search:
 
     def _begun(self, path: Path, taken: Taken, least: int, most: int) -> bool:
         """Find the matches that a part of a word begins; return whether there is room."""
-        if self.forward or not path[-1].goes_on:
+        if self.forward:
             return self._complete(path, taken)
-        join = vector.join([seen.clock for _, seen in taken])
-        return self._ahead(path, taken, join, least, most)
+        return self._ahead(path, taken, least, most)
 
     def _complete(self, path: Path, taken: Taken) -> bool:
         """Put a word that is whole among the matches; return whether there is room."""
@@ -257,19 +256,19 @@ class Search:
 
     # --- forwards ---
 
-    def _ahead(
-        self, path: Path, taken: Taken, join: Mapping[str, int], least: int, most: int
-    ) -> bool:
-        """Find the matches that a part of a word begins; `join` is what its events know."""
-        last, prior = path[-1], taken[-1][1]
+    def _ahead(self, path: Path, taken: Taken, least: int, most: int) -> bool:
+        """Find the matches that a part of a word, from its beginning, goes on to."""
+        last, prior, breakers = path[-1], taken[-1][1], self._breakers
         if last.ends and not self._complete(path, taken):
             return False
+        if not last.goes_on:
+            return True
+        join = vector.join([seen.clock for _, seen in taken])
         for after in self._kept_events.out.get(last.edge.target, ()):
             role = after.role
             asked = asked_after(role, taken)
             checks = checks_after(role, taken)
             longer = path.appended(role)
-            whole = role.ends and not role.goes_on
             mirrored = self._roles.are_mirrored(last, role)
             for node, column in self._kept_events.lines_after(after, taken):
                 low, high = _range_after(column, node, join, asked)
@@ -285,23 +284,18 @@ class Search:
                     lo, hi = min(least, at), max(most, at)
                     if self._windowed and (at <= self.passed or hi - lo >= self._length):
                         continue
-                    if role.nots and self._is_barred(role, prior, y):
+                    if (
+                        breakers is not None
+                        and role.nots
+                        and breakers.first_allowed(role.nots, y, prior.node) > prior.counter
+                    ):
                         continue
                     if not all(check(y.event, x.event) for check, x in checks):
                         continue
                     more = (*taken, (role.edge.step, y))
-                    if whole:
-                        has_room = self._complete(longer, more)
-                    else:
-                        known = vector.join((join, y.clock))
-                        has_room = self._ahead(longer, more, known, lo, hi)
-                    if not has_room:
+                    if not self._ahead(longer, more, lo, hi):
                         return False
         return True
-
-    def _is_barred(self, role: StepRole, prior: Seen, seen: Seen) -> bool:
-        assert self._breakers is not None
-        return self._breakers.first_allowed(role.nots, seen, prior.node) > prior.counter
 
     # --- what is asked of the event before a part of a word ---
 
