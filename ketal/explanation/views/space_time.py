@@ -110,6 +110,16 @@ class SpaceTime:
         """The nodes, by name."""
         return list(self.graph.nodes)
 
+    @property
+    def note(self) -> str:
+        """What arrows mean where clocks do not decide happened-before; empty where they do."""
+        if not self.undecided:
+            return ""
+        return (
+            f"{self.undecided} clocks do not tell what happened before what: arrows show what may "
+            "have"
+        )
+
     def place(self, event: Event) -> str:
         """Return where an event stands in the log; empty where that is not known."""
         return self.read.place(event.dot)

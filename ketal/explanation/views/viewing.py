@@ -8,21 +8,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from html import escape
-from typing import Any
 
 import msgspec
 
 from ketal.errors import SettingError, wrong_type
 from ketal.explanation.views.forms import PAGE, form_named
+from ketal.explanation.views.perfetto import trace_events
 from ketal.explanation.views.space_time import SpaceTime, guard_texts, space_times
+from ketal.explanation.views.space_time_svg import space_time_svg
 from ketal.logs import Log
 from ketal.logs.formats.shiviz_writing import shiviz_text
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.wording import counted
 from ketal.pictures.page_html import page_html
-from ketal.pictures.perfetto import TracedEvent, trace_events
-from ketal.pictures.space_time_svg import DrawnEvent, space_time_svg
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.execution_events import rejected_of
 
@@ -189,45 +188,11 @@ class View:
             raise SettingError(
                 f"a picture is of one execution, and the log holds {len(self._drawn)}"
             )
-        (one,) = self._drawn
-        marks = {n: mark for v in one.verdicts for n, mark in v["marks"].items()}
-        columns = {node: number for number, node in enumerate(one.nodes)}
-        events = [
-            DrawnEvent(columns[e.node], row, e.type, f"{e} {one.place(e)}", marks.get(n, ""))
-            for n, (e, row) in enumerate(zip(one.events, one.rows, strict=True))
-        ]
-        return space_time_svg(self._title, one.nodes, events, one.messages, _left_open(one))
+        return space_time_svg(self._title, self._drawn[0])
 
     def to_perfetto(self) -> str:
         """Return it in the trace-event format, as JSON, for Perfetto."""
-        out: list[dict[str, Any]] = []
-        for number, one in enumerate(self._drawn, 1):
-            columns = {node: column for column, node in enumerate(one.nodes)}
-            events = [
-                TracedEvent(
-                    columns[event.node],
-                    event.type,
-                    {
-                        "event": str(event.dot),
-                        "place": _encodable(one.place(event)),
-                        "clock": event.clock,
-                        "data": event.data,
-                    },
-                    event.time_us,
-                )
-                for event in one.events
-            ]
-            verdicts = [
-                (
-                    max(v["events"]),
-                    v["text"],
-                    {"id": v["id"], "why": _encodable("\n".join(v["lines"]))},
-                )
-                for v in one.verdicts
-                if v["events"]
-            ]
-            title = _encodable(": ".join(filter(None, (one.title, _left_open(one)))))
-            out += trace_events(number, title, one.nodes, events, one.messages, verdicts)
+        out = [x for n, one in enumerate(self._drawn, 1) for x in trace_events(n, one)]
         return msgspec.json.encode({"traceEvents": out, "displayTimeUnit": "ms"}).decode()
 
     def to_shiviz(self) -> str:
@@ -276,20 +241,6 @@ class View:
         return f'<iframe srcdoc="{inner}" style="width:100%;height:600px;border:0"></iframe>'
 
 
-def _left_open(one: SpaceTime) -> str:
-    """Return what arrows mean where clocks do not decide happened-before; empty where they do."""
-    if not one.undecided:
-        return ""
-    return (
-        f"{one.undecided} clocks do not tell what happened before what: arrows show what may have"
-    )
-
-
 def text_of(shown: View, form: str) -> str:
     """Return what is shown in one of `FORMS`."""
     return shown.html if form == PAGE else str(getattr(shown, f"to_{form}")())
-
-
-def _encodable(text: str) -> str:
-    """Return text in which bytes of a file's name that are no text are escapes."""
-    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,116 @@
+"""A space-time diagram drawn as SVG: a column for each node, time downwards.
+
+The one rule: every event and every message is drawn, or the limit is named.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ketal.errors import SettingError
+from ketal.explanation.views.space_time import SpaceTime
+from ketal.pictures import svg_document as elements
+from ketal.pictures.labels import clipped, xml_text
+
+DRAWN_EVENTS_MAX = 1_000
+"""The most events that are drawn; a picture of more is unreadable."""
+COLUMN, ROW, TOP, SIDE = 190.0, 26.0, 48.0, 24.0
+LABEL_COLUMNS = 22
+RADIUS, HEAD_PX = 5.0, 7.0
+# Colours of Okabe and Ito.
+STYLE = elements.style_sheet(
+    "ketal-run",
+    """
+.name{font-weight:600}
+.line{stroke:#8c959f;stroke-width:1}
+.message{stroke:#8c959f;stroke-width:1.2;fill:none}
+.tip{fill:#8c959f}
+.event{fill:#57606a}
+.match{fill:#00795a}
+.violation{fill:#c23b00}
+.other{fill:#8250df}
+""",
+    """
+.line{stroke:#6e7681}
+.message{stroke:#6e7681}
+.tip{fill:#6e7681}
+.event{fill:#909dab}
+.match{fill:#2bc99b}
+.violation{fill:#ff8552}
+.other{fill:#cc9cf5}
+""",
+    halo=True,
+)
+
+
+def space_time_svg(title: str, drawn: SpaceTime) -> str:
+    """Draw an execution, with its note below where it has one.
+
+    Raises
+    ------
+    SettingError
+        If there are more than `DRAWN_EVENTS_MAX` events.
+    """
+    if len(drawn.events) > DRAWN_EVENTS_MAX:
+        raise SettingError(
+            f"there are {len(drawn.events):,} events, and a picture draws {DRAWN_EVENTS_MAX:,} at "
+            "most; the page (--to html) shows them all"
+        )
+    width = _x(max(1, len(drawn.nodes)))
+    height = TOP + ROW * (1 + max(drawn.rows, default=0)) + SIDE
+    out = []
+    if drawn.note:
+        out.append(elements.text_at(SIDE, height, drawn.note, "note"))
+        width = max(width, 2 * SIDE + elements.text_width(drawn.note))
+        height += SIDE
+    columns = {node: column for column, node in enumerate(drawn.nodes)}
+    points = [
+        (_x(columns[event.node]), TOP + row * ROW)
+        for event, row in zip(drawn.events, drawn.rows, strict=True)
+    ]
+    for node, column in columns.items():
+        own = [at for at, event in zip(points, drawn.events, strict=True) if event.node == node]
+        name = clipped(xml_text(node), LABEL_COLUMNS)
+        out.append(elements.text_at(_x(column) - RADIUS, 24, name, "name"))
+        out.append(elements.line("line", min(own), max(own)))
+    out += [_message(points[source], points[target]) for source, target in drawn.messages]
+    marks = {number: mark for one in drawn.verdicts for number, mark in one["marks"].items()}
+    for number, (event, at) in enumerate(zip(drawn.events, points, strict=True)):
+        shape = _shape(marks.get(number, ""), *at)
+        label = clipped(xml_text(event.type), LABEL_COLUMNS)
+        written = elements.text_at(at[0] + 11, at[1] + elements.LABEL_PX * 0.35, label)
+        out.append(elements.titled(f"{event} {drawn.place(event)}", shape + written))
+    return elements.svg_document("ketal-run", title, (0, 0, width, height), STYLE, out, corner_px=0)
+
+
+def _x(column: int) -> float:
+    return SIDE + column * COLUMN + 20
+
+
+def _message(start: elements.Point, end: elements.Point) -> str:
+    length = math.dist(start, end) or 1.0
+    dx, dy = (start[0] - end[0]) / length, (start[1] - end[1]) / length
+    tip = end[0] + dx * RADIUS, end[1] + dy * RADIUS
+    base = tip[0] + dx * HEAD_PX, tip[1] + dy * HEAD_PX
+    return elements.line("message", start, base) + elements.arrow_head(
+        tip, (dx, dy), HEAD_PX, HEAD_PX / 2
+    )
+
+
+def _shape(mark: str, x: float, y: float) -> str:
+    """Return the shape of an event by what it is in a verdict; a circle where it is in none."""
+    size = RADIUS + 1.5
+    if mark == "match":
+        far = size + 1
+        return elements.polygon("match", [(x, y - far), (x + far, y), (x, y + far), (x - far, y)])
+    if mark == "violation":
+        low = y + size * 0.8
+        return elements.polygon("violation", [(x, y - size), (x + size, low), (x - size, low)])
+    if mark:
+        return elements.rect("other", x - RADIUS, y - RADIUS, 2 * RADIUS, 2 * RADIUS)
+    return elements.circle("event", (x, y), RADIUS)
+
+
+assert LABEL_COLUMNS * elements.LABEL_PX * elements.COLUMN_EM < COLUMN - 20, (
+    "a label ends before the next column"
+)
