@@ -129,8 +129,8 @@ class KetalRun:
         """
         __tracebackhide__ = True  # pytest shows the test's line instead of this one
         from ketal.errors import SettingError, checked_texts
+        from ketal.explanation.explaining import diagram, explained
         from ketal.explanation.judged_log import JudgedLog
-        from ketal.explanation.verdict_explaining import diagram, explained
         from ketal.explanation.views.viewing import view
         from ketal.model.verdicts.verdict_kinds import KINDS
         from ketal.programs.pattern_files import load

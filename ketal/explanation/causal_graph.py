@@ -103,6 +103,10 @@ class CausalGraph:
         place = bisect_right(self._counters.get(node, ()), counter)
         return self.nodes[node][place - 1] if place else None
 
+    def last_known(self, node: str, event: Event) -> Event | None:
+        """Return the last event of another node that an event knows, of those in the log."""
+        return self.last_upto(node, event.clock.get(node, 0))
+
     def common_past(self, one: Event, other: Event) -> tuple[Event, ...]:
         """Return the last event of each node that happened before both of two events, by node."""
         lasts = []

@@ -1,27 +1,43 @@
 """`ketal.explain`: why each verdict of a finite log holds, and why an event was not taken.
 
-The log is judged once (`ketal.explanation.judged_log`); what is explained is a verdict
-(`verdict_explaining`), an event (`event_explaining`), or that nothing matched (`near_misses`).
+The log is judged once (`ketal.explanation.judged_log`); what is explained is a verdict, what each
+pattern made of an event, or that nothing matched (`near_misses`). The evidence of guards is that of
+the definition (`guard_evidence`), the chains of messages that of the log's causal graph
+(`causal_graph`).
 
-The one rule: what is asked for is explained, or the error says why it cannot be.
+The one rule: what is explained is the verdict that `ketal.run` gives, and a run is shown as it was
+when its scope was offered the event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from ketal.errors import EventError, SettingError, wrong_type
-from ketal.explanation.event_explaining import event_explained
-from ketal.explanation.judged_log import JudgedLog
+from ketal.explanation.judged_log import Explained, JudgedLog
 from ketal.explanation.near_misses import near_misses
-from ketal.explanation.reasons import Explanation
-from ketal.explanation.verdict_explaining import verdict_explained
+from ketal.explanation.observed_run import LiveRun, ObservedRun, Offer, first_of
+from ketal.explanation.partial_matches import partial_matches
+from ketal.explanation.reasons import Explanation, PairReason, PlacedEvent, RunReason
+from ketal.explanation.step_reasons import StepReasons
+from ketal.explanation.surroundings import rows_around
 from ketal.logs import Log
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
+from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
+from ketal.model.values import base_node
+from ketal.model.verdicts.check_verdicts import Incomplete, Violation
+from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.pattern_verdict import PatternVerdict
+from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.wording import counted
+from ketal.pictures.text_diagram import text_diagram
 from ketal.programs.program import Program
+from ketal.runtime.modes.possibly_definitely import witness
 
 FIRST = 10
 """Verdicts that are explained where none is asked for."""
@@ -124,10 +140,220 @@ def explanations(
         If there is no such verdict or event, or several.
     """
     if judged.event is not None:
-        return tuple(event_explained(judged))
+        return tuple(event_explained(judged, judged.event))
     if verdict is not None:
         return (verdict_explained(judged, judged.named(verdict)),)
-    explained = [verdict_explained(judged, one) for one in judged.explainable[:first]]
-    left = range(first - len(explained))
-    explained += (one for _, one in zip(left, near_misses(judged), strict=False))
-    return tuple(explained)
+    verdicts = [verdict_explained(judged, one) for one in judged.explainable[:first]]
+    left = range(first - len(verdicts))
+    return (*verdicts, *(one for _, one in zip(left, near_misses(judged), strict=False)))
+
+
+# --- verdicts ---------------------------------------------------------------
+
+
+def explained(judged: JudgedLog, verdict: Verdict) -> Explanation | None:
+    """Return why a verdict holds; None for a kind that says itself what there is to say."""
+    return verdict_explained(judged, verdict) if isinstance(verdict, Explained) else None
+
+
+def diagram(judged: JudgedLog, explanation: Explanation) -> list[str]:
+    """Return the events around a verdict as a space-time diagram in text."""
+    verdict = explanation.verdict
+    assert verdict is not None
+    assert isinstance(verdict, Explained)
+    rows = rows_around(explanation, judged.graph(verdict.execution))
+    return text_diagram(rows) if rows else []
+
+
+def verdict_explained(judged: JudgedLog, verdict: Explained) -> Explanation:
+    """Return why a verdict holds."""
+    run = judged.run_of(verdict)
+    if isinstance(verdict, Violation):
+        return _of_violation(judged, run, verdict)
+    if isinstance(verdict, Incomplete):
+        return _of_incomplete(judged, run, verdict)
+    return _of_taken(judged, run, verdict)
+
+
+def _of_taken(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOut) -> Explanation:
+    graph, reasons = judged.graph(verdict.execution), StepReasons(run, verdict.scope)
+    taken = tuple((step, graph[dot]) for step, dot in verdict.steps)
+    placed = judged.placed_steps(run, taken)
+    # What the run was after the last step is not asked for.
+    steps = tuple(
+        reasons.of(step, live, event)
+        for (step, event), live in zip(placed, reasons.taking(taken), strict=False)
+    )
+    of_run = functools.partial(judged.placed, run)
+    pairs = tuple(
+        PairReason.of(graph, of_run, one, other) for (_, one), (_, other) in pairwise(placed)
+    )
+    statements: tuple[str, ...] = ()
+    extension: tuple[PlacedEvent, ...] = ()
+    if isinstance(verdict, TimedOut):
+        statements = (f"`{reasons.window_text}` was over before a match",)
+    elif run.compiled.pattern.mode is not None:
+        extension = tuple(map(of_run, witness(run, run.events, verdict)))
+    return Explanation(
+        verdict.pattern,
+        verdict,
+        statements=statements,
+        extension=extension,
+        steps=steps,
+        pairs=pairs,
+    )
+
+
+def _of_violation(judged: JudgedLog, run: ObservedRun, verdict: Violation) -> Explanation:
+    extension: Sequence[Event] = ()
+    if run.compiled.pattern.mode is not None:
+        extension = witness(run, run.events, verdict)
+        run = judged.played(run, extension)
+    # By its id: a run over one extension does not know what was lost, and is never in doubt.
+    offer = next(o for o in run.steps.offers if any(v.id == verdict.id for v in o.verdicts))
+    placed = tuple(judged.placed(run, event) for event in extension)
+    return offer_explained(judged, run, offer, verdict, placed)
+
+
+def _of_incomplete(judged: JudgedLog, run: ObservedRun, verdict: Incomplete) -> Explanation:
+    read = next(read for ended, read in run.steps.ended if ended == verdict)
+    expected = " or ".join(verdict.expected) or "nothing"
+    return Explanation(
+        verdict.pattern,
+        verdict,
+        statements=(f"the log ended where {expected} was still expected",),
+        runs=(RunReason(verdict.state, judged.placed_steps(run, read())),),
+    )
+
+
+# --- events -----------------------------------------------------------------
+
+
+def event_explained(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
+    """Yield what each pattern made of the event that a log was judged for.
+
+    Raises
+    ------
+    SettingError
+        If the log has no such event.
+    """
+    runs = [(run, event) for run in judged.runs for event in run.events if event.dot == dot]
+    if not runs:
+        raise SettingError(f"no run was offered an event {dot}{_near(judged, dot)}")
+    for run, event in runs:
+        offers = [offer for offer in run.steps.offers if offer.seen.dot == dot]
+        for offer in offers:
+            yield offer_explained(judged, run, offer)
+        if not offers:
+            yield _unoffered(judged, run, event)
+
+
+def _near(judged: JudgedLog, dot: Dot) -> str:
+    """Return what there is in place of an event."""
+    for run in judged.runs:
+        for event in run.events:
+            if event.counter == dot.counter and base_node(event.node) == dot.node:
+                return f": {dot.node} restarted, and a run was offered {event.dot}"
+    if any(event.dot == dot for event in judged.events()):
+        return ": the log has it, and it was late or refused"
+    own = [event.counter for event in judged.events() if event.node == dot.node]
+    if not own:
+        nodes = sorted({event.node for event in judged.events()})
+        return f": the log has no node {dot.node}; it has {', '.join(nodes[:5])}"
+    reach = f"{dot.node}@{min(own)}" + (f" to {dot.node}@{max(own)}" if len(own) > 1 else "")
+    return f": it is not in the log, which has {counted(len(own), 'event')} of {dot.node}, {reach}"
+
+
+def _unoffered(judged: JudgedLog, run: ObservedRun, event: Event) -> Explanation:
+    """Return why no single run of a pattern was offered an event."""
+    return Explanation(
+        run.compiled.name,
+        event=judged.placed(run, event),
+        execution=run.execution,
+        statements=tuple(_why_unoffered(run, event)),
+    )
+
+
+def _why_unoffered(run: ObservedRun, event: Event) -> Iterator[str]:
+    mode = run.compiled.pattern.mode
+    if mode is not None:
+        yield (
+            f"`mode {mode}` judges it in every order; the explanation of a verdict shows the one "
+            "that gives it"
+        )
+        return
+    failed = list(StepReasons(run, FrozenMapping(())).of_alphabet(event))
+    if len(failed) == len(run.compiled.events):
+        yield "it is no event of the pattern:"
+        yield from (f"  {one}" for one in failed)
+    elif run.scopes.name_of(event) is None:
+        yield "it lacks the time of the window, or a key of `partition by`"
+    else:
+        yield "no copy of the pattern was offered it"
+
+
+def offer_explained(
+    judged: JudgedLog,
+    run: ObservedRun,
+    offer: Offer,
+    verdict: Violation | None = None,
+    extension: tuple[PlacedEvent, ...] = (),
+) -> Explanation:
+    """Return what the runs of a scope made of an event.
+
+    Parameters
+    ----------
+    judged, run, offer : JudgedLog, ObservedRun, Offer
+        The event, as a run of a log was offered it.
+    verdict : Violation, optional
+        What it violated, if that is to be explained.
+    extension : tuple of PlacedEvent
+        Of a verdict of a `mode` the linear extension that gives it.
+    """
+    event = judged.placed(run, offer.seen.event)
+    reasons = StepReasons(run, offer.scope)
+    live, cut = offer.live, offer.cut
+    if run.compiled.strategy == "any":
+        live, cut = first_of(partial_matches(run, offer), run.limits.explained_runs_max)
+    runs = [_of_run(judged, run, reasons, one, event) for one in live]
+    statements = [] if verdict is not None else [str(one) for one in offer.verdicts]
+    if offer.halted:
+        statements.append("the run had ended before, at a violation (`on violation halt`)")
+    if cut:
+        most = run.limits.explained_runs_max
+        statements.append(f"there are more than {most:,} runs (limit explained_runs_max)")
+    return Explanation(
+        run.compiled.name,
+        verdict,
+        event,
+        scope=offer.scope,
+        learned_by=_learned_by(judged, run, offer),
+        execution=run.execution,
+        statements=tuple(statements),
+        extension=extension,
+        # Those that had come furthest first.
+        runs=tuple(sorted(runs, key=lambda one: -len(one.taken))),
+    )
+
+
+def _learned_by(judged: JudgedLog, run: ObservedRun, offer: Offer) -> PlacedEvent | None:
+    """Return the event with which the node of a copy learned of another node's event."""
+    event, deployment = offer.seen.event, run.compiled.pattern.deployment
+    if deployment is None or deployment.everything or event.node == offer.scope["node"]:
+        return None
+    own = (
+        one
+        for one in run.events
+        if one.node == offer.scope["node"]
+        and (event.dot in one.receives if deployment.receiving else happened_before(event, one))
+    )
+    first = min(own, key=lambda one: one.counter, default=None)
+    return None if first is None else judged.placed(run, first)
+
+
+def _of_run(
+    judged: JudgedLog, run: ObservedRun, reasons: StepReasons, live: LiveRun, event: PlacedEvent
+) -> RunReason:
+    state = run.machine.automaton.named((live.configuration.state,))
+    taken = judged.placed_steps(run, live.taken)
+    return RunReason(state, taken, reasons.expected(live, event))

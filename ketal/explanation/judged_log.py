@@ -14,7 +14,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
-from ketal.explanation.observed_runs.observed_run import ObservedRun
+from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import PlacedEvent
 from ketal.logs import Log, Record
 from ketal.model.events.dot import Dot
@@ -102,13 +102,10 @@ class JudgedLog:
         return iter(self.verdicts)
 
     def _make_run(self, compiled: CompiledPattern, limits: Limits, **options: Any) -> PatternRun:
-        options |= {"wanted": self._is_wanted, "moves_max": self._moves_max}
+        options |= {"wanted": self.event, "moves_max": self._moves_max}
         run = ObservedRun(compiled, limits, **options)
         self._runs.append(run)
         return run
-
-    def _is_wanted(self, event: Event) -> bool:
-        return event.dot == self.event
 
     def _recorded(self, batch: Sequence[Record]) -> Sequence[Record]:
         """Record the events of a batch and their places; return it."""
@@ -168,7 +165,7 @@ class JudgedLog:
         played = ObservedRun(
             run.compiled,
             run.limits,
-            wanted=self._is_wanted,
+            wanted=self.event,
             moves_max=self._moves_max,
             execution=run.execution,
         )

@@ -19,9 +19,8 @@ from ketal.compiler.pipeline import compile_pattern
 from ketal.engine.configurations import Seen
 from ketal.errors import PatternError
 from ketal.explanation.judged_log import JudgedLog
-from ketal.explanation.observed_runs.observations import LiveRun, first_of
-from ketal.explanation.observed_runs.observed_run import ObservedRun
-from ketal.explanation.observed_runs.partial_matches import may_follow
+from ketal.explanation.observed_run import LiveRun, ObservedRun, first_of
+from ketal.explanation.partial_matches import may_follow
 from ketal.explanation.reasons import Explanation, PlacedEvent, RunReason, StepReason
 from ketal.explanation.step_reasons import StepReasons
 from ketal.model import syntax

@@ -5,15 +5,17 @@ The one rule: what a reason says in words stands in its data too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html import escape
-from itertools import zip_longest
+from itertools import pairwise, starmap, zip_longest
 from typing import Any, Literal
 
+from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.guard_evidence import Evidence, order_in_words
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import scope_text
@@ -49,6 +51,10 @@ class PlacedEvent:
 
     def __str__(self) -> str:
         return f"{self.event} ({self.place})" if self.place else str(self.event)
+
+
+Placed = Callable[[Event], PlacedEvent]
+"""Returns an event with its place in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +165,27 @@ class PairReason:
     order: Literal["before", "concurrent", "after"]
     path: tuple[PlacedLink, ...] = ()
     known: tuple[PlacedEvent | None, PlacedEvent | None] = (None, None)
+
+    @classmethod
+    def of(
+        cls, graph: CausalGraph, placed: Placed, one: PlacedEvent, other: PlacedEvent
+    ) -> PairReason:
+        """Return how two different events of an execution are ordered, and what shows it."""
+
+        def path(source: PlacedEvent, target: PlacedEvent) -> tuple[PlacedLink, ...]:
+            events = map(placed, graph.path(source.event, target.event))
+            return tuple(starmap(PlacedLink, pairwise(events)))
+
+        def last_known(of: PlacedEvent, by: PlacedEvent) -> PlacedEvent | None:
+            last = graph.last_known(of.event.node, by.event)
+            return None if last is None else placed(last)
+
+        if happened_before(one.event, other.event):
+            return cls(one, other, "before", path(one, other))
+        if happened_before(other.event, one.event):
+            return cls(one, other, "after", path(other, one))
+        known = last_known(one, other), last_known(other, one)
+        return cls(one, other, "concurrent", known=known)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""

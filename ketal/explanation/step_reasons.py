@@ -14,8 +14,7 @@ from ketal.engine.find.windows import MatchWindow
 from ketal.engine.machine import Machine
 from ketal.engine.machine import step as step_of
 from ketal.explanation.guard_evidence import Evidence, GuardEvidence
-from ketal.explanation.observed_runs.observations import LiveRun
-from ketal.explanation.observed_runs.observed_run import ObservedRun
+from ketal.explanation.observed_run import LiveRun, ObservedRun
 from ketal.explanation.reasons import PlacedEvent, StepReason
 from ketal.model import syntax
 from ketal.model.events.event import Event

@@ -73,10 +73,8 @@ def _between(one: Event, other: Event, graph: CausalGraph) -> Iterator[Event]:
     if happened_before(one, other):
         yield from graph.path(one, other)[1:-1]
         return
-    for of, by in ((one, other), (other, one)):
-        last = graph.last_upto(of.node, by.clock.get(of.node, 0))
-        if last is not None:
-            yield last
+    known = graph.last_known(one.node, other), graph.last_known(other.node, one)
+    yield from filter(None, known)
 
 
 def _label(event: Event, names: Sequence[str], sources: Sequence[Event]) -> str:

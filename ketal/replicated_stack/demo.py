@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import ketal
+from ketal.explanation.explaining import diagram, verdict_explained
 from ketal.explanation.judged_log import JudgedLog
-from ketal.explanation.verdict_explaining import diagram, verdict_explained
 from ketal.replicated_stack.cluster import RunPlan, Topic, run
 from ketal.replicated_stack.node import Bug
 from ketal.replicated_stack.tables import events_of, protocol, recorded_log

@@ -15,12 +15,10 @@ from ketal import semantics
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.pattern_run import one as single
 from ketal.errors import PatternError
-from ketal.explanation.event_explaining import event_explained
-from ketal.explanation.explaining import explanations
+from ketal.explanation.explaining import explanations, verdict_explained
 from ketal.explanation.guard_evidence import GuardEvidence
 from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.reasons import Explanation, StepReason
-from ketal.explanation.verdict_explaining import verdict_explained
 from ketal.grammar.bare_names import DeclaredNames
 from ketal.grammar.printer import render, render_guard
 from ketal.model import syntax
@@ -258,7 +256,7 @@ def test_the_runs_of_an_event_are_those_of_the_definition(kind: str) -> None:
         if event is None:
             return
         try:
-            for one in event_explained(JudgedLog(program, events, event=event.dot)):
+            for one in explanations(JudgedLog(program, events, event=event.dot)):
                 _holds_of(judge, order, one, event, kind, explained)
         except semantics.TooLarge:
             return

@@ -99,7 +99,7 @@ class VerdictLines:
         """Return why a verdict holds, where that is asked for, and the events around it, drawn."""
         if self._judged is None:
             return None, []
-        from ketal.explanation.verdict_explaining import diagram, explained
+        from ketal.explanation.explaining import diagram, explained
 
         explanation = explained(self._judged, verdict)
         if explanation is None or not self._args.show:

@@ -18,7 +18,6 @@ from typing import Any
 from ketal.clocks.vector import Vector
 from ketal.errors import SettingError, near
 from ketal.explanation.causal_graph import CausalGraph
-from ketal.explanation.comparisons.event_pairs import pair_reason
 from ketal.explanation.guard_evidence import order_in_words
 from ketal.explanation.reasons import PairReason, PlacedEvent
 from ketal.model.events.dot import Dot
@@ -137,7 +136,7 @@ def compare_events(
         return PlacedEvent(event, part.place(event.dot))
 
     one, other = graph[first], graph[second]
-    pair = pair_reason(graph, placed, placed(one), placed(other))
+    pair = PairReason.of(graph, placed, placed(one), placed(other))
     past = tuple(map(placed, graph.common_past(one, other)))
     return EventComparison(part.name, pair, past)
 

@@ -15,12 +15,12 @@ from typing import Any
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
+from ketal.explanation.explaining import verdict_explained
 from ketal.explanation.guard_evidence import GuardEvidence
 from ketal.explanation.judged_log import JudgedLog
-from ketal.explanation.observed_runs.observed_run import ObservedRun
+from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import Explanation
 from ketal.explanation.surroundings import marked_events
-from ketal.explanation.verdict_explaining import verdict_explained
 from ketal.logs import Log
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key

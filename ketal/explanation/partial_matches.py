@@ -5,20 +5,20 @@ The one rule: a partial match is one that an event could have gone on with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.findings import Taken
 from ketal.engine.find.windows import MatchWindow
 from ketal.engine.machine import Machine, step
+from ketal.explanation.observed_run import LiveRun, ObservedRun, Offer
 from ketal.model.events.happened_before import happened_before
 
 
-def partial_matches(
-    machine: Machine, offered: Sequence[Seen], target: Seen
-) -> Iterator[tuple[Configuration, Taken]]:
-    """Yield what `find any` could have taken before an event, by the definition."""
+def partial_matches(run: ObservedRun, offer: Offer) -> Iterator[LiveRun]:
+    """Yield what `find any` could have taken before an event; the latest events come first."""
+    machine, offered = run.machine, run.steps.offered(offer.scope)
     breakers, window = Breakers(machine), MatchWindow(machine)
     if machine.automaton.nots:
         for seen in offered:
@@ -26,15 +26,14 @@ def partial_matches(
     todo: list[tuple[Configuration, Taken]] = [(machine.start(), ())]
     while todo:
         here, taken = todo.pop()
-        yield here, taken
+        yield run.steps.live(here, taken)
         earlier = [seen for _, seen in taken]
         for seen in offered:
-            if not all(
-                may_follow(machine, before, after)
-                for before, after in ((seen, target), *((one, seen) for one in earlier))
+            if not may_follow(machine, seen, offer.seen) or not all(
+                may_follow(machine, one, seen) for one in earlier
             ):
                 continue
-            places = [window.at(one) for one in (*earlier, seen, target)]
+            places = [window.at(one) for one in (*earlier, seen, offer.seen)]
             if max(places) - min(places) >= window.length:
                 continue
             at = here

@@ -1,0 +1,305 @@
+"""The run of a pattern, observed: it keeps the events that it was offered, and its steps.
+
+An `ObservedRun` does what a `PatternRun` does, with `ObservedSteps`. The steps that a check had
+taken come from its `check_readings`; the runs of a `find next` or `find strict` have their own; a
+`find any` keeps no partial matches (`partial_matches` seeks them).
+
+The one rule: an observed run gives the verdicts that any run gives.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from ketal.compiler.compiled_pattern import CompiledPattern
+from ketal.engine.check_run import CheckRun
+from ketal.engine.configurations import Configuration, Seen, states
+from ketal.engine.find.findings import Taken
+from ketal.engine.find_next.runs import RunsFind
+from ketal.engine.losses import ScopeName
+from ketal.engine.pattern_run import PatternRun
+from ketal.engine.scope_steps import ScopeSteps
+from ketal.engine.scopes import Scope, mapping_of
+from ketal.explanation.check_readings import CheckReadings
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.frozen_mapping import FrozenMapping
+from ketal.model.limits import Limits
+from ketal.model.values import keyed
+from ketal.model.verdicts.verdict_kinds import RunVerdict
+from ketal.semantics import History
+
+T = TypeVar("T")
+
+
+def first_of(items: Iterator[T], most: int) -> tuple[list[T], bool]:
+    """Return the first of some items, however high the limit, and whether there are more."""
+    first = [item for _, item in zip(range(most), items, strict=False)]
+    return first, next(items, None) is not None
+
+
+class LiveRun:
+    """A run of a scope, as it was when an event was offered.
+
+    Parameters
+    ----------
+    configuration : Configuration
+        Where it was.
+    read : callable
+        Returns the steps that it had taken, with their events.
+    """
+
+    def __init__(self, configuration: Configuration, read: Callable[[], History]) -> None:
+        self.configuration = configuration
+        self._read = read
+
+    @functools.cached_property
+    def taken(self) -> History:
+        """The steps that it had taken, with their events.
+
+        Of several readings that led to one configuration it is one; it is made when asked for, as
+        it may be as long as the log.
+        """
+        return self._read()
+
+
+@dataclass(slots=True)
+class Offer:
+    """An event as a scope was offered it.
+
+    Attributes
+    ----------
+    scope : FrozenMapping
+        The scope's key; of a copy of the pattern with its `node`.
+    seen : Seen
+        The event.
+    live : list of LiveRun
+        The runs that could have taken it: of a check its configurations, of a find also the run
+        that it could start.
+    cut : bool
+        Whether there were more runs than `explained_runs_max`.
+    halted : bool
+        Whether the run of the check had ended before, at a violation.
+    verdicts : list of RunVerdict
+        What it brought about.
+    """
+
+    scope: FrozenMapping
+    seen: Seen
+    live: list[LiveRun]
+    cut: bool
+    halted: bool = False
+    verdicts: list[RunVerdict] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """An event that a scope of a check was offered, and the states before and after it.
+
+    Attributes
+    ----------
+    position : int
+        The place, among the events of the execution as they were offered, of the one with which
+        the scope was offered it: of what a copy's node learns later, a later one.
+    scope : FrozenMapping
+        The scope's key.
+    event : Event
+        The event.
+    before, after : tuple of int
+        The states that the run may be in; none once it is halted.
+    """
+
+    position: int
+    scope: FrozenMapping
+    event: Event
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+class ObservedSteps(ScopeSteps):
+    """Offers events to the runs of scopes, and keeps what is wanted of them.
+
+    Parameters
+    ----------
+    *parts
+        As for `ScopeSteps`.
+    events : sequence of Event
+        The events of the execution so far; grows as the pattern is offered them.
+    wanted : Dot or None
+        It is kept what each scope is offered of this event.
+    moves_max : int
+        So many moves of a check are kept.
+
+    Attributes
+    ----------
+    offers : list of Offer
+        What was wanted, and every event that violated the pattern.
+    ended : list of (RunVerdict, callable)
+        The checks that were not complete at the end, with what returns what they had taken.
+    moves : list of Move
+        What the scopes of a check were offered, and the states that followed.
+    moved : int
+        How many moves there were.
+    """
+
+    takes_by_mask = False
+    __slots__ = (
+        "_events", "_machine", "_moves_max", "_offered", "_readings", "_wanted", "ended", "moved",
+        "moves", "offers",
+    )  # fmt: skip
+
+    def __init__(
+        self, *parts: Any, events: Sequence[Event], wanted: Dot | None, moves_max: int
+    ) -> None:
+        super().__init__(*parts)
+        self._events = events
+        self._machine = self.verdicts.machine
+        self._moves_max = moves_max
+        self.moves: list[Move] = []
+        self.moved = 0
+        self.offers: list[Offer] = []
+        self.ended: list[tuple[RunVerdict, Callable[[], History]]] = []
+        self._wanted = wanted
+        self._readings = CheckReadings(self._machine)
+        self._offered: dict[ScopeName, list[Seen]] = {}
+
+    def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
+        """Offer an event of the alphabet to its scope, and keep what is wanted of it."""
+        scope = self.scopes.get(name)
+        seen = Seen(event, mask, 0 if scope is None else scope.offered)
+        if self.verdicts.compiled.kind == "check":
+            return self._step_checked(name, scope, seen)
+        self._offered.setdefault(name, []).append(seen)
+        offer = self._offer(name, seen, self._waiting(scope)) if event.dot == self._wanted else None
+        out = super().step(name, event, mask)
+        if offer is not None:
+            offer.verdicts = out
+        return out
+
+    def _scope_of(self, name: ScopeName) -> FrozenMapping:
+        return mapping_of(self.scopes.key_of(name))
+
+    def _offer(self, name: ScopeName, seen: Seen, live: Iterator[LiveRun]) -> Offer:
+        runs, cut = first_of(live, self.limits.explained_runs_max)
+        offer = Offer(self._scope_of(name), seen, runs, cut)
+        self.offers.append(offer)
+        return offer
+
+    # --- a check ---
+
+    def _step_checked(self, name: ScopeName, scope: Scope | None, seen: Seen) -> list[RunVerdict]:
+        run = None if scope is None else scope.run
+        before = run.configurations if isinstance(run, CheckRun) else self._machine.fresh
+        halted = isinstance(run, CheckRun) and run.halted
+        out = super().step(name, seen.event, seen.mask)
+        violated = any(verdict.kind == "violation" for verdict in out)
+        if violated or seen.dot == self._wanted:
+            live = (LiveRun(one, self._readings.of(name, one)) for one in before)
+            offer = self._offer(name, seen, live)
+            offer.halted, offer.verdicts = halted, out
+        self.moved += 1
+        if len(self.moves) < self._moves_max:
+            scope = self.scopes.get(name)
+            # A scope that is over is removed; a new one would begin in the initial state.
+            after = scope.run.states() if scope and isinstance(scope.run, CheckRun) else (0,)
+            position, key = len(self._events) - 1, self._scope_of(name)
+            self.moves.append(Move(position, key, seen.event, states(before), after))
+        policy = self._machine.compiled.pattern.violation_policy
+        if not violated:
+            self._readings.move(name, before, seen)
+        elif policy == "resume":
+            self._readings.restart(name, seen)
+        elif policy == "halt":
+            self._readings.remove(name)
+        return out
+
+    def close(self) -> list[RunVerdict]:
+        """End every window and every run."""
+        readings = {self._scope_of(name): read for name, read in self._readings.of_scopes()}
+        out = super().close()
+        for verdict in out:
+            if verdict.kind == "incomplete":
+                self.ended.append((verdict, readings.get(verdict.scope, tuple)))
+        return out
+
+    # --- a find ---
+
+    def _waiting(self, scope: Scope | None) -> Iterator[LiveRun]:
+        """Yield the runs of a `find next` or `find strict` that wait, and a fresh one."""
+        run = None if scope is None else scope.run
+        if isinstance(run, RunsFind):
+            for configuration, taken in run.beginnings():
+                yield self.live(configuration, taken)
+        yield self.live(self._machine.start(), ())
+
+    def live(self, configuration: Configuration, taken: Taken) -> LiveRun:
+        """Return a run of a find that took these events."""
+        steps = self._machine.automaton.steps
+        return LiveRun(
+            configuration, lambda: tuple((steps[number], seen.event) for number, seen in taken)
+        )
+
+    def offered_scopes(self) -> list[FrozenMapping]:
+        """Return the scopes of a find that were offered an event."""
+        return list(map(self._scope_of, self._offered))
+
+    def offered(self, scope: FrozenMapping) -> list[Seen]:
+        """Return the events that a scope of a find was offered, in their order."""
+        return self._offered.get(tuple(map(keyed, scope.values())), [])
+
+
+class ObservedRun(PatternRun):
+    """One pattern over one execution, observed.
+
+    Parameters
+    ----------
+    compiled, limits, **options
+        As for `PatternRun`.
+    wanted, moves_max
+        As for `ObservedSteps`.
+
+    Attributes
+    ----------
+    events : list of Event
+        The events of the execution, in the order in which they were offered.
+    steps : ObservedSteps
+        What the scopes were offered.
+    """
+
+    __slots__ = ("events",)
+    steps: ObservedSteps
+
+    def __init__(
+        self,
+        compiled: CompiledPattern,
+        limits: Limits,
+        *,
+        wanted: Dot | None,
+        moves_max: int,
+        **options: Any,
+    ) -> None:
+        self.events: list[Event] = []
+        make_steps = partial(ObservedSteps, events=self.events, wanted=wanted, moves_max=moves_max)
+        super().__init__(compiled, limits, make_steps=make_steps, **options)
+
+    def concerned_by(self, event: Event) -> bool:
+        """Return True: an event that changes nothing is observed, too."""
+        return True
+
+    def process(self, events: Sequence[Event]) -> list[tuple[int, list[RunVerdict]]]:
+        """Process released events in turn; return their verdicts."""
+        out = []
+        for number, event in enumerate(events):
+            self.events.append(event)
+            out += [(number, verdicts) for _, verdicts in super().process((event,))]
+        return out
+
+    def count(self, events: Iterable[Event]) -> None:
+        """Count events which other runs of the pattern are offered, in every order (`mode`)."""
+        counted = list(events)
+        self.events += counted
+        super().count(counted)

@@ -1,1 +1,0 @@
-"""Runs of patterns that keep what an explanation needs: what they took, and how they moved."""
