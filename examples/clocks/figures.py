@@ -22,10 +22,9 @@ from ketal.clocks.interval_tree import SEED, IntervalTreeClock, event, fork, joi
 from ketal.clocks.scheme import Clock
 from ketal.clocks.vector import VectorClocks
 from ketal.clocks.vector import join as joined
-from ketal.pictures.clocks.clock_bars import BarsRow
-from ketal.pictures.clocks.clock_bars_svg import bars_svg
+from ketal.pictures.clocks.clock_bars import BarsRow, bars_svg
 from ketal.pictures.clocks.clock_figures import BarsScale, KnownEvents, clock_svg
-from ketal.pictures.clocks.clock_pairs import comparison_svg, difference_svg, join_svg, versions_svg
+from ketal.pictures.clocks.clock_pairs import pair_svg, versions_svg
 from ketal.pictures.clocks.itc_picture import tree_join_svg, trees_svg
 
 Shown = tuple[Clock | str, Sequence[str] | None]
@@ -122,14 +121,14 @@ FIGURES: dict[str, Callable[[], str]] = {
     "figure-3": runs.figure_3,
     "figure-4": runs.figure_4,
     "area": lambda: clock_svg(VECTORS["c3"], nodes=NODES),
-    "less": lambda: comparison_svg(
-        joined([VECTORS["b3"], VECTORS["c2"]]), VECTORS["c3"], nodes=NODES
+    "less": lambda: pair_svg(
+        joined([VECTORS["b3"], VECTORS["c2"]]), VECTORS["c3"], rows=["compared"], nodes=NODES
     ),
-    "difference": lambda: difference_svg(
-        VECTORS["c3"], joined([VECTORS["b3"], VECTORS["c2"]]), nodes=NODES
+    "difference": lambda: pair_svg(
+        VECTORS["c3"], joined([VECTORS["b3"], VECTORS["c2"]]), rows=["subtracted"], nodes=NODES
     ),
     "identity": lambda: clock_svg(VECTORS["b2"], nodes=NODES, own="b"),
-    "maximum": lambda: join_svg(VECTORS["a2"], VECTORS["b1"], nodes=NODES),
+    "maximum": lambda: pair_svg(VECTORS["a2"], VECTORS["b1"], rows=["joined"], nodes=NODES),
     "event": event_of_b,
     "dot": lambda: clock_svg(stamps_of(DottedClocks())["b2"], nodes=NODES),
     "figure-5": runs.figure_5,
@@ -137,8 +136,8 @@ FIGURES: dict[str, Callable[[], str]] = {
     "figure-7": runs.figure_7,
     "figure-8": runs.figure_8,
     "figure-9": runs.figure_9,
-    "siblings": lambda: comparison_svg(*store()["s2"].siblings, nodes=SERVERS),
-    "get": lambda: join_svg(*store()["s2"].siblings, nodes=SERVERS),
+    "siblings": lambda: pair_svg(*store()["s2"].siblings, rows=["compared"], nodes=SERVERS),
+    "get": lambda: pair_svg(*store()["s2"].siblings, rows=["joined"], nodes=SERVERS),
     "put": two_versions_read,
     "identities": identities,
     "figure-10": runs.figure_10,

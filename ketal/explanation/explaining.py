@@ -186,7 +186,7 @@ def _of_taken(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOut) ->
     )
     of_run = functools.partial(judged.placed, run)
     pairs = tuple(
-        PairReason.of(graph, of_run, one, other) for (_, one), (_, other) in pairwise(placed)
+        PairReason.of(graph, of_run, one, other) for (_, one), (_, other) in pairwise(taken)
     )
     statements: tuple[str, ...] = ()
     extension: tuple[PlacedEvent, ...] = ()

@@ -167,25 +167,20 @@ class PairReason:
     known: tuple[PlacedEvent | None, PlacedEvent | None] = (None, None)
 
     @classmethod
-    def of(
-        cls, graph: CausalGraph, placed: Placed, one: PlacedEvent, other: PlacedEvent
-    ) -> PairReason:
+    def of(cls, graph: CausalGraph, placed: Placed, one: Event, other: Event) -> PairReason:
         """Return how two different events of an execution are ordered, and what shows it."""
 
-        def path(source: PlacedEvent, target: PlacedEvent) -> tuple[PlacedLink, ...]:
-            events = map(placed, graph.path(source.event, target.event))
-            return tuple(starmap(PlacedLink, pairwise(events)))
+        def path(source: Event, target: Event) -> tuple[PlacedLink, ...]:
+            return tuple(starmap(PlacedLink, pairwise(map(placed, graph.path(source, target)))))
 
-        def last_known(of: PlacedEvent, by: PlacedEvent) -> PlacedEvent | None:
-            last = graph.last_known(of.event.node, by.event)
-            return None if last is None else placed(last)
-
-        if happened_before(one.event, other.event):
-            return cls(one, other, "before", path(one, other))
-        if happened_before(other.event, one.event):
-            return cls(one, other, "after", path(other, one))
-        known = last_known(one, other), last_known(other, one)
-        return cls(one, other, "concurrent", known=known)
+        first, second = placed(one), placed(other)
+        if happened_before(one, other):
+            return cls(first, second, "before", path(one, other))
+        if happened_before(other, one):
+            return cls(first, second, "after", path(other, one))
+        known = graph.last_known(one.node, other), graph.last_known(other.node, one)
+        last_of_one, last_of_other = (None if last is None else placed(last) for last in known)
+        return cls(first, second, "concurrent", known=(last_of_one, last_of_other))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""

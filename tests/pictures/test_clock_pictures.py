@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -16,13 +17,16 @@ from ketal.clocks.versions.version_vectors import ObjectReplica, StoreReplica, V
 from ketal.errors import SettingError
 from ketal.pictures.clocks.clock_bars import COLUMNS_MAX, LEVELS_MAX
 from ketal.pictures.clocks.clock_figures import KnownEvents, clock_svg, history_text
-from ketal.pictures.clocks.clock_pairs import comparison_svg, difference_svg, join_svg, versions_svg
+from ketal.pictures.clocks.clock_pairs import pair_svg, versions_svg
 from tests.clocks.executions import SampleRun, sample_runs
 from tests.pictures.svg_boxes import SVG, check_layout, hatched, sign, squares, texts
 from tests.pictures.test_svg import colours
 from tests.sampling import examples
 
 A, B, C = "a", "b", "c"
+comparison_svg = partial(pair_svg, rows=["compared"])
+join_svg = partial(pair_svg, rows=["joined"])
+difference_svg = partial(pair_svg, rows=["subtracted"])
 
 
 # --- one clock ------------------------------------------------------------------

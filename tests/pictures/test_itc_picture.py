@@ -20,8 +20,7 @@ from ketal.clocks.interval_tree import (
     literal,
 )
 from ketal.errors import SettingError
-from ketal.pictures.clocks.clock_bars import LEVELS_MAX
-from ketal.pictures.clocks.clock_bars_svg import CAPTION_COLUMNS_MAX
+from ketal.pictures.clocks.clock_bars import CAPTION_COLUMNS_MAX, LEVELS_MAX
 from ketal.pictures.clocks.itc_picture import tree_join_svg, trees_svg
 from ketal.pictures.labels import clipped
 from tests.clocks.executions import sample_runs

@@ -136,7 +136,7 @@ def compare_events(
         return PlacedEvent(event, part.place(event.dot))
 
     one, other = graph[first], graph[second]
-    pair = PairReason.of(graph, placed, placed(one), placed(other))
+    pair = PairReason.of(graph, placed, one, other)
     past = tuple(map(placed, graph.common_past(one, other)))
     return EventComparison(part.name, pair, past)
 

@@ -22,8 +22,13 @@ from ketal.clocks.dotted import DottedVector
 from ketal.clocks.scheme import Clock
 from ketal.clocks.vector import Vector, join
 from ketal.clocks.versions.version_vectors import Version
-from ketal.pictures.clocks.clock_bars import LEVELS_MAX, ClockBars, EventSquare, checked_size
-from ketal.pictures.clocks.clock_bars_svg import bars_svg
+from ketal.pictures.clocks.clock_bars import (
+    LEVELS_MAX,
+    ClockBars,
+    EventSquare,
+    bars_svg,
+    checked_size,
+)
 
 Knowledge: TypeAlias = (
     "Clock | AbstractSet[tuple[str, int]] | Vector | CausalHistory | DottedVector | Version"

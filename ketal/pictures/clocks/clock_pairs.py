@@ -13,10 +13,10 @@ The one rule: a square of an operand is marked iff the other operand lacks it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from ketal.clocks.versions.version_vectors import ObjectReplica, StoreReplica
-from ketal.pictures.clocks.clock_bars import BarsRow, ClockBars
-from ketal.pictures.clocks.clock_bars_svg import bars_svg
+from ketal.pictures.clocks.clock_bars import BarsRow, ClockBars, bars_svg
 from ketal.pictures.clocks.clock_figures import BarsScale, Knowledge, KnownEvents
 
 MARKS = "Hatched: what the other one does not know."
@@ -32,65 +32,47 @@ _NOTES = {
 }
 
 
-def comparison_svg(a: Knowledge, b: Knowledge, *, nodes: Sequence[str] | None = None) -> str:
-    """Draw two clocks beside each other: which one is included, or that they are concurrent.
+PairRow = Literal["compared", "joined", "subtracted", "subtracted from"]
+EVERY_ROW: Sequence[PairRow] = ("compared", "joined", "subtracted", "subtracted from")
+
+
+def pair_svg(
+    a: Knowledge,
+    b: Knowledge,
+    *,
+    rows: Sequence[PairRow] = EVERY_ROW,
+    nodes: Sequence[str] | None = None,
+    title: str = "",
+) -> str:
+    """Draw two clocks, a row for each thing that is done with them.
 
     Parameters
     ----------
     a, b : Clock, set of (str, int), Vector, CausalHistory, DottedVector or Version
-        What is compared.
+        The clocks.
+    rows : sequence of PairRow
+        Compared: one is included in the other, or they are concurrent. Joined: with their
+        point-wise maximum. Subtracted: what the first, or else the second, knows beyond the other.
     nodes : sequence of str, optional
         The columns in their order; others that are known follow, sorted.
+    title : str
+        What the picture shows; if empty, the captions and operators of the first row.
     """
-    pair = _Pair(a, b, nodes)
-    return bars_svg("", [pair.compared()], _NOTES[pair.sign])
-
-
-def join_svg(a: Knowledge, b: Knowledge, *, nodes: Sequence[str] | None = None) -> str:
-    """Draw two clocks and their join, the point-wise maximum; parameters as of `comparison_svg`."""
-    return bars_svg("", [_Pair(a, b, nodes).joined()], MARKS)
-
-
-def difference_svg(a: Knowledge, b: Knowledge, *, nodes: Sequence[str] | None = None) -> str:
-    """Draw what one clock knows beyond another one; parameters as of `comparison_svg`."""
-    return bars_svg("", [_Pair(a, b, nodes).subtracted()], MARKS)
-
-
-def pair_svg(a: Knowledge, b: Knowledge, *, title: str) -> str:
-    """Draw two clocks compared, joined and subtracted, each in a row."""
-    pair = _Pair(a, b, None)
-    rows = [pair.compared(), pair.joined(), pair.subtracted(), pair.subtracted(backwards=True)]
-    return bars_svg(title, rows, MARKS)
-
-
-class _Pair:
-    """Two clocks in one scale, and what only one of them knows."""
-
-    def __init__(self, a: Knowledge, b: Knowledge, nodes: Sequence[str] | None) -> None:
-        self._both = KnownEvents.of(a), KnownEvents.of(b)
-        self._scale = BarsScale.of(self._both, nodes)
-        of_a, of_b = (one.above(self._scale.floors) for one in self._both)
-        self._only = of_a - of_b, of_b - of_a
-        self._bars = [
-            self._scale.bars(one, marked=only)
-            for one, only in zip(self._both, self._only, strict=True)
-        ]
-        self.sign = _SIGNS[bool(self._only[0]), bool(self._only[1])]
-
-    def compared(self) -> BarsRow:
-        """Return the clocks with the sign of their order between them."""
-        return "", [self._bars[0], self.sign, self._bars[1]]
-
-    def joined(self) -> BarsRow:
-        """Return the clocks and their join."""
-        a, b = self._both
-        return "", [self._bars[0], "⊔", self._bars[1], "=", self._scale.bars(a.joined(b))]
-
-    def subtracted(self, *, backwards: bool = False) -> BarsRow:
-        """Return the first clock without what the second one knows, or the other way round."""
-        only = self._only[backwards]
-        left = self._scale.bars(KnownEvents.of(only), marked=only)
-        return "", [self._bars[backwards], MINUS, self._bars[not backwards], "=", left]
+    both = KnownEvents.of(a), KnownEvents.of(b)
+    scale = BarsScale.of(both, nodes)
+    of_a, of_b = (one.above(scale.floors) for one in both)
+    only = of_a - of_b, of_b - of_a
+    sign = _SIGNS[bool(only[0]), bool(only[1])]
+    left, right = (scale.bars(one, marked=of) for one, of in zip(both, only, strict=True))
+    less, more = (scale.bars(KnownEvents.of(of), marked=of) for of in only)
+    drawn: dict[PairRow, list[ClockBars | str]] = {
+        "compared": [left, sign, right],
+        "joined": [left, "⊔", right, "=", scale.bars(both[0].joined(both[1]))],
+        "subtracted": [left, MINUS, right, "=", less],
+        "subtracted from": [right, MINUS, left, "=", more],
+    }
+    note = _NOTES[sign] if list(rows) == ["compared"] else MARKS
+    return bars_svg(title, [("", drawn[row]) for row in rows], note)
 
 
 def versions_svg(
@@ -110,13 +92,12 @@ def versions_svg(
     title : str, optional
         What the picture shows.
     """
-    rows: list[tuple[str, list[KnownEvents]]] = []
-    for replica in replicas:
-        if isinstance(replica, StoreReplica):
-            name, known = replica.server, [KnownEvents.of(one) for one in replica.siblings]
-        else:
-            name, known = replica.name, [KnownEvents.of(one) for one in replica.versions]
-        rows.append((name, known))
+    rows = [
+        (one.server, list(map(KnownEvents.of, one.siblings)))
+        if isinstance(one, StoreReplica)
+        else (one.name, list(map(KnownEvents.of, one.versions)))
+        for one in replicas
+    ]
     every = [one for _, known in rows for one in known]
     names = {name for name, _ in rows}.union(*(one.nodes for one in every))
     scale = BarsScale.of(every, [*(nodes or ()), *sorted(names)])

@@ -23,9 +23,9 @@ from ketal.pictures.clocks.clock_bars import (
     BarsRow,
     ClockBars,
     EventSquare,
+    bars_svg,
     checked_size,
 )
-from ketal.pictures.clocks.clock_bars_svg import bars_svg
 from ketal.pictures.clocks.clock_pairs import MARKS
 
 T = TypeVar("T")
