@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
@@ -54,10 +55,6 @@ class SchemeReport:
     unknown: int
     false_orders: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class SchemeComparison:
@@ -88,11 +85,10 @@ class SchemeComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
-        named = {"execution": self.execution} if self.execution else {}
-        reports = [report.to_dict() for report in self.reports]
-        counts = {"events": self.events, "pairs": self.pairs, "of_pairs": self.of_pairs}
-        left_out = {"left_out": dict(self.left_out)} if self.left_out else {}
-        return {**named, **counts, "schemes": reports, **left_out}
+        out: dict[str, Any] = {"execution": self.execution} if self.execution else {}
+        out |= {"events": self.events, "pairs": self.pairs, "of_pairs": self.of_pairs}
+        out["schemes"] = [asdict(report) for report in self.reports]
+        return {**out, "left_out": dict(self.left_out)} if self.left_out else out
 
     def lines(self) -> Iterator[str]:
         """Yield it as text: a table."""
@@ -102,11 +98,9 @@ class SchemeComparison:
         yield f"{self.events:,} events, {self.pairs:,} pairs{sample}"
         table = [_HEADS, *map(self._cells, self.reports)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        for row in table:
-            first, *rest = row
-            cells = [first.ljust(widths[0])]
-            cells += [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
-            yield "  ".join(cells)
+        for name, *row in table:
+            cells = (cell.rjust(width) for cell, width in zip(row, widths[1:], strict=True))
+            yield "  ".join((name.ljust(widths[0]), *cells))
         for name, why in self.left_out.items():
             yield f"{name} is left out: {why}"
 
@@ -200,37 +194,34 @@ def _report(
     for first, second in pairs:
         order(stamped.stamps[first], stamped.stamps[second])
     compare_us = (time.process_time() - begin) * 1e6 / len(pairs)
-    right, wrong, unknown, false_orders = _answers(stamped, order, pairs)
+    answers = Counter(
+        answer for first, second in pairs for answer in _answers(stamped, order, first, second)
+    )
     return SchemeReport(
         scheme=scheme.name,
         bytes_median=median(sizes),
         bytes_max=max(sizes),
         stamp_us=round(stamp_us, 3),
         compare_us=round(compare_us, 3),
-        right=right,
-        wrong=wrong,
-        unknown=unknown,
-        false_orders=false_orders,
+        right=answers["right"],
+        wrong=answers["wrong"],
+        unknown=answers["unknown"],
+        false_orders=answers["false order"],
     )
 
 
 def _answers(
-    stamped: StampedExecution,
-    order: Callable[[Any, Any], bool],
-    pairs: Sequence[tuple[int, int]],
-) -> tuple[int, int, int, int]:
-    """Return how many answers are right, wrong and unknown, and the false orders."""
-    right = wrong = unknown = false_orders = 0
-    for first, second in pairs:
-        a, b = stamped.stamps[first], stamped.stamps[second]
-        # The events are in a linear extension.
-        before = happened_before(stamped.events[first], stamped.events[second])
-        answer = stamped.scheme.relation(order, a, b)
-        if answer is StampOrder.UNKNOWN:
-            unknown += 1
-        elif answer is (StampOrder.BEFORE if before else StampOrder.CONCURRENT):
-            right += 1
-        else:
-            wrong += 1
-        false_orders += not before and (order(a, b) or order(b, a))
-    return right, wrong, unknown, false_orders
+    stamped: StampedExecution, order: Callable[[Any, Any], bool], first: int, second: int
+) -> Iterator[str]:
+    """Yield what the answer about two events is, and `false order` where the stamps have one."""
+    a, b = stamped.stamps[first], stamped.stamps[second]
+    # The events are in a linear extension.
+    before = happened_before(stamped.events[first], stamped.events[second])
+    answer = stamped.scheme.relation(order, a, b)
+    if answer is StampOrder.UNKNOWN:
+        yield "unknown"
+    else:
+        right = StampOrder.BEFORE if before else StampOrder.CONCURRENT
+        yield "right" if answer is right else "wrong"
+    if not before and (order(a, b) or order(b, a)):
+        yield "false order"
