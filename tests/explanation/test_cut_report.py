@@ -12,7 +12,7 @@ from resvg_py import svg_to_bytes
 import ketal
 from ketal.errors import EventError, SettingError
 from ketal.explanation.causal_graph import CausalGraph
-from ketal.explanation.cuts.cut_lattice import lattice_of
+from ketal.explanation.cuts.cut_lattice import CutLattice
 from ketal.explanation.cuts.cut_report import shown
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -156,8 +156,8 @@ def test_a_number_with_more_digits_than_python_prints_is_shown_and_counted() -> 
 
 
 def test_the_lattice_has_each_cut_over_those_with_one_event_less() -> None:
-    diagram = lattice_of(CausalGraph(PAIR), "PAIR")
-    labels = [one.label for one in diagram.elements]
+    diagram = CutLattice.of(CausalGraph(PAIR), "PAIR")
+    labels = [label for label, _ in diagram.cuts]
     assert labels == ["0 0 0", "1 0 0", "0 0 1", "1 1 0", "1 0 1", "1 1 1"]
     assert diagram.caption == "the last counters of a, b, c"
     covers = {(labels[upper], labels[lower], tip) for upper, lower, tip in diagram.covers}

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from resvg_py import svg_to_bytes
 
+import ketal
 from ketal.errors import SettingError, columns, printable
 from ketal.pictures.graphs.graph import Picture
 from ketal.pictures.graphs.graph_data import GraphEdge, GraphState, Way
-from ketal.pictures.graphs.hasse import HasseDiagram, HasseElement
 from ketal.pictures.graphs.layout import Layout, Scene
 from ketal.pictures.graphs.svg import (
     LABEL_PAD,
@@ -300,7 +300,7 @@ def test_graphviz_may_lay_out_a_box_without_a_link(
     program.write_text(f"#!/bin/sh\necho '{answer}'\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(tmp_path))
-    lone = HasseDiagram("one", "a caption", (HasseElement("0", "the empty cut"),), ())
+    lone = ketal.cuts([])
     with warnings.catch_warnings():
         warnings.simplefilter("error", LayoutWarning)
         assert "Laid out by Graphviz." in lone.to_svg()

@@ -1,54 +1,113 @@
-"""The lattice of consistent cuts of a small execution, to be drawn.
+"""The lattice of consistent cuts of a small execution, drawn as a Hasse diagram.
 
 A cut is named by the counters of the last events in it, one for each node, 0 where it has none
 (Mattern, "Virtual time and global states of distributed systems", 1989). It covers the cuts with
-one event less, so its height is the number of its events.
+one event less, so its height is the number of its events. Each is a box above those that it covers,
+with a line to each of them; what else is below it follows (Birkhoff, "Lattice theory", 1940).
 
-The one rule: the empty cut is at the bottom, the whole execution at the top.
+The one rule: the empty cut is at the bottom, the whole execution at the top, and a line has no
+head.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.series_parallel import EventOrder
-from ketal.model.events.event import Event
-from ketal.pictures.graphs.hasse import HasseDiagram, HasseElement
+from ketal.pictures import svg_document as elements
+from ketal.pictures.graphs import svg
+from ketal.pictures.graphs.layout import Box, Link, Scene
+from ketal.pictures.graphs.text_formats import quoted
+from ketal.pictures.labels import clipped, xml_text
 
+CAPTION_COLUMNS_MAX = 120
+PAD = 10.0
+HALF_HEIGHT = 12.0
 Cut = tuple[int, ...]
 """How many events of each node are in it."""
 
 
-def lattice_of(graph: CausalGraph, title: str) -> HasseDiagram:
-    """Return the lattice of an execution, all of it; its size was counted before."""
-    order = EventOrder(graph)
-    numbers: dict[Cut, int] = {(0,) * len(order.lines): 0}
-    covers: list[tuple[int, int, str]] = []
-    # The cuts that are found are visited in turn, so those of fewer events come first.
-    for cut in (cuts := list(numbers)):
-        for line, place in enumerate(cut):
-            if not _ready(order, cut, line):
-                continue
-            upper = (*cut[:line], place + 1, *cut[line + 1 :])
-            if upper not in numbers:
-                numbers[upper] = len(numbers)
-                cuts.append(upper)
-            covers.append((numbers[upper], numbers[cut], str(order.lines[line][place])))
-    elements = tuple(_element(order, cut) for cut in cuts)
-    caption = f"the last counters of {', '.join(graph.nodes)}" if graph.nodes else "no event"
-    return HasseDiagram(title, caption, elements, tuple(covers))
+@dataclass(frozen=True, slots=True)
+class CutLattice:
+    """The lattice of an execution.
+
+    Attributes
+    ----------
+    title : str
+        What it is.
+    caption : str
+        How a label is to be read.
+    cuts : tuple of (str, str)
+        Of each cut the label of its box, and what a pointer on it shows.
+    covers : tuple of (int, int, str)
+        The number of a cut, that of one which it covers, and the event that is between them.
+    """
+
+    title: str
+    caption: str
+    cuts: tuple[tuple[str, str], ...]
+    covers: tuple[tuple[int, int, str], ...]
+
+    @classmethod
+    def of(cls, graph: CausalGraph, title: str) -> CutLattice:
+        """Return the lattice of an execution, all of it; its size was counted before."""
+        order = EventOrder(graph)
+        numbers: dict[Cut, int] = {(0,) * len(order.lines): 0}
+        covers: list[tuple[int, int, str]] = []
+        # The cuts that are found are visited in turn, so those of fewer events come first.
+        for cut in (cuts := list(numbers)):
+            for line, (place, known) in enumerate(zip(cut, order.known, strict=True)):
+                # The next event of the line, if there is one, needs all of its past in the cut.
+                if place == len(known) or any(cut[k] < n for k, n in known[place].items()):
+                    continue
+                upper = (*cut[:line], place + 1, *cut[line + 1 :])
+                if upper not in numbers:
+                    numbers[upper] = len(numbers)
+                    cuts.append(upper)
+                covers.append((numbers[upper], numbers[cut], str(order.lines[line][place])))
+        caption = f"the last counters of {', '.join(graph.nodes)}" if graph.nodes else "no event"
+        return cls(title, caption, tuple(_named(order, cut) for cut in cuts), tuple(covers))
+
+    def to_svg(self) -> str:
+        """Draw it; as the picture of an automaton it is laid out by Graphviz where that is."""
+        boxes = [
+            Box(elements.text_width(xml_text(label), svg.NAME_PX) / 2 + PAD, HALF_HEIGHT)
+            for label, _ in self.cuts
+        ]
+        links = [Link(upper, lower) for upper, lower, _ in self.covers]
+        scene = Scene(tuple(boxes), tuple(links), horizontal=False)
+        layout = svg.lay_out(scene)
+        lines = [
+            elements.titled(tip, svg.line_along(route.curve), 'class="edge"')
+            for (_, _, tip), route in zip(self.covers, layout.routes, strict=True)
+        ]
+        boxed = [
+            elements.titled(tip, svg.outline(at, box) + svg.name_at(at, label))
+            for (label, tip), box, at in zip(self.cuts, boxes, layout.centers, strict=True)
+        ]
+        caption = clipped(xml_text(self.caption), CAPTION_COLUMNS_MAX)
+        return svg.document(self.title, scene, layout, (*lines, *boxed), caption)
+
+    def to_dot(self) -> str:
+        """Write it in Graphviz's language."""
+        lines = [
+            f"digraph {quoted(xml_text(self.title))} {{",
+            f"  label={quoted(xml_text(self.caption))};",
+            '  node [fontname="monospace", fontsize=13, shape=box, style="rounded"];',
+            "  edge [dir=none];",
+        ]
+        for number, (label, tip) in enumerate(self.cuts):
+            attributes = f"label={quoted(xml_text(label))}, tooltip={quoted(xml_text(tip))}"
+            lines.append(f"  c{number} [{attributes}];")
+        for upper, lower, tip in self.covers:
+            lines.append(f"  c{upper} -> c{lower} [tooltip={quoted(xml_text(tip))}];")
+        return "\n".join([*lines, "}", ""])
 
 
-def _ready(order: EventOrder, cut: Cut, line: int) -> bool:
-    """Return whether the next event of a line has all of its past in a cut."""
-    known = order.known[line]
-    place = cut[line]
-    return place < len(known) and all(cut[k] >= upto for k, upto in known[place].items())
-
-
-def _element(order: EventOrder, cut: Cut) -> HasseElement:
-    lasts: list[Event | None] = [
-        own[place - 1] if place else None for own, place in zip(order.lines, cut, strict=True)
-    ]
+def _named(order: EventOrder, cut: Cut) -> tuple[str, str]:
+    """Return the label of a cut, and the last events in it."""
+    lasts = [own[place - 1] if place else None for own, place in zip(order.lines, cut, strict=True)]
     label = " ".join("0" if last is None else str(last.counter) for last in lasts)
     tip = ", ".join(str(last.dot) for last in lasts if last is not None)
-    return HasseElement(label or "∅", tip or "the empty cut")
+    return label or "∅", tip or "the empty cut"

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 from ketal.errors import EventError, SettingError, printable
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.cut_counting import LIMIT, CutCount, count_cuts
-from ketal.explanation.cuts.cut_lattice import lattice_of
+from ketal.explanation.cuts.cut_lattice import CutLattice
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.wording import counted
-from ketal.pictures.graphs.hasse import HasseDiagram
 from ketal.runtime.admission.execution_events import (
     ExecutionEvents,
     execution_names,
@@ -55,7 +54,7 @@ class ExecutionCuts:
         How many linear extensions it has; where `limit` is named, there are as many or more.
     limit : str
         The limit that was reached; empty where the numbers are exact.
-    lattice : HasseDiagram or None
+    lattice : CutLattice or None
         The lattice of the cuts; None where there are more than `drawn_cuts_max`.
 
     Examples
@@ -74,7 +73,7 @@ class ExecutionCuts:
     cuts: int
     linear_extensions: int
     limit: str
-    lattice: HasseDiagram | None
+    lattice: CutLattice | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, as `ketal cuts --output json` has it.
@@ -240,7 +239,7 @@ class LogCuts:
         """
         return self._lattice().to_dot()
 
-    def _lattice(self) -> HasseDiagram:
+    def _lattice(self) -> CutLattice:
         one, *others = self.executions
         if others:
             raise SettingError(
@@ -344,8 +343,8 @@ def _counted(part: ExecutionEvents, limits: Limits) -> ExecutionCuts:
 
 def _drawn(
     graph: CausalGraph, count: CutCount, execution: str, limits: Limits
-) -> HasseDiagram | None:
+) -> CutLattice | None:
     if not count.exact or count.cuts > limits.drawn_cuts_max:
         return None
     title = counted(count.cuts, "consistent cut")
-    return lattice_of(graph, f"{execution}: {title}" if execution else title)
+    return CutLattice.of(graph, f"{execution}: {title}" if execution else title)
