@@ -18,13 +18,13 @@ from ketal.errors import SettingError
 from ketal.grammar.printer import render_guard
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
-from ketal.pictures.graphs import svg, text_formats
+from ketal.pictures.graphs import svg
 from ketal.pictures.graphs.graph_data import Graph, GraphEdge, GraphState, Way
 
 
 @dataclass(frozen=True, slots=True)
 class Picture(Graph):
-    """A graph that writes itself as dot, Mermaid, JSON and SVG."""
+    """The graph of a pattern, which also draws itself."""
 
     @classmethod
     def of(cls, compiled: CompiledPattern) -> Picture:
@@ -53,18 +53,6 @@ class Picture(Graph):
             nots=words.nots,
             minterms=minterms,
         )
-
-    def to_json(self) -> str:
-        """Write it as JSON, two blanks an indent."""
-        return text_formats.json_text(self)
-
-    def to_dot(self) -> str:
-        """Write it in Graphviz's language."""
-        return text_formats.dot(self)
-
-    def to_mermaid(self) -> str:
-        """Write it as a Mermaid flowchart."""
-        return text_formats.mermaid(self)
 
     def to_svg(self) -> str:
         """Draw it.

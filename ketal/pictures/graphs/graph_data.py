@@ -1,19 +1,26 @@
-"""The description of an automaton that all its pictures are made from.
+r"""The description of an automaton that all its pictures are made from, and its forms as text.
 
-An edge of the picture stands for every letter that leads from one state to
-another. It lists *ways*: a way is a set of steps that hold at once, with the
-`not` guards before them.
+An edge of the picture stands for every letter that leads from one state to another. It lists
+*ways*: a way is a set of steps that hold at once, with the `not` guards before them.
 
-The one rule: a description is plain text and numbers in canonical order, so
-every picture of a pattern is the same in every process.
+Dot and Mermaid give some characters of a label a meaning of their own. In dot a quoted string knows
+`\"`, `\\`, `\l` and HTML's entities; in Mermaid a quoted label knows `#35;` and HTML's tags. In
+these two states are called `s0`, `s1`, …, so a name or a guard stands in labels only, and a label
+reads as its author wrote it.
+
+The one rule: a description is plain text and numbers in canonical order, so every picture of a
+pattern is the same in every process.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import re
+from dataclasses import asdict, dataclass
 
 from ketal.errors import columns
 from ketal.model.wording import counted
+from ketal.pictures.labels import clipped, wrapped, xml_text
 
 ROUND_COLUMNS_MAX = 4
 """The longest name that stands in a circle; a longer one stands in a rounded box."""
@@ -131,3 +138,79 @@ class Graph:
     def horizontal(self) -> bool:
         """Whether pictures run from left to right, not downwards."""
         return len(self.states) <= HORIZONTAL_STATES_MAX
+
+    def to_dot(self) -> str:
+        """Write it in Graphviz's language."""
+        lines = [
+            f"digraph {quoted(xml_text(self.pattern))} {{",
+            f"  rankdir={'LR' if self.horizontal else 'TB'};",
+            '  node [fontname="monospace", fontsize=13];',
+            '  edge [fontname="monospace", fontsize=11];',
+            '  start [shape=point, label="", width=0.08];',
+        ]
+        for state in self.states:
+            around = 2 if state.final else 1
+            shape = "shape=circle" if state.round else 'shape=box, style="rounded"'
+            label = quoted(clipped(xml_text(state.name)))
+            lines.append(f"  s{state.number} [{shape}, peripheries={around}, label={label}];")
+        lines.append(f"  start -> s{self.initial};")
+        for edge in self.edges:
+            # `\l` ends a line that is set to the left.
+            label = "".join(f"{_dot_text(line)}\\l" for line in wrapped(edge.label))
+            lines.append(f'  s{edge.source} -> s{edge.target} [label="{label}"];')
+        return "\n".join([*lines, "}", ""])
+
+    def to_mermaid(self) -> str:
+        """Write it as a Mermaid flowchart."""
+        lines = [
+            f"flowchart {'LR' if self.horizontal else 'TB'}",
+            f"  accTitle: {_mermaid(xml_text(self.title))}",
+            '  start((" "))',
+            "  style start fill:#888,stroke:#888",
+        ]
+        for state in self.states:
+            form = "((({})))" if state.final else "(({}))" if state.round else "([{}])"
+            label = f'"{_mermaid(clipped(xml_text(state.name)))}"'
+            lines.append(f"  s{state.number}{form.format(label)}")
+        lines.append(f"  start --> s{self.initial}")
+        for edge in self.edges:
+            label = "<br/>".join(map(_mermaid, wrapped(edge.label)))
+            lines.append(f'  s{edge.source} -->|"{label}"| s{edge.target}')
+        return "\n".join([*lines, ""])
+
+    def to_json(self) -> str:
+        """Write it as JSON, two blanks an indent."""
+        fields = {
+            "pattern": self.pattern,
+            "strategy": self.strategy,
+            "fingerprint": self.fingerprint,
+            "states": [asdict(state) for state in self.states],
+            "initial": self.initial,
+            "finals": self.finals,
+            "steps": [{"name": name, "guard": guard} for name, guard in self.guards],
+            "nots": self.nots,
+            "edges": [asdict(edge) for edge in self.edges],
+            "minterms": [{"number": n, "holds": holds} for n, holds in enumerate(self.minterms)],
+        }
+        return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
+
+
+def quoted(text: str) -> str:
+    """Return a text as a quoted string of dot."""
+    return f'"{_dot_text(text)}"'
+
+
+def _dot_text(text: str) -> str:
+    return _unbroken(text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"'))
+
+
+def _unbroken(text: str) -> str:
+    """Replace the blanks at the start of a line by such as stay: those that cannot be broken."""
+    return re.sub("^ +", lambda blanks: "\u00a0" * len(blanks[0]), text)
+
+
+def _mermaid(text: str) -> str:
+    """Write every character that HTML, Markdown or Mermaid could read as an entity."""
+    return "".join(
+        c if c.isalnum() or c in " \u00a0:.,=()" else f"#{ord(c)};" for c in _unbroken(text)
+    )
