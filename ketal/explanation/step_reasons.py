@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from ketal.compiler.automaton import Variant
-from ketal.engine.configurations import Configuration, Seen
+from ketal.engine.configurations import Seen
 from ketal.engine.find.windows import MatchWindow
 from ketal.engine.machine import Machine
 from ketal.engine.machine import step as step_of
@@ -71,7 +71,7 @@ class StepReasons:
         for length, (name, event) in enumerate(taken, 1):
             moves = dict(step_of(self._machine, here, self._seen_of(event)))
             here = moves[self._machine.automaton.steps.index(name)]
-            yield LiveRun(here, partial(_beginning, taken, length))
+            yield LiveRun(here, partial(lambda n: taken[:n], length))
 
     def _seen_of(self, event: Event) -> Seen:
         seen = self._seen.get(event.dot)
@@ -117,17 +117,14 @@ class StepReasons:
         """Yield what there is to say of the `not`s between the event before and this one."""
         if not live.taken or self._machine.compiled.kind == "check":
             return
+        automaton = self._machine.automaton
+        enabled = (automaton.variants[v] for v in automaton.enabled[live.configuration.state])
         ways = [
-            list(self._of_way(way, live.taken, event))
-            for way in self._ways(step, live.configuration)
+            list(self._of_way(variant, live.taken, event))
+            for variant in enabled
+            if automaton.steps[variant.step] == step
         ]
         yield from next((way for way in ways if all(one.holds for one in way)), ways[0])
-
-    def _ways(self, step: str, configuration: Configuration) -> list[Variant]:
-        automaton = self._machine.automaton
-        number = automaton.steps.index(step)
-        enabled = (automaton.variants[v] for v in automaton.enabled[configuration.state])
-        return [variant for variant in enabled if variant.step == number]
 
     def _of_way(self, way: Variant, taken: History, event: Event) -> Iterator[Evidence]:
         prior = taken[-1][1]
@@ -169,12 +166,7 @@ class StepReasons:
         length = max(places) - min(places)
         first = events[places.index(min(places))]
         last = events[places.index(max(places))]
-        far = counted(length, "event")
-        if self._window.us is not None:
-            far = f"{length / 1_000_000:g} s"
+        timed = self._window.us is not None
+        far = f"{length / 1_000_000:g} s" if timed else counted(length, "event")
         because = f"{last.dot} is {far} after {first.dot}"
         yield Evidence(self.window_text, length < self._window.length, because, {})
-
-
-def _beginning(taken: History, length: int) -> History:
-    return taken[:length]

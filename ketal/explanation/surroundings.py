@@ -8,11 +8,11 @@ The one rule: at most `EVENTS_MAX` events are shown, the verdict's own first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 
 from ketal.explanation.causal_graph import CausalGraph
-from ketal.explanation.reasons import Explanation, PlacedEvent
+from ketal.explanation.reasons import Explanation
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key, happened_before
 from ketal.pictures.text_diagram import DiagramRow
@@ -39,11 +39,13 @@ def rows_around(explanation: Explanation, graph: CausalGraph) -> list[DiagramRow
     rows = []
     for event in sorted(shown.values(), key=canonical_key):
         sources = [source for source in graph.messages_to(event) if source.dot in shown]
+        names = ", ".join(name for name, of in marked if of.dot == event.dot)
+        received = f"from {', '.join(str(source.dot) for source in sources)}" if sources else ""
         before = graph.previous(event)
         rows.append(
             DiagramRow(
                 event.node,
-                _label(event, [name for name, of in marked if of.dot == event.dot], sources),
+                "  ".join(filter(None, (str(event), names, received))),
                 tuple(source.node for source in sources),
                 event.dot in own,
                 before is not None and before.dot in shown,
@@ -58,8 +60,8 @@ def marked_events(explanation: Explanation) -> list[Marked]:
         return [(step.step, step.event.event) for step in explanation.steps]
     marked: list[Marked] = []
     if explanation.runs:
-        taken: Sequence[tuple[str, PlacedEvent]] = explanation.runs[0].taken
-        marked += [(step, event.event) for step, event in taken[-TAKEN_MAX:]]
+        taken = explanation.runs[0].taken[-TAKEN_MAX:]
+        marked += [(step, event.event) for step, event in taken]
     if explanation.event is not None:
         name = "" if explanation.verdict is None else explanation.verdict.kind
         marked.append((name, explanation.event.event))
@@ -75,8 +77,3 @@ def _between(one: Event, other: Event, graph: CausalGraph) -> Iterator[Event]:
         return
     known = graph.last_known(one.node, other), graph.last_known(other.node, one)
     yield from filter(None, known)
-
-
-def _label(event: Event, names: Sequence[str], sources: Sequence[Event]) -> str:
-    received = f"from {', '.join(str(source.dot) for source in sources)}" if sources else ""
-    return "  ".join(filter(None, (str(event), ", ".join(names), received)))

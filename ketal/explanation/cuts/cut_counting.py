@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from math import comb
 
 from ketal.explanation.causal_graph import CausalGraph
-from ketal.explanation.cuts.series_parallel import EventOrder, Piece
+from ketal.explanation.cuts.series_parallel import EventOrder, PartKind, Piece
 
 LIMIT = "counted_cuts_max"
 
@@ -54,26 +54,6 @@ class CutCount:
     exact: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class _WalkedLine:
-    """A piece of a line in the integers that are cuts.
-
-    Attributes
-    ----------
-    one : int
-        What is added to a cut for one event more.
-    shift, mask : int
-        Where its field is, and the bits of it.
-    needs : tuple of int
-        For each event the cut that has its past; last what no cut has.
-    """
-
-    one: int
-    shift: int
-    mask: int
-    needs: tuple[int, ...]
-
-
 def count_cuts(graph: CausalGraph, cuts_max: int) -> CutCount:
     """Count the cuts and linear extensions; of prime parts at most `cuts_max` cuts are walked."""
     if not len(graph):
@@ -89,31 +69,22 @@ def count_cuts(graph: CausalGraph, cuts_max: int) -> CutCount:
             count = _walk(order, part.pieces, left)
             left = max(0, left - count.cuts)
         else:
-            combine = _in_series if part.kind == "series" else _in_parallel
-            count = combine([counts.pop(id(one)) for one in part.parts])
+            count = _combined(part.kind, [counts.pop(id(one)) for one in part.parts])
         counts[id(part)] = count
     return counts[id(parts[0])]
 
 
-def _in_series(parts: list[CutCount]) -> CutCount:
-    cuts, extensions = 1, 1
-    for part in parts:
-        cuts += part.cuts - 1
-        extensions *= part.linear_extensions
-    return _combined(parts, cuts, extensions)
-
-
-def _in_parallel(parts: list[CutCount]) -> CutCount:
+def _combined(kind: PartKind, parts: list[CutCount]) -> CutCount:
+    """Return the numbers of a series, or of parallel parts."""
     events, cuts, extensions = 0, 1, 1
     for part in parts:
         events += part.events
-        cuts *= part.cuts
-        extensions *= part.linear_extensions * comb(events, part.events)
-    return _combined(parts, cuts, extensions)
-
-
-def _combined(parts: list[CutCount], cuts: int, extensions: int) -> CutCount:
-    events = sum(part.events for part in parts)
+        extensions *= part.linear_extensions
+        if kind == "series":
+            cuts += part.cuts - 1
+        else:
+            cuts *= part.cuts
+            extensions *= comb(events, part.events)
     return CutCount(events, cuts, extensions, all(part.exact for part in parts))
 
 
@@ -127,36 +98,35 @@ def _walk(order: EventOrder, pieces: Mapping[int, Piece], cuts_max: int) -> CutC
         room = cuts_max - cuts
         for cut, paths in level.items():
             guarded = cut | guards
-            for line in lines:
-                if (guarded - line.needs[cut >> line.shift & line.mask]) & guards == guards:
-                    reached = cut + line.one
+            for shift, mask, needs in lines:
+                if (guarded - needs[cut >> shift & mask]) & guards == guards:
+                    reached = cut + (1 << shift)
                     below[reached] = below.get(reached, 0) + paths
             if len(below) > room:
-                return _bound(events, cuts + len(below), level)
+                # Each path goes on to the whole, and a cut is reached on each level.
+                least = max(cuts + len(below), events + 1)
+                return CutCount(events, least, sum(level.values()), exact=False)
         level, cuts = below, cuts + len(below)
     (extensions,) = level.values()
     return CutCount(events, cuts, extensions)
 
 
-def _bound(events: int, cuts: int, level: Mapping[int, int]) -> CutCount:
-    """Return lower bounds, of the cuts that were reached and the paths to a whole level.
+def _fields(
+    order: EventOrder, pieces: Mapping[int, Piece]
+) -> tuple[list[tuple[int, int, list[int]]], int]:
+    """Return the fields of a part's lines, and the uppermost bits of all.
 
-    Each path goes on to the whole, and a cut is reached on each level.
+    A field is where it begins, the bits of it, and for each event of the line the cut that has its
+    past; last what no cut has.
     """
-    return CutCount(events, max(cuts, events + 1), sum(level.values()), exact=False)
-
-
-def _fields(order: EventOrder, pieces: Mapping[int, Piece]) -> tuple[list[_WalkedLine], int]:
-    """Return the lines of a part, and the uppermost bits of their fields."""
     shifts: dict[int, int] = {}
     guards = width = 0
     for line, (start, stop) in pieces.items():
         shifts[line] = width
         width += (stop - start + 1).bit_length() + 1
         guards |= 1 << width - 1
-    lines = []
+    fields = []
     for line, (start, stop) in pieces.items():
-        shift, bits = shifts[line], (stop - start + 1).bit_length()
         needs = [
             sum(
                 min(upto, pieces[other][1]) - pieces[other][0] << shifts[other]
@@ -165,6 +135,7 @@ def _fields(order: EventOrder, pieces: Mapping[int, Piece]) -> tuple[list[_Walke
             )
             for known in order.known[line][start:stop]
         ]
-        needs.append(stop - start + 1 << shift)
-        lines.append(_WalkedLine(1 << shift, shift, (1 << bits) - 1, tuple(needs)))
-    return lines, guards
+        beyond = stop - start + 1
+        needs.append(beyond << shifts[line])
+        fields.append((shifts[line], (1 << beyond.bit_length()) - 1, needs))
+    return fields, guards

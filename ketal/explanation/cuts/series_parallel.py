@@ -94,13 +94,9 @@ class EventOrder:
             self.known[line].append(known)
             self._rank[line].append(rank)
 
-    def whole(self) -> OrderPart:
-        """Return all events as one part."""
-        return OrderPart({number: (0, len(own)) for number, own in enumerate(self.lines)})
-
     def decompose(self) -> list[OrderPart]:
         """Return all parts, each before those that it is made of; the first is the whole."""
-        parts = [self.whole()]
+        parts = [OrderPart({number: (0, len(own)) for number, own in enumerate(self.lines)})]
         for part in parts:
             if part.size == 1:
                 part.kind = "event"
