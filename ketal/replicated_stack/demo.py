@@ -25,15 +25,14 @@ from ketal.replicated_stack.node import Bug
 from ketal.replicated_stack.tables import events_of, protocol, recorded_log
 from ketal.replicated_stack.transport import Faults
 from ketal.trace import Collector, TopicCollector
-from ketal.trace.delivery.sinks import Feeding
 
 RUNS_MAX = 50
 NODES, STEPS, OFF, LATE_S, PAUSE_S = 3, 8, 0.3, 0.02, 0.04
 WAIT_S = 30.0
 """How long events may be under way when the processes have ended."""
 WIDTH = 80
-_SHOWN = {"ReplicatedStack.on": "on", "ReplicatedStack.off": "off",
-          "ReplicatedStack.push": "push", "ReplicatedStack.pop": "pop"}  # fmt: skip
+_SHOWN = ("on", "off", "push", "pop")
+"""The calls of the stack that are printed."""
 
 
 class Demo:
@@ -66,13 +65,10 @@ class Demo:
         kafka: bool = False,
     ) -> None:
         self._kafka = kafka
-        self._servers = ""
         self._seed, self._bug, self._shuffles = seed, bug, shuffles
         self._folder = folder or Path(tempfile.mkdtemp(prefix="ketal-demo-"))
         self._program = protocol()
         self._line = line
-        self._violations: list[Any] = []
-        self._events = 0
 
     def run(self) -> bool:
         """Run and judge the stack, until something goes wrong; return whether it did."""
@@ -82,71 +78,51 @@ class Demo:
 
         self._line("A Kafka broker is started.")
         with Broker(self._folder / "kafka", notify=self._line) as broker:
-            self._servers = broker.bootstrap_servers
-            return self._run()
+            return self._run(broker.bootstrap_servers)
 
-    def _run(self) -> bool:
+    def _run(self, servers: str = "") -> bool:
         self._line("A stack is replicated on 3 nodes: processes, which talk over TCP. The network")
         self._line("loses, doubles and delays messages. A node is on for a session, and takes part")
         self._line(f"in the messaging in it alone. A bug is planted: {self._bug.value}.")
-        folder = self._folder
         for number in range(RUNS_MAX):
+            seed, folder = self._seed + number, self._folder / f"run{number + 1}"
             self._line("")
-            self._line(f"run {number + 1}, with the seed {self._seed + number}:")
-            folder = self._folder / f"run{number + 1}"
-            self._run_once(self._seed + number, folder)
-            if self._violations:
+            self._line(f"run {number + 1}, with the seed {seed}:")
+            watched = _WatchedMonitor(self._program, self._line)
+            self._run_once(seed, folder, watched, servers)
+            watched.close()
+            if watched.verdicts:
                 break
-            self._line(f"  {self._events} events, and nothing went wrong")
+            self._line(f"  {watched.events} events, and nothing went wrong")
         else:
             return False
-        self._line(f"  {self._events} events, {len(self._violations)} found")
+        self._line(f"  {watched.events} events, {watched.verdicts} found")
         pattern = self._explain(folder)
         if self._shuffles:
             self._shuffle(folder, pattern)
         self._write_page(folder)
         return True
 
-    def _run_once(self, seed: int, folder: Path) -> None:
-        self._violations, self._events = [], 0
-        handlers = dict.fromkeys(("violation", "match"), self._found)
-        monitor = ketal.Monitor(self._program, on=handlers)
-        watched = _Watched(monitor, self._happened)
-        if self._kafka:
-            self._run_over_kafka(seed, folder, watched)
-        else:
+    def _run_once(self, seed: int, folder: Path, watched: _WatchedMonitor, servers: str) -> None:
+        def run_to(collector: tuple[str, int] | Topic) -> None:
+            slow = Faults(late_s=LATE_S)
+            plan = RunPlan(
+                seed, self._bug, NODES, STEPS, slow, collector=collector, pause_s=PAUSE_S, off=OFF
+            )
+            run(plan, folder)
+
+        if not servers:
             with Collector(watched) as collector:
-                run(self._plan(seed, collector.address), folder)
+                run_to(collector.address)
                 collector.wait(timeout_s=WAIT_S)
-        monitor.close()
-
-    def _plan(self, seed: int, collector: tuple[str, int] | Topic) -> RunPlan:
-        slow = Faults(late_s=LATE_S)
-        return RunPlan(
-            seed, self._bug, NODES, STEPS, slow, collector=collector, pause_s=PAUSE_S, off=OFF
-        )
-
-    def _run_over_kafka(self, seed: int, folder: Path, watched: Feeding) -> None:
+            return
         from ketal.streaming.kafka.event_topics import consumer_of, make_topic
 
-        topic = Topic(self._servers, f"ketal-demo-{seed}")
-        make_topic(self._servers, topic.name, partitions=4)
-        with TopicCollector(consumer_of(self._servers, topic.name), watched) as collector:
-            run(self._plan(seed, topic), folder)
-            collector.wait(len(events_of(folder)), timeout_s=WAIT_S)
-
-    def _happened(self, event: ketal.Event) -> None:
-        self._events += 1
-        call = _SHOWN.get(event.type)
-        if call is None:
-            return
-        value = event.data.get("value", "")
-        self._line(f"  {event.dot!s:<8} {call} {value}".rstrip())
-
-    def _found(self, verdict: Any) -> None:
-        self._violations.append(verdict)
-        for line in _wrapped(str(verdict), "  !! ", "     "):
-            self._line(line)
+        topic = Topic(servers, f"ketal-demo-{seed}")
+        make_topic(servers, topic.name, partitions=4)
+        with TopicCollector(consumer_of(servers, topic.name), watched) as by_topic:
+            run_to(topic)
+            by_topic.wait(len(events_of(folder)), timeout_s=WAIT_S)
 
     # --- afterwards ---
 
@@ -199,17 +175,29 @@ class Demo:
         self._line(f"  {page}")
 
 
-class _Watched:
-    """A monitor, and a function that is called with each event before."""
+class _WatchedMonitor:
+    """The monitor of a run, which prints the calls that come and the verdicts that it gives."""
 
-    def __init__(self, monitor: ketal.Monitor, show: Callable[[ketal.Event], None]) -> None:
-        self._monitor, self._show = monitor, show
+    def __init__(self, program: ketal.Program, line: Callable[[str], None]) -> None:
+        self._line = line
+        self.events = self.verdicts = 0
+        handlers = dict.fromkeys(("violation", "match"), self._print_verdict)
+        self._monitor = ketal.Monitor(program, on=handlers)
+        self.close = self._monitor.close
 
     def feed(self, item: Any, *, place: str = "") -> object:
-        """Show the event, then feed it."""
+        """Print the event, then feed it."""
         if isinstance(item, ketal.Event):
-            self._show(item)
+            self.events += 1
+            call = item.type.removeprefix("ReplicatedStack.")
+            if call in _SHOWN:
+                self._line(f"  {item.dot!s:<8} {call} {item.data.get('value', '')}".rstrip())
         return self._monitor.feed(item, place=place)
+
+    def _print_verdict(self, verdict: Any) -> None:
+        self.verdicts += 1
+        for line in _wrapped(str(verdict), "  !! ", "     "):
+            self._line(line)
 
 
 def _answers(program: ketal.Program, events: Sequence[ketal.Event]) -> set[tuple[str, str]]:

@@ -123,17 +123,14 @@ class Transport:
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer):  # A connection is closed once nothing holds its writer.
-            await self._read_frames(reader)
-
-    async def _read_frames(self, reader: asyncio.StreamReader) -> None:
-        while line := await reader.readline():
-            frame = json.loads(line)
-            if "acknowledges" in frame:
-                task = self._unacknowledged.pop(frame["acknowledges"], None)
-                if task is not None:
-                    task.cancel()
-                continue
-            if frame["id"] not in self._handled:
-                self._handled.add(frame["id"])
-                self._handle(frame["from"], frame["message"])
-            self._put(frame["from"], {"acknowledges": frame["id"]})
+            while line := await reader.readline():
+                frame = json.loads(line)
+                if "acknowledges" in frame:
+                    task = self._unacknowledged.pop(frame["acknowledges"], None)
+                    if task is not None:
+                        task.cancel()
+                    continue
+                if frame["id"] not in self._handled:
+                    self._handled.add(frame["id"])
+                    self._handle(frame["from"], frame["message"])
+                self._put(frame["from"], {"acknowledges": frame["id"]})
