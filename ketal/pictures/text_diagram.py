@@ -17,7 +17,7 @@ The one rule: rows are in an order that respects happened-before, so messages on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ketal.errors import columns
@@ -70,7 +70,7 @@ def text_diagram(rows: Sequence[DiagramRow]) -> list[str]:
         for node, line in below.items():
             cells[column_of[node]] = line
         here = column_of[row.node]
-        _draw_messages(cells, here, (column_of[node] for node in row.senders), starts)
+        _draw_messages(cells, here, {column_of[node] for node in row.senders}, starts)
         cells[here] = _MARKED if row.marked else _EVENT
         lines.append(f"{''.join(cells)}{row.label}".rstrip())
         below[row.node] = _LINE if after is not None and after.follows else _DOTTED
@@ -87,23 +87,16 @@ def _next_of_node(rows: Sequence[DiagramRow]) -> list[DiagramRow | None]:
     return out[::-1]
 
 
-def _draw_messages(
-    cells: list[str], here: int, senders: Iterable[int], starts: Sequence[int]
-) -> None:
+_SIDES = ((1, min, "├", "▶"), (-1, max, "┤", "◀"))
+"""Senders on the left, then on the right: their step towards the event, the furthest, the signs."""
+
+
+def _draw_messages(cells: list[str], here: int, senders: set[int], starts: Sequence[int]) -> None:
     """Draw the arrows that end in a column."""
-    from_left: list[int] = []
-    from_right: list[int] = []
-    for sender in senders:
-        (from_left if sender < here else from_right).append(sender)
-    if from_left:
-        for at in range(min(from_left) + 1, here - 1):
-            cells[at] = "┼" if at in starts else "─"
-        for sender in from_left:
-            cells[sender] = "├" if sender == min(from_left) else "┼"
-        cells[here - 1] = "▶"
-    if from_right:
-        for at in range(here + 2, max(from_right)):
-            cells[at] = "┼" if at in starts else "─"
-        for sender in from_right:
-            cells[sender] = "┤" if sender == max(from_right) else "┼"
-        cells[here + 1] = "◀"
+    for step, furthest, begin, head in _SIDES:
+        if own := {sender for sender in senders if (here - sender) * step > 0}:
+            far = furthest(own)
+            for at in range(far, here - step, step):
+                # What another sender sent joins here, and the line of any node is crossed.
+                cells[at] = "┼" if at in starts else "─"
+            cells[far], cells[here - step] = begin, head
