@@ -9,7 +9,7 @@ The one rule: a reading is a word of the body, of the events that the scope was 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -34,7 +34,6 @@ class Trail:
 Key = tuple[Any, ...]
 """Equal for configurations that the same events led to."""
 Trails = Mapping[Key, Trail | None]
-Configurations = tuple[Configuration, ...]
 
 
 def _key(configuration: Configuration) -> Key:
@@ -95,26 +94,20 @@ class CheckReadings:
         for name, trails in self._trails.items():
             yield name, partial(_word, next(iter(trails.values()), None), self._body)
 
-    def move(self, name: ScopeName, before: Configurations, seen: Seen) -> None:
+    def move(self, name: ScopeName, before: Iterable[Configuration], seen: Seen) -> None:
         """Replace the trails of a scope by those of what an event makes of its configurations."""
-        self._trails[name] = self._moved(before, self._trails.get(name, {}), seen)
-
-    def restart(self, name: ScopeName, seen: Seen) -> None:
-        """Replace the trails of a scope by those of a fresh run that an event is offered to."""
-        self._trails[name] = self._moved(self._machine.fresh, {}, seen)
-
-    def remove(self, name: ScopeName) -> None:
-        """Remove the trails of a scope whose run is over."""
-        self._trails.pop(name, None)
-
-    def _moved(self, before: Configurations, trails: Trails, seen: Seen) -> Trails:
+        trails = self._trails.get(name, {})
         moved: dict[Key, Trail | None] = {}
         for one in before:
             for group, after in step(self._machine, one, seen):
                 if (key := _key(after)) not in moved:
                     steps = self._may_be(one, group, seen)
                     moved[key] = Trail(trails.get(_key(one)), steps, seen)
-        return moved
+        self._trails[name] = moved
+
+    def remove(self, name: ScopeName) -> None:
+        """Remove the trails of a scope whose run is over."""
+        self._trails.pop(name, None)
 
     def _may_be(self, one: Configuration, group: int, seen: Seen) -> frozenset[str]:
         """Return the steps by which a configuration may take an event into a group."""

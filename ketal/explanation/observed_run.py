@@ -209,12 +209,11 @@ class ObservedSteps(ScopeSteps):
             position, key = len(self._events) - 1, self._scope_of(name)
             self.moves.append(Move(position, key, seen.event, states(before), after))
         policy = self._machine.compiled.pattern.violation_policy
-        if not violated:
-            self._readings.move(name, before, seen)
-        elif policy == "resume":
-            self._readings.restart(name, seen)
-        elif policy == "halt":
+        if violated and policy != "skip":
             self._readings.remove(name)
+            before = self._machine.fresh
+        if not violated or policy == "resume":
+            self._readings.move(name, before, seen)
         return out
 
     def close(self) -> list[RunVerdict]:

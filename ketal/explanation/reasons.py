@@ -53,10 +53,6 @@ class PlacedEvent:
         return f"{self.event} ({self.place})" if self.place else str(self.event)
 
 
-Placed = Callable[[Event], PlacedEvent]
-"""Returns an event with its place in the log."""
-
-
 @dataclass(frozen=True, slots=True)
 class StepReason:
     """Why an event is, or is not, the event of a step.
@@ -167,7 +163,9 @@ class PairReason:
     known: tuple[PlacedEvent | None, PlacedEvent | None] = (None, None)
 
     @classmethod
-    def of(cls, graph: CausalGraph, placed: Placed, one: Event, other: Event) -> PairReason:
+    def of(
+        cls, graph: CausalGraph, placed: Callable[[Event], PlacedEvent], one: Event, other: Event
+    ) -> PairReason:
         """Return how two different events of an execution are ordered, and what shows it."""
 
         def path(source: Event, target: Event) -> tuple[PlacedLink, ...]:
