@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ketal.pictures.graphs.graph import Picture
-from ketal.pictures.graphs.graph_data import GraphEdge, GraphState, Way
+from ketal.pictures.graphs.graph import GraphEdge, GraphState, Picture, Way
 from ketal.programs.compiling import compile
 from tests.cases import REPLICATED_STACK
 

@@ -20,17 +20,18 @@ from resvg_py import svg_to_bytes
 
 import ketal
 from ketal.errors import SettingError, columns, printable
-from ketal.pictures.graphs.graph import Picture
-from ketal.pictures.graphs.graph_data import GraphEdge, GraphState, Way
-from ketal.pictures.graphs.layout import Layout, Scene
-from ketal.pictures.graphs.svg import (
+from ketal.pictures.graphs.graph import (
     LABEL_PAD,
     SVG_EDGES_MAX,
     SVG_STATES_MAX,
-    LayoutWarning,
-    lay_out,
+    GraphEdge,
+    GraphState,
+    Picture,
+    Way,
     scene_of,
 )
+from ketal.pictures.graphs.layout import Layout, Scene
+from ketal.pictures.graphs.svg import LayoutWarning, lay_out
 from ketal.pictures.labels import (
     ELLIPSIS,
     LABEL_COLUMNS_MAX,

@@ -17,7 +17,7 @@ from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.series_parallel import EventOrder
 from ketal.pictures import svg_document as elements
 from ketal.pictures.graphs import svg
-from ketal.pictures.graphs.graph_data import quoted
+from ketal.pictures.graphs.graph import quoted
 from ketal.pictures.graphs.layout import Box, Link, Scene
 from ketal.pictures.labels import clipped, xml_text
 

@@ -1,30 +1,141 @@
-"""The picture of a compiled pattern's automaton.
+r"""The description of an automaton that all its pictures are made from, and the pictures.
 
-Of steps that lead to the same states each is a way of its own; of two ways the
-wider one adds nothing and is left out.
+An edge of the picture stands for every letter that leads from one state to another. It lists
+*ways*: a way is a set of steps that hold at once, with the `not` guards before them.
 
-The one rule: a picture describes the automaton and judges nothing; every form has the
-same states, edges and guards.
+Dot and Mermaid give some characters of a label a meaning of their own. In dot a quoted string knows
+`\"`, `\\`, `\l` and HTML's entities; in Mermaid a quoted label knows `#35;` and HTML's tags. In
+these two states are called `s0`, `s1`, …, so a name or a guard stands in labels only, and a label
+reads as its author wrote it.
+
+The one rule: a description is plain text and numbers in canonical order, so every picture of a
+pattern is the same in every process.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from ketal.compiler.automaton import Automaton
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.errors import SettingError
+from ketal.errors import SettingError, columns
 from ketal.grammar.printer import render_guard
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
+from ketal.model.wording import counted
+from ketal.pictures import svg_document as elements
 from ketal.pictures.graphs import svg
-from ketal.pictures.graphs.graph_data import Graph, GraphEdge, GraphState, Way
+from ketal.pictures.graphs.layout import Box, Layout, Link, Scene
+from ketal.pictures.labels import clipped, wrapped, xml_text
+from ketal.pictures.svg_document import escaped, px
+
+ROUND_COLUMNS_MAX = 4
+"""The longest name that stands in a circle; a longer one stands in a rounded box."""
+HORIZONTAL_STATES_MAX = 4
+"""The most states that are laid out from left to right; more read better downwards."""
+SVG_STATES_MAX = 200
+"""The most states that are drawn; a picture of more is unreadable."""
+SVG_EDGES_MAX = 600
+"""The most edges that are drawn."""
+LINE_PX = 16
+LABEL_PAD = 8
+RADIUS = 22.0
 
 
 @dataclass(frozen=True, slots=True)
-class Picture(Graph):
-    """The graph of a pattern, which also draws itself."""
+class GraphState:
+    """A state: its number, what it is called, and the steps that can come next."""
+
+    number: int
+    name: str
+    initial: bool
+    final: bool
+    expected: tuple[str, ...] = ()
+
+    @property
+    def round(self) -> bool:
+        """Whether it is drawn as a circle."""
+        return columns(self.name) <= ROUND_COLUMNS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way along an edge.
+
+    Attributes
+    ----------
+    steps : tuple of str
+        The steps whose guards hold at once; mostly one. `A || B` is one of two.
+    nots : tuple of str
+        The texts of the `not` guards before them.
+    guard : str
+        The text of the guard; empty where it is no more than the step's name.
+    """
+
+    steps: tuple[str, ...]
+    nots: tuple[str, ...] = ()
+    guard: str = ""
+
+    @property
+    def head(self) -> str:
+        """The steps taken: `B`, `A && B`, `not N, B`."""
+        barred = (f"not {text}" for text in self.nots)
+        several = len(self.steps) > 1
+        steps = (f"({s})" if several and " || " in s else s for s in self.steps)
+        return ", ".join((*barred, " && ".join(steps)))
+
+    @property
+    def text(self) -> str:
+        """The head and the guard: `B: Causal(Push, A)`."""
+        return f"{self.head}: {self.guard}" if self.guard else self.head
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEdge:
+    """All ways from one state to another, and the minterms that take them."""
+
+    source: int
+    target: int
+    ways: tuple[Way, ...]
+    minterms: tuple[int, ...] = ()
+
+    @property
+    def label(self) -> tuple[str, ...]:
+        """One text a way."""
+        return tuple(way.text for way in self.ways)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An automaton as its pictures show it.
+
+    Attributes
+    ----------
+    pattern, strategy, fingerprint : str
+        The pattern's name, its strategy (`check`, `strict`, `next`, `any`), its fingerprint.
+    states, edges : tuples
+        In order of their numbers.
+    guards : tuple of (str, str)
+        Each step and the text of its guard.
+    nots : tuple of str
+        The texts of the `not` guards.
+    minterms : tuple of tuples of tuples of str
+        Each class of events: the heads of the ways that it satisfies, where of those that
+        stand together one or more is meant. It satisfies no other way of its state.
+    """
+
+    pattern: str
+    strategy: str
+    fingerprint: str
+    states: tuple[GraphState, ...]
+    edges: tuple[GraphEdge, ...]
+    guards: tuple[tuple[str, str], ...] = ()
+    nots: tuple[str, ...] = ()
+    minterms: tuple[tuple[tuple[str, ...], ...], ...] = ()
 
     @classmethod
     def of(cls, compiled: CompiledPattern) -> Picture:
@@ -54,6 +165,81 @@ class Picture(Graph):
             minterms=minterms,
         )
 
+    @property
+    def initial(self) -> int:
+        """The number of the initial state."""
+        return next(state.number for state in self.states if state.initial)
+
+    @property
+    def finals(self) -> tuple[int, ...]:
+        """The numbers of the final states."""
+        return tuple(state.number for state in self.states if state.final)
+
+    @property
+    def title(self) -> str:
+        """One line on what the picture shows."""
+        return f"{self.pattern}: automaton of {counted(len(self.states), 'state')}"
+
+    @property
+    def horizontal(self) -> bool:
+        """Whether pictures run from left to right, not downwards."""
+        return len(self.states) <= HORIZONTAL_STATES_MAX
+
+    def to_dot(self) -> str:
+        """Write it in Graphviz's language."""
+        lines = [
+            f"digraph {quoted(xml_text(self.pattern))} {{",
+            f"  rankdir={'LR' if self.horizontal else 'TB'};",
+            '  node [fontname="monospace", fontsize=13];',
+            '  edge [fontname="monospace", fontsize=11];',
+            '  start [shape=point, label="", width=0.08];',
+        ]
+        for state in self.states:
+            around = 2 if state.final else 1
+            shape = "shape=circle" if state.round else 'shape=box, style="rounded"'
+            label = quoted(clipped(xml_text(state.name)))
+            lines.append(f"  s{state.number} [{shape}, peripheries={around}, label={label}];")
+        lines.append(f"  start -> s{self.initial};")
+        for edge in self.edges:
+            # `\l` ends a line that is set to the left.
+            label = "".join(f"{_dot_text(line)}\\l" for line in wrapped(edge.label))
+            lines.append(f'  s{edge.source} -> s{edge.target} [label="{label}"];')
+        return "\n".join([*lines, "}", ""])
+
+    def to_mermaid(self) -> str:
+        """Write it as a Mermaid flowchart."""
+        lines = [
+            f"flowchart {'LR' if self.horizontal else 'TB'}",
+            f"  accTitle: {_mermaid(xml_text(self.title))}",
+            '  start((" "))',
+            "  style start fill:#888,stroke:#888",
+        ]
+        for state in self.states:
+            form = "((({})))" if state.final else "(({}))" if state.round else "([{}])"
+            label = f'"{_mermaid(clipped(xml_text(state.name)))}"'
+            lines.append(f"  s{state.number}{form.format(label)}")
+        lines.append(f"  start --> s{self.initial}")
+        for edge in self.edges:
+            label = "<br/>".join(map(_mermaid, wrapped(edge.label)))
+            lines.append(f'  s{edge.source} -->|"{label}"| s{edge.target}')
+        return "\n".join([*lines, ""])
+
+    def to_json(self) -> str:
+        """Write it as JSON, two blanks an indent."""
+        fields = {
+            "pattern": self.pattern,
+            "strategy": self.strategy,
+            "fingerprint": self.fingerprint,
+            "states": [asdict(state) for state in self.states],
+            "initial": self.initial,
+            "finals": self.finals,
+            "steps": [{"name": name, "guard": guard} for name, guard in self.guards],
+            "nots": self.nots,
+            "edges": [asdict(edge) for edge in self.edges],
+            "minterms": [{"number": n, "holds": holds} for n, holds in enumerate(self.minterms)],
+        }
+        return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
+
     def to_svg(self) -> str:
         """Draw it.
 
@@ -64,7 +250,20 @@ class Picture(Graph):
         SettingError
             If it has more than `SVG_STATES_MAX` states or `SVG_EDGES_MAX` edges.
         """
-        return svg.draw(self)
+        for what, count, limit in (
+            ("states", len(self.states), SVG_STATES_MAX),
+            ("edges", len(self.edges), SVG_EDGES_MAX),
+        ):
+            if count > limit:
+                raise SettingError(
+                    f"the automaton of {self.pattern} has {count} {what}, more than a picture "
+                    f"shows (SVG_{what.upper()}_MAX is {limit}); write it as dot, mermaid or json"
+                )
+        scene = scene_of(self)
+        layout = svg.lay_out(scene)
+        states = map(_state, self.states, scene.boxes, layout.centers)
+        edges = _drawn_edges(self, scene, layout)
+        return svg.document(self.title, scene, layout, (*edges, *states))
 
     def _repr_svg_(self) -> str | None:
         """Draw it for a notebook; None where it cannot be drawn, so that its text is shown."""
@@ -72,6 +271,33 @@ class Picture(Graph):
             return self.to_svg()
         except SettingError:
             return None
+
+
+# --- text --------------------------------------------------------------------
+
+
+def quoted(text: str) -> str:
+    """Return a text as a quoted string of dot."""
+    return f'"{_dot_text(text)}"'
+
+
+def _dot_text(text: str) -> str:
+    return _unbroken(text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"'))
+
+
+def _unbroken(text: str) -> str:
+    """Replace the blanks at the start of a line by such as stay: those that cannot be broken."""
+    return re.sub("^ +", lambda blanks: "\u00a0" * len(blanks[0]), text)
+
+
+def _mermaid(text: str) -> str:
+    """Write every character that HTML, Markdown or Mermaid could read as an entity."""
+    return "".join(
+        c if c.isalnum() or c in " \u00a0:.,=()" else f"#{ord(c)};" for c in _unbroken(text)
+    )
+
+
+# --- of an automaton ----------------------------------------------------------
 
 
 class _GuardTexts:
@@ -140,3 +366,66 @@ def _edges(automaton: Automaton) -> Iterator[tuple[int, int, _Ways, tuple[int, .
         alone = {((v,),) for s in least if len(s) == 1 for of_class in s for v in of_class}
         several = {tuple(sorted(s)) for s in least if len(s) > 1}
         yield source, target, tuple(sorted(alone | several)), tuple(sorted(terms[source, target]))
+
+
+# --- drawing ------------------------------------------------------------------
+
+
+def scene_of(graph: Picture) -> Scene:
+    """Return the boxes of the states, then the dot that the initial arrow starts from."""
+    start = len(graph.states)
+    links = [Link(start, graph.initial)]
+    for edge in graph.edges:
+        lines = wrapped(edge.label)
+        width = max(map(elements.text_width, lines)) + LABEL_PAD
+        size = (math.ceil(width), len(lines) * LINE_PX + LABEL_PAD)
+        links.append(Link(edge.source, edge.target, *size))
+    boxes = (*map(_box, graph.states), Box(4.0, 4.0))
+    return Scene(boxes, tuple(links), graph.horizontal)
+
+
+def _box(state: GraphState) -> Box:
+    if state.round:
+        return Box(RADIUS, RADIUS)
+    return Box(elements.text_width(_name(state), svg.NAME_PX) / 2 + 16, RADIUS)
+
+
+def _name(state: GraphState) -> str:
+    return clipped(xml_text(state.name))
+
+
+def _drawn_edges(graph: Picture, scene: Scene, layout: Layout) -> Iterator[str]:
+    """Draw the arrow to the initial state, then each edge."""
+    yield elements.titled("initial", svg.arrow(layout.routes[0].curve), 'class="edge"')
+    yield elements.circle("tip", layout.centers[-1], 4)
+    names = [state.name for state in graph.states]
+    for edge, link, route in zip(graph.edges, scene.links[1:], layout.routes[1:], strict=True):
+        tip = f"{names[edge.source]} → {names[edge.target]}: {'; '.join(edge.label)}"
+        drawn = svg.arrow(route.curve) + _label(edge, link, route.label)
+        yield elements.titled(tip, drawn, 'class="edge"')
+
+
+def _label(edge: GraphEdge, link: Link, middle: elements.Point) -> str:
+    lines = wrapped(edge.label)
+    left = middle[0] - (link.label_width - LABEL_PAD) / 2
+    first = middle[1] - len(lines) * LINE_PX / 2 + LINE_PX * 0.75
+    heads = {xml_text(way.head) for way in edge.ways}
+    spans = "".join(
+        f'<tspan x="{px(left)}" y="{px(first + n * LINE_PX)}">{_line(line, heads)}</tspan>'
+        for n, line in enumerate(lines)
+    )
+    return f'<text font-size="{elements.LABEL_PX}" xml:space="preserve">{spans}</text>'
+
+
+def _state(state: GraphState, box: Box, center: elements.Point) -> str:
+    shapes = "".join(svg.outline(center, box, inset) for inset in ((0, 4) if state.final else (0,)))
+    name = svg.name_at(center, _name(state))
+    return elements.titled(state.name, shapes + name, f'data-state="{state.number}"')
+
+
+def _line(line: str, heads: set[str]) -> str:
+    """Write a line of a label, the head of a way set off."""
+    head = line.partition(": ")[0].removesuffix(":")
+    if head in heads:
+        return f'<tspan class="head">{escaped(head)}</tspan>{escaped(line[len(head) :])}'
+    return escaped(line)

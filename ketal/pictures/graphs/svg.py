@@ -12,27 +12,15 @@ from __future__ import annotations
 import math
 import shutil
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from ketal.errors import SettingError
 from ketal.pictures import svg_document as elements
 from ketal.pictures.graphs import graphviz, layered
-from ketal.pictures.graphs.graph_data import Graph, GraphEdge, GraphState
-from ketal.pictures.graphs.layout import Box, Layout, LayoutError, Link, Scene
-from ketal.pictures.labels import clipped, wrapped, xml_text
-from ketal.pictures.svg_document import escaped, px
-
-SVG_STATES_MAX = 200
-"""The most states that are drawn; a picture of more is unreadable."""
-SVG_EDGES_MAX = 600
-"""The most edges that are drawn."""
+from ketal.pictures.graphs.layout import Box, Layout, LayoutError, Scene
 
 NAME_PX = 13
-LINE_PX = 16
 CAPTION_PX = 20
-LABEL_PAD = 8
 HEAD_PX = 9
-RADIUS = 22.0
 MARGIN = 16.0
 
 STYLE = elements.style_sheet(
@@ -58,23 +46,6 @@ class LayoutWarning(UserWarning):
     """Graphviz is installed and failed; the picture was laid out in layers."""
 
 
-def draw(graph: Graph) -> str:
-    """Draw a graph."""
-    for what, count, limit in (
-        ("states", len(graph.states), SVG_STATES_MAX),
-        ("edges", len(graph.edges), SVG_EDGES_MAX),
-    ):
-        if count > limit:
-            raise SettingError(
-                f"the automaton of {graph.pattern} has {count} {what}, more than a picture shows "
-                f"(SVG_{what.upper()}_MAX is {limit}); write it as dot, mermaid or json"
-            )
-    scene = scene_of(graph)
-    layout = lay_out(scene)
-    states = map(_state, graph.states, scene.boxes, layout.centers)
-    return document(graph.title, scene, layout, (*_edges(graph, scene, layout), *states))
-
-
 def document(
     title: str, scene: Scene, layout: Layout, drawn: Iterable[str], caption: str = ""
 ) -> str:
@@ -93,29 +64,6 @@ def document(
 
 
 # --- layout -----------------------------------------------------------------
-
-
-def scene_of(graph: Graph) -> Scene:
-    """Return the boxes of the states, then the dot that the initial arrow starts from."""
-    start = len(graph.states)
-    links = [Link(start, graph.initial)]
-    for edge in graph.edges:
-        lines = wrapped(edge.label)
-        width = max(map(elements.text_width, lines)) + LABEL_PAD
-        size = (math.ceil(width), len(lines) * LINE_PX + LABEL_PAD)
-        links.append(Link(edge.source, edge.target, *size))
-    boxes = (*map(_box, graph.states), Box(4.0, 4.0))
-    return Scene(boxes, tuple(links), graph.horizontal)
-
-
-def _box(state: GraphState) -> Box:
-    if state.round:
-        return Box(RADIUS, RADIUS)
-    return Box(elements.text_width(_name(state), NAME_PX) / 2 + 16, RADIUS)
-
-
-def _name(state: GraphState) -> str:
-    return clipped(xml_text(state.name))
 
 
 def lay_out(scene: Scene) -> Layout:
@@ -149,24 +97,14 @@ def _view(scene: Scene, layout: Layout) -> tuple[int, int, int, int]:
     return left, top, math.ceil(max(xs) + MARGIN) - left, math.ceil(max(ys) + MARGIN) - top
 
 
-def _edges(graph: Graph, scene: Scene, layout: Layout) -> Iterator[str]:
-    """Draw the arrow to the initial state, then each edge."""
-    yield elements.titled("initial", _arrow(layout.routes[0].curve), 'class="edge"')
-    yield elements.circle("tip", layout.centers[-1], 4)
-    names = [state.name for state in graph.states]
-    for edge, link, route in zip(graph.edges, scene.links[1:], layout.routes[1:], strict=True):
-        tip = f"{names[edge.source]} → {names[edge.target]}: {'; '.join(edge.label)}"
-        drawn = _arrow(route.curve) + _label(edge, link, route.label)
-        yield elements.titled(tip, drawn, 'class="edge"')
-
-
 def line_along(curve: tuple[elements.Point, ...]) -> str:
     """Return the line along a curve, as `Route` has it."""
     first, *rest = map(elements.at, curve)
     return f'<path class="line" d="M{first}C{" ".join(rest)}"/>'
 
 
-def _arrow(curve: tuple[elements.Point, ...]) -> str:
+def arrow(curve: tuple[elements.Point, ...]) -> str:
+    """Return the arrow along a curve."""
     end = curve[-1]
     # A control point that all but lies on the end gives no direction.
     behind = next(point for point in reversed(curve) if math.dist(point, end) > 1)
@@ -175,27 +113,9 @@ def _arrow(curve: tuple[elements.Point, ...]) -> str:
     return line_along(curve) + elements.arrow_head(end, back, HEAD_PX, HEAD_PX * 0.4)
 
 
-def _label(edge: GraphEdge, link: Link, middle: elements.Point) -> str:
-    lines = wrapped(edge.label)
-    left = middle[0] - (link.label_width - LABEL_PAD) / 2
-    first = middle[1] - len(lines) * LINE_PX / 2 + LINE_PX * 0.75
-    heads = {xml_text(way.head) for way in edge.ways}
-    spans = "".join(
-        f'<tspan x="{px(left)}" y="{px(first + n * LINE_PX)}">{_line(line, heads)}</tspan>'
-        for n, line in enumerate(lines)
-    )
-    return f'<text font-size="{elements.LABEL_PX}" xml:space="preserve">{spans}</text>'
-
-
 def name_at(center: elements.Point, text: str) -> str:
     """Return the name in a box."""
     return elements.text_at(center[0], center[1] + NAME_PX * 0.35, text, "name", size=NAME_PX)
-
-
-def _state(state: GraphState, box: Box, center: elements.Point) -> str:
-    shapes = "".join(outline(center, box, inset) for inset in ((0, 4) if state.final else (0,)))
-    name = name_at(center, _name(state))
-    return elements.titled(state.name, shapes + name, f'data-state="{state.number}"')
 
 
 def outline(center: elements.Point, box: Box, inset: float = 0) -> str:
@@ -206,11 +126,3 @@ def outline(center: elements.Point, box: Box, inset: float = 0) -> str:
         return elements.circle("shape", center, half_width)
     left, top, corner = x - half_width, y - half_height, box.radius - inset
     return elements.rect("shape", left, top, 2 * half_width, 2 * half_height, corner)
-
-
-def _line(line: str, heads: set[str]) -> str:
-    """Write a line of a label, the head of a way set off."""
-    head = line.partition(": ")[0].removesuffix(":")
-    if head in heads:
-        return f'<tspan class="head">{escaped(head)}</tspan>{escaped(line[len(head) :])}'
-    return escaped(line)
