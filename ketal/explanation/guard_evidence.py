@@ -196,18 +196,19 @@ class GuardEvidence(Guards):
         relation = happened_before if isinstance(guard, syntax.Causal) else concurrent
         text = self._written(guard, wanted)
         anchors = self._anchors(guard.anchor, at.history)
+        dots = tuple(anchor.dot for anchor in anchors)
         if not anchors:
-            return Evidence(text, holds, _UNBOUND.get(guard.anchor, _NO_EVENT), {})
+            of_step = guard.anchor not in (syntax.ALL, syntax.PRIOR)
+            because = "the step has no event yet" if of_step else "no event was taken before it"
+            return Evidence(text, holds, because, {})
         if self.related(relation, guard.anchor, at) is None:
             of = anchors[0].dot if len(anchors) == 1 else f"{len(anchors):,} events"
             because = f"{self._undecided} clocks do not tell how {event.dot} and {of} are ordered"
-            return Evidence(text, None, because, {}, tuple(anchor.dot for anchor in anchors))
+            return Evidence(text, None, because, {}, dots)
         wrong = [anchor for anchor in anchors if not relation(anchor, event)]
-        if wrong:
-            return Evidence(text, holds, order_in_words(wrong[0], event), {}, (wrong[0].dot,))
-        dots = tuple(anchor.dot for anchor in anchors)
-        if len(anchors) == 1:
-            return Evidence(text, holds, order_in_words(anchors[0], event), {}, dots)
+        if wrong or len(anchors) == 1:
+            one, *_ = wrong or anchors
+            return Evidence(text, holds, order_in_words(one, event), {}, (one.dot,))
         word = "after" if isinstance(guard, syntax.Causal) else "concurrent with"
         because = f"{event.dot} is {word} all {len(anchors):,} earlier events of the run"
         return Evidence(text, holds, because, {}, dots)
@@ -228,11 +229,6 @@ def _deciding(held: list[bool], *, every: bool) -> list[int]:
 
 
 _UNANSWERED = "the registered guard does not answer true or false"
-_NO_EVENT = "the step has no event yet"
-_UNBOUND = {
-    syntax.ALL: "no event was taken before it",
-    syntax.PRIOR: "no event was taken before it",
-}
 
 
 def shown(value: Any) -> str:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.explaining import verdict_explained
@@ -187,7 +186,8 @@ class SpaceTime:
         compiled = run.compiled
         return {
             "name": compiled.name,
-            "picture": _picture(compiled),
+            # Empty of one that is too large to be drawn.
+            "picture": Picture.of(compiled)._repr_svg_() or "",
             "states": list(compiled.automaton.names),
             **self._moves(run),
         }
@@ -263,14 +263,6 @@ def guard_texts(program: Program) -> dict[str, dict[str, str]]:
         evidence = GuardEvidence(compiled)
         out[compiled.name] = {name: evidence.text(guard) for name, guard in compiled.declared}
     return out
-
-
-def _picture(compiled: CompiledPattern) -> str:
-    """Return the picture of an automaton; empty of one that is too large to be drawn."""
-    try:
-        return Picture.of(compiled).to_svg()
-    except SettingError:
-        return ""
 
 
 class _Names(dict[str, int]):
