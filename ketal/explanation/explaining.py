@@ -254,11 +254,11 @@ def _near(judged: JudgedLog, dot: Dot) -> str:
         for event in run.events:
             if event.counter == dot.counter and base_node(event.node) == dot.node:
                 return f": {dot.node} restarted, and a run was offered {event.dot}"
-    if any(event.dot == dot for event in judged.events()):
+    if any(event.dot == dot for event in judged.events):
         return ": the log has it, and it was late or refused"
-    own = [event.counter for event in judged.events() if event.node == dot.node]
+    own = [event.counter for event in judged.events if event.node == dot.node]
     if not own:
-        nodes = sorted({event.node for event in judged.events()})
+        nodes = sorted({event.node for event in judged.events})
         return f": the log has no node {dot.node}; it has {', '.join(nodes[:5])}"
     reach = f"{dot.node}@{min(own)}" + (f" to {dot.node}@{max(own)}" if len(own) > 1 else "")
     return f": it is not in the log, which has {counted(len(own), 'event')} of {dot.node}, {reach}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -21,7 +20,6 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import checked_log
-from ketal.model.summaries import Summary
 from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.verdict_kinds import Verdict
@@ -34,8 +32,8 @@ Explained = Match | Violation | Incomplete | TimedOut
 """The verdicts that can be explained; one of another kind says itself what there is to say."""
 
 
-class JudgedLog:
-    """A finite log that is judged by observed runs.
+class JudgedLog(LogPass):
+    """A pass over a finite log by observed runs, whose verdicts are kept.
 
     Parameters
     ----------
@@ -54,6 +52,8 @@ class JudgedLog:
         The patterns.
     event : Dot or None
         The event of which it is kept what each scope is offered.
+    events : list of Event
+        The events as they were read, of all executions.
     """
 
     def __init__(
@@ -66,36 +66,26 @@ class JudgedLog:
         moves_max: int = 0,
         on_named: Callable[[str, Dot, str], None] | None = None,
     ) -> None:
-        checked = checked_program(program)
-        given = Limits.given(limits, checked.compiled[0].limits)
-        self.program = checked
+        self.program = checked_program(program)
         self.event = event
+        self.events: list[Event] = []
         self._moves_max = moves_max
         self._places: dict[tuple[str, Dot], str] = {}
-        self._events: dict[str, list[Event]] = {}
         self._graphs: dict[str, CausalGraph] = {}
         self._runs: list[ObservedRun] = []
+        self._on_named = on_named
         records = checked_log(log)
         watched = Log.of_batches(
             lambda: map(self._recorded, batches_of(records)),
             undecided=getattr(records, "undecided", None),
         )
-        self._on_named = on_named
-        self._pass = LogPass(checked, watched, given, make_run=self._make_run, on_named=self._name)
+        given = Limits.given(limits, self.program.compiled[0].limits)
+        super().__init__(self.program, watched, given, make_run=self._make_run, on_named=self._name)
 
     @functools.cached_property
     def verdicts(self) -> list[Verdict]:
         """What `ketal.run` gives; the log is judged when it is first asked for."""
-        return list(self._pass)
-
-    @property
-    def summary(self) -> Summary:
-        """The summary, of what was judged so far."""
-        return self._pass.summary
-
-    def share_judged(self) -> float | None:
-        """Return the share of the events that was judged; None where they are judged as read."""
-        return self._pass.share_judged()
+        return list(super().__iter__())
 
     def __iter__(self) -> Iterator[Verdict]:
         """Yield the verdicts, once all is judged."""
@@ -111,7 +101,7 @@ class JudgedLog:
         """Record the events of a batch and their places; return it."""
         for execution, item, file, line in batch:
             if isinstance(item, Event):
-                self._events.setdefault(execution, []).append(item)
+                self.events.append(item)
                 if place := place_at(file, line):
                     self._places.setdefault((execution, numbered_dot(item)), place)
         return batch
@@ -171,12 +161,6 @@ class JudgedLog:
         )
         played.process(tuple(extension))
         return played
-
-    # --- what was read ---
-
-    def events(self) -> Iterator[Event]:
-        """Yield the events of the log as they were read, of all executions."""
-        return chain.from_iterable(self._events.values())
 
     def graph(self, execution: str) -> CausalGraph:
         """Return the causal graph of an execution, of its events as they were judged."""
