@@ -245,7 +245,12 @@ def event_explained(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
         for offer in offers:
             yield offer_explained(judged, run, offer)
         if not offers:
-            yield _unoffered(judged, run, event)
+            yield Explanation(
+                run.compiled.name,
+                event=judged.placed(run, event),
+                execution=run.execution,
+                statements=tuple(_why_unoffered(run, event)),
+            )
 
 
 def _near(judged: JudgedLog, dot: Dot) -> str:
@@ -264,17 +269,8 @@ def _near(judged: JudgedLog, dot: Dot) -> str:
     return f": it is not in the log, which has {counted(len(own), 'event')} of {dot.node}, {reach}"
 
 
-def _unoffered(judged: JudgedLog, run: ObservedRun, event: Event) -> Explanation:
-    """Return why no single run of a pattern was offered an event."""
-    return Explanation(
-        run.compiled.name,
-        event=judged.placed(run, event),
-        execution=run.execution,
-        statements=tuple(_why_unoffered(run, event)),
-    )
-
-
 def _why_unoffered(run: ObservedRun, event: Event) -> Iterator[str]:
+    """Yield why no single run of a pattern was offered an event."""
     mode = run.compiled.pattern.mode
     if mode is not None:
         yield (

@@ -28,6 +28,7 @@ from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.syntax_walks import walk
 from ketal.model.verdicts.find_verdicts import Match
+from ketal.model.wording import counted
 from ketal.programs.program import Program
 from ketal.semantics import History
 
@@ -52,8 +53,7 @@ def near_misses(judged: JudgedLog) -> Iterator[Explanation]:
         reasons = [one["message"] for one in counts.get("vacuous", ())]
         for name, lack in _UNJUDGED.items():
             if number := counts[name]:
-                events = "event lacks" if number == 1 else "events lack"
-                reasons.append(f"{number:,} {events} {lack}")
+                reasons.append(f"{counted(number, 'event lacks', 'events lack')} {lack}")
         yield Explanation(
             compiled.name,
             execution=run.execution,

@@ -18,7 +18,7 @@ from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.model.wording import scope_text
+from ketal.model.wording import counted, scope_text
 
 SHOWN_STEPS = 8
 """Steps of a run, and links of a path, that the text shows; of more, the first and the last."""
@@ -133,8 +133,8 @@ class PlacedLink:
         return {**out, "missing": self.missing} if self.missing else out
 
     def __str__(self) -> str:
-        events = "event is" if self.missing == 1 else "events are"
-        missing = f" ({self.missing:,} {events} missing between)" if self.missing else ""
+        events = counted(self.missing, "event is", "events are")
+        missing = f" ({events} missing between)" if self.missing else ""
         how = "then" if self.kind == "program order" else "message to"
         return f"{how} {self.target}{missing}"
 
