@@ -24,8 +24,9 @@ from typing import Any
 from ketal.clocks.scheme import Scheme
 from ketal.clocks.stamping import vector_clocks
 from ketal.errors import EventError
-from ketal.logs.log_records import Record, held, rejected
+from ketal.logs.log_records import Record, held, replaced
 from ketal.logs.shape import StampedEvent, with_clock
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 
 
@@ -81,23 +82,20 @@ def translated(
         if undecided is not None:
             undecided.pairs += translation.pairs
             undecided.unknown += translation.unknown
-    for number, (name, item, file, line) in enumerate(whole):
-        if not isinstance(item, StampedEvent):
-            yield name, item, file, line
-            continue
-        try:
-            if number in faults:
-                raise EventError(faults[number])
-            if number not in clocks:
-                raise EventError(
-                    f"clock: its {scheme.name} stamp is not ordered with that of another event of "
-                    f"{item.node}, and the events of a node are ordered"
-                )
-            clock = clocks[number]
-            event = with_clock(item, clock, item.named, limits.clock_entries_max)
-            yield name, event, file, line
-        except EventError as fault:
-            yield rejected(fault, file, line, name)
+
+    def clocked(number: int, event: Event) -> Event:
+        if not isinstance(event, StampedEvent):
+            return event
+        if number in faults:
+            raise EventError(faults[number])
+        if number not in clocks:
+            raise EventError(
+                f"clock: its {scheme.name} stamp is not ordered with that of another event of "
+                f"{event.node}, and the events of a node are ordered"
+            )
+        return with_clock(event, clocks[number], event.named, limits.clock_entries_max)
+
+    yield from replaced(whole, clocked)
 
 
 class _StampsByNode:

@@ -5,7 +5,7 @@ The one rule: what is no event is a record all the same, a `Rejected` in its pla
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from ketal.errors import EventError, SettingError
@@ -51,6 +51,21 @@ def held(records: Iterable[Record], limits: Limits, what: str) -> list[Record]:
             "holds them all"
         )
     return out
+
+
+def replaced(records: Iterable[Record], item_of: Callable[[int, Event], Event]) -> Iterator[Record]:
+    """Yield the records, each event replaced by `item_of(number, event)`.
+
+    Where that raises an EventError the record is rejected.
+    """
+    for number, (execution, item, name, line) in enumerate(records):
+        try:
+            if isinstance(item, Event):
+                item = item_of(number, item)
+        except EventError as fault:
+            yield rejected(fault, name, line, execution)
+        else:
+            yield execution, item, name, line
 
 
 def brief_reason(reason: str) -> str:

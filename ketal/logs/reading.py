@@ -18,13 +18,12 @@ from ketal.logs.clock_translation import UndecidedPairs, translated
 from ketal.logs.formats import jsonl, shiviz, tabular
 from ketal.logs.formats.in_memory import RowOrigin, Rows
 from ketal.logs.log_records import Record
-from ketal.logs.receipts import with_receipts
 from ketal.logs.shape import Shape
 from ketal.logs.source import INCARNATION, MESSAGE, TRACES, VECTOR, Source
 from ketal.logs.streams import LogOrigin, detected_format
 from ketal.logs.traces.formats import read_traces
 from ketal.logs.traces.message_pairing import Messages
-from ketal.logs.traces.rebuilding import Rebuilding, rebuilt
+from ketal.logs.traces.rebuilding import Rebuilding, rebuilt, with_receipts
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -410,27 +409,29 @@ def open_source(
             else:
                 yield from _batches(origin, source, limits, pieces)
 
+    traces = source.format if source.format in TRACES else None
+    is_rebuilt = traces is not None or messages is not None
     missing = Rebuilding()
-    if source.format in TRACES:
-        spans = source.format
-        log = Log(lambda: read_traces(files, spans, limits, missing), missing, limits=limits)
-    elif messages is not None:
-        read = Log.of_batches(batches).records
-        log = Log(lambda: rebuilt(read(), messages, limits, missing), missing, limits=limits)
+    scheme = source.scheme
+    if scheme is not None and scheme.states_clocks:
+        scheme = None
+    pairs = None if scheme is None or scheme.decides else UndecidedPairs(source.clock)
+    named_by = source.fields.get(MESSAGE)
+
+    def records() -> Iterator[Record]:
+        read: Iterator[Record] = chain.from_iterable(batches())
+        if traces is not None:
+            read = read_traces(files, traces, limits, missing)
+        elif messages is not None:
+            read = rebuilt(read, messages, limits, missing)
+        elif scheme is not None:
+            read = translated(read, scheme, limits, pairs)
+        return read if named_by is None else with_receipts(read, named_by, limits)
+
+    if is_rebuilt or scheme is not None or named_by is not None:
+        log = Log(records, missing if is_rebuilt else None, undecided=pairs, limits=limits)
     else:
         log = Log.of_batches(batches, limits=limits)
-        if (scheme := source.scheme) is not None and not scheme.states_clocks:
-            stamped, pairs = log.records, None if scheme.decides else UndecidedPairs(source.clock)
-            log = Log(
-                lambda: translated(stamped(), scheme, limits, pairs), undecided=pairs, limits=limits
-            )
-        if MESSAGE in source.fields:
-            clocked, of = log, source.fields[MESSAGE]
-            log = Log(
-                lambda: with_receipts(clocked.records(), of, limits),
-                undecided=clocked.undecided,
-                limits=limits,
-            )
     if len(files) == len(origins):
         log.share_read = partial(_share_read, files)
         log._shown = f" of {', '.join(file.name for file in files)}"

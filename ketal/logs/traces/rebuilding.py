@@ -4,7 +4,7 @@ Happened-before is the least order that holds the order of each node and puts ea
 before its receives (Lamport, "Time, clocks, and the ordering of events in a distributed
 system", 1978); vector clocks are that order, written down. So a log that names its
 messages has clocks, even without stamps: the lines of a node give its order, `Messages`
-gives the pairs.
+gives the pairs. Where events have clocks these tell which one of a message's events sent it.
 
 The one rule: no more order is claimed than the log shows. A receive whose send is not
 there, or could be one of several, follows its node's order only.
@@ -16,13 +16,17 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
+import msgspec
+
 from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
-from ketal.logs.log_records import Record, held, place, rejected
+from ketal.logs.log_records import Record, held, place, replaced
 from ketal.logs.shape import with_clock
-from ketal.logs.traces.message_pairing import Messages, Pairing, keys_void, paired
+from ketal.logs.source import path_of
+from ketal.logs.traces.message_pairing import Messages, Pairing, keys_void, paired, text_at
 from ketal.model.events.dot import Dot
-from ketal.model.events.event import Event
+from ketal.model.events.event import Event, received
+from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
 from ketal.model.wording import counted
 
@@ -119,22 +123,43 @@ def rebuilt(
                 receives[places[receive]] = (Dot(node, of_part[send][node]),)
         refused |= {places[at]: places[send] for at, send in round_trips.items()}
     rebuilding.void = tuple(keys_void(pairings))
-    for at, (execution, item, name, line) in enumerate(whole):
+
+    def stamped(at: int, event: Event) -> Event:
         if at in refused:
-            reason = (
+            raise EventError(
                 "the event receives a message that is sent after it, "
                 f"at {place(whole[refused[at]])}, so no clock fits"
             )
-            yield rejected(EventError(reason), name, line, execution)
-        elif isinstance(item, Event):
-            try:
-                event = with_clock(item, clocks[at], receives.get(at, ()), limits.clock_entries_max)
-            except EventError as fault:
-                yield rejected(fault, name, line, execution)
-            else:
-                yield execution, event, name, line
-        else:
-            yield execution, item, name, line
+        return with_clock(event, clocks[at], receives.get(at, ()), limits.clock_entries_max)
+
+    yield from replaced(whole, stamped)
+
+
+def with_receipts(records: Iterable[Record], path: str, limits: Limits) -> Iterator[Record]:
+    """Yield the records, each receive with its send in `receives`: `--field message=PATH`.
+
+    `path` is where an event has its message's id. Of the events that name a message, one sent it:
+    the one that happened before the others. So the clocks tell sends from receives, and no more
+    than the id's place has to be known.
+    """
+    keys = path_of(path)
+    whole = held(records, limits, "to pair messages by their ids")
+    names: dict[int, tuple[str, str]] = {}
+    senders: dict[tuple[str, str], Event] = {}
+    for number, (execution, item, _, _) in enumerate(whole):
+        if isinstance(item, Event) and (text := text_at(item, keys)) is not None:
+            name = names[number] = (execution, text)
+            senders[name] = min(senders.get(name, item), item, key=canonical_key)
+
+    def receiving(number: int, event: Event) -> Event:
+        if number not in names:
+            return event
+        send = senders[names[number]].dot
+        if event.dot == send or event.clock.get(send.node, 0) < send.counter:
+            return event
+        return msgspec.structs.replace(event, receives=(*received(event), send))
+
+    yield from replaced(whole, receiving)
 
 
 def clocks_of(
