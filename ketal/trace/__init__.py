@@ -14,7 +14,7 @@ _HOMES = {
     "TracedSocket": "carriers.sockets", "TracedStreams": "carriers.sockets",
     "Collector": "delivery.collecting", "SocketSink": "delivery.socket_sink",
     "AsgiMiddleware": "carriers.http", "LogHandler": "log_handler",
-    "LogSender": "delivery.log_sender", "TopicCollector": "delivery.topic_collecting",
+    "LogSender": "delivery.log_sender", "TopicCollector": "delivery.collecting",
     "kafka_headers": "message_header",
 }  # fmt: skip
 
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from ketal.trace.carriers.queues import TracedQueue
     from ketal.trace.carriers.sockets import TracedSocket, TracedStreams
     from ketal.trace.carriers.threads import TracedThread
-    from ketal.trace.delivery.collecting import Collector
+    from ketal.trace.delivery.collecting import Collector, TopicCollector
     from ketal.trace.delivery.log_sender import LogSender
     from ketal.trace.delivery.sinks import JsonLines, KafkaSink
     from ketal.trace.delivery.socket_sink import SocketSink
-    from ketal.trace.delivery.topic_collecting import TopicCollector
     from ketal.trace.log_handler import LogHandler
     from ketal.trace.message_header import kafka_headers
     from ketal.trace.tracer import Tracer

@@ -1,5 +1,8 @@
 """A fork of the process: what the other threads hold is waited for, so that the child has it whole.
 
+Of the sockets of the process the child has none: its copy would leave a connection open, or a port
+taken, when the process that serves it is gone.
+
 The one rule: the locks of monitors are taken before those of clocks, as elsewhere: a handler of a
 monitor may have an event of its own.
 """
@@ -7,6 +10,7 @@ monitor may have an event of its own.
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 import weakref
@@ -37,6 +41,13 @@ class Clocks(Protocol):
 UNDER_LOCK: weakref.WeakSet[UnderLock] = weakref.WeakSet()
 """What a child of a fork has whole, with its lock free."""
 CLOCKS: weakref.WeakSet[Clocks] = weakref.WeakSet()
+OWN_SOCKETS: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def own(one: socket.socket) -> socket.socket:
+    """Return a socket, which a child of a fork will not have."""
+    OWN_SOCKETS.add(one)
+    return one
 
 
 class _ForkingThread(threading.local):
@@ -70,6 +81,9 @@ def _after(*, child: bool) -> None:
         elif is_taken:
             one.lock.release()
     _HELD.clocks, _HELD.under_lock = [], []
+    if child:
+        for connection in [*OWN_SOCKETS]:
+            connection.close()
 
 
 if hasattr(os, "register_at_fork"):

@@ -24,7 +24,7 @@ from ketal.trace import (
     TracedSocket,
     Tracer,
 )
-from ketal.trace.delivery import program_end
+from ketal.trace.delivery import sending
 from tests.trace.scripts import free_port, needs_fork, run_script
 from tests.trace.test_log_sender import Taken
 
@@ -125,7 +125,7 @@ def test_a_collector_that_comes_late_gets_all_events() -> None:
 
 
 def test_no_more_events_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_end, "LINGER_S", 0.01)
+    monkeypatch.setattr(sending, "LINGER_S", 0.01)
     port = free_port()
     sink = SocketSink("127.0.0.1", port, unsent_max=5)
     tracer = Tracer("n", sink)

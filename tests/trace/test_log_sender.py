@@ -24,7 +24,7 @@ from ketal.errors import SettingError
 from ketal.model.limits import DEFAULT
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.trace import Collector, LogSender, SocketSink, Tracer
-from ketal.trace.delivery import collecting, log_sender, program_end
+from ketal.trace.delivery import collecting, log_sender, sending
 from tests.trace.scripts import free_port, needs_fork, run_script
 
 
@@ -430,7 +430,7 @@ def test_who_is_no_collector_is_named_once(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(program_end, "LINGER_S", 0.5)
+    monkeypatch.setattr(sending, "LINGER_S", 0.5)
     path = tmp_path / "n.jsonl"
     Tracer("n", path).record("t")
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -458,7 +458,7 @@ def test_who_is_no_collector_is_named_once(
 def test_what_cannot_be_read_is_named_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program_end, "LINGER_S", 0.5)
+    monkeypatch.setattr(sending, "LINGER_S", 0.5)
     with Collector(Taken()) as collector:
         assert not LogSender(tmp_path, *collector.address).close()
     (logged,) = [record.getMessage() for record in caplog.records if record.name == "ketal.trace"]
@@ -467,9 +467,9 @@ def test_what_cannot_be_read_is_named_once(
 
 @pytest.mark.parametrize("port", [0, 70_000, "7007"])
 def test_a_port_that_is_none_is_refused(port: Any, tmp_path: Path) -> None:
-    for sending in (lambda: LogSender(tmp_path / "n", "h", port), lambda: SocketSink("h", port)):
+    for made in (lambda: LogSender(tmp_path / "n", "h", port), lambda: SocketSink("h", port)):
         with pytest.raises(SettingError, match="port is a whole number from 1 to 65,535"):
-            sending()
+            made()
 
 
 def test_a_log_that_is_cut_short_or_replaced_is_sent_from_its_beginning(tmp_path: Path) -> None:
@@ -533,7 +533,7 @@ def test_what_a_monitor_did_not_take_is_not_taken(
         def feed(self, event: Any, *, place: str = "") -> None:
             raise RuntimeError("no")
 
-    monkeypatch.setattr(program_end, "LINGER_S", 1.0)
+    monkeypatch.setattr(sending, "LINGER_S", 1.0)
     path = tmp_path / "n.jsonl"
     Tracer("n", path).record("t")
     with Collector(Broken()) as collector:
@@ -546,7 +546,7 @@ def test_what_a_monitor_did_not_take_is_not_taken(
 def test_a_sender_that_is_closed_has_no_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program_end, "LINGER_S", 0.1)
+    monkeypatch.setattr(sending, "LINGER_S", 0.1)
     path = tmp_path / "n.jsonl"
     Tracer("n", path).record("t")
     before = set(threading.enumerate())

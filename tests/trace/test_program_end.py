@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from ketal.trace import Collector, SocketSink, Tracer
-from ketal.trace.delivery import collecting, own_sockets, program_end
+from ketal.trace import Collector, SocketSink, Tracer, forks
+from ketal.trace.delivery import collecting, sending
 from tests.trace.scripts import free_port, needs_fork, run_script
 from tests.trace.test_log_sender import Taken
 
 
 def test_all_that_send_finish_at_once_and_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_end, "LINGER_S", 0.1)
+    monkeypatch.setattr(sending, "LINGER_S", 0.1)
     calls: list[tuple[str, float]] = []
 
-    class Lasting(program_end.Sending):
+    class Lasting(sending.Sending):
         def wait_sent(self, timeout_s: float) -> None:
             calls.append(("wait", timeout_s))
             super().wait_sent(timeout_s)
@@ -34,7 +34,7 @@ def test_all_that_send_finish_at_once_and_share_the_time(monkeypatch: pytest.Mon
         Lasting("lasting", threading.Event.wait, lambda: calls.append(("finish", 0)))
         for _ in range(2)
     ]
-    program_end.end_all(lasting)
+    sending.end_all(lasting)
     assert [name for name, _ in calls] == ["finish", "finish", "wait", "wait"]
     assert sum(timeout_s for _, timeout_s in calls) <= 0.1
 
@@ -42,8 +42,8 @@ def test_all_that_send_finish_at_once_and_share_the_time(monkeypatch: pytest.Mon
 NOBODY = """
 import sys
 from ketal.trace import LogSender, SocketSink, Tracer
-from ketal.trace.delivery import program_end
-program_end.LINGER_S = float(sys.argv[3])
+from ketal.trace.delivery import sending
+sending.LINGER_S = float(sys.argv[3])
 path, port = sys.argv[1], int(sys.argv[2])
 Tracer("n", path).record("t")
 senders = [LogSender(path, "127.0.0.1", port) for _ in range(40)]
@@ -179,12 +179,12 @@ def test_a_connection_with_itself_is_none() -> None:
         one.bind(("127.0.0.1", 0))
         one.connect(one.getsockname())
         with pytest.raises(ConnectionError):
-            own_sockets.refuse_itself(one)
+            sending.refuse_itself(one)
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as connection,
     ):
-        own_sockets.refuse_itself(connection)
+        sending.refuse_itself(connection)
 
 
 def test_connections_beyond_the_most_are_closed_and_named_once(
@@ -220,7 +220,7 @@ def test_a_peer_whose_machine_is_gone_does_not_keep_its_connection() -> None:
 def _accepted(collector: Collector) -> list[socket.socket]:
     return [
         one
-        for one in [*own_sockets._OWN]
+        for one in [*forks.OWN_SOCKETS]
         if one.fileno() >= 0
         and one.getsockname()[:2] == collector.address
         and not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
@@ -250,6 +250,6 @@ def test_many_senders_at_once_are_all_taken(tmp_path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        program_end.end_all([sink._sending for sink in sinks])
+        sending.end_all([sink._sending for sink in sinks])
         assert collector.wait(timeout_s=60)
     assert sorted(taken.dots()) == sorted(f"n{number}@1" for number in range(200))

@@ -1,4 +1,4 @@
-"""Events over TCP, taken: those that `SocketSink` and `LogSender` send, for a running `Monitor`.
+"""Events taken for a running `Monitor`: over TCP those of `SocketSink` and `LogSender`, and topics.
 
 A connection carries JSON lines. A line that was cut is sent again over another connection, so it
 is dropped here. The sender of a log announces it first; the collector answers from which byte on it
@@ -16,17 +16,22 @@ import selectors
 import socket
 import socketserver
 import threading
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 from ketal.logs.formats.jsonl import read_lines
+from ketal.logs.log_records import place
 from ketal.logs.source import Source
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
+from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.trace.delivery.log_sender import Announcement, announced
-from ketal.trace.delivery.monitor_feeding import MonitorFeeder, wait_until
-from ketal.trace.delivery.own_sockets import own
 from ketal.trace.delivery.sinks import Feeding
+from ketal.trace.forks import UNDER_LOCK, own
 
 _LOG = logging.getLogger("ketal.trace")
 CONNECTIONS_MAX = 1_000
@@ -34,6 +39,57 @@ CONNECTIONS_MAX = 1_000
 LOGS_MAX = 10_000
 """Logs of which a collector knows how much it has taken; of more, the one of which nothing came for
 longest is forgotten, and sent anew if its connection breaks."""
+POLL_MS = 100
+
+
+class MonitorFeeder(ABC):
+    """Feeds a monitor under a lock, until it is closed.
+
+    Parameters
+    ----------
+    monitor : Monitor
+        What is fed; `lock` is held meanwhile.
+
+    Attributes
+    ----------
+    lock : Lock
+        To be held by who uses the monitor besides.
+    """
+
+    def __init__(self, monitor: Feeding) -> None:
+        self.lock = threading.RLock()
+        self._monitor = monitor
+        UNDER_LOCK.add(self)
+
+    def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
+        """Feed an event of this process: `Tracer(…, monitor=collector)` does.
+
+        Parameters
+        ----------
+        event : Event, Control or Rejected
+            What happened.
+        place : str
+            Where it was read, for a rejection.
+        """
+        with self.lock:
+            return self._monitor.feed(event, place=place)
+
+    def _feed_lines(self, name: str, chunks: Iterator[bytes]) -> None:
+        """Feed the events of JSON lines."""
+        for records in read_lines(name, chunks, Source(), DEFAULT):
+            with self.lock:
+                for record in records:
+                    self._monitor.feed(record[1], place=place(record))
+
+    @abstractmethod
+    def close(self) -> None:
+        """Take no more events of others."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
 
 
 class Collector(MonitorFeeder):
@@ -95,10 +151,7 @@ class Collector(MonitorFeeder):
             chunks = chain([first], chunks)
         else:
             chunks = self._wanted(announcement, connection, chain([rest], chunks))
-        for records in read_lines(peer, chunks, Source(), DEFAULT):
-            with self.lock:
-                for _, item, name, number in records:
-                    self._monitor.feed(item, place=f"{name}:{number}")
+        self._feed_lines(peer, chunks)
 
     def _wanted(
         self, announcement: Announcement, connection: socket.socket, chunks: Iterator[bytes]
@@ -145,6 +198,16 @@ class Collector(MonitorFeeder):
             self._server.server_close()
 
 
+def wait_until(holds: Callable[[], bool], timeout_s: float | None) -> bool:
+    """Wait until something holds, for some seconds at most; return whether it does."""
+    end = None if timeout_s is None else time.monotonic() + timeout_s
+    while not holds():
+        if end is not None and time.monotonic() >= end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
 class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
@@ -159,7 +222,7 @@ class _Server(socketserver.ThreadingTCPServer):
         self._open = 0
         self._refused = False
         self._process = os.getpid()
-        super().__init__(address, _EventReceiver)
+        super().__init__(address, socketserver.BaseRequestHandler)
         own(self.socket)
 
     def is_here(self) -> bool:
@@ -196,6 +259,11 @@ class _Server(socketserver.ThreadingTCPServer):
             self._refused = True
         return is_room
 
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Take what comes over a connection."""
+        host, port = client_address[:2]
+        self.take(request, f"{host}:{port}")
+
     def handle_error(self, request: object, client_address: Any) -> None:
         """Log what ended a connection."""
         _LOG.exception("events of %s:%s are taken no more", *client_address[:2])
@@ -217,14 +285,6 @@ def _is_readable(one: socket.socket) -> bool:
         return bool(selector.select(0))
 
 
-class _EventReceiver(socketserver.BaseRequestHandler):
-    server: _Server
-
-    def handle(self) -> None:
-        host, port = self.client_address[:2]
-        self.server.take(self.request, f"{host}:{port}")
-
-
 def _whole_lines(connection: socket.socket, most: int) -> Iterator[bytes]:
     """Yield what comes, up to the end of the last whole line; what is cut is dropped."""
     rest = b""
@@ -243,3 +303,93 @@ def _whole_lines(connection: socket.socket, most: int) -> Iterator[bytes]:
             # that a log's bytes are counted right.
             yield rest[:-1] + b"\n"
             rest = b""
+
+
+class TopicCollector(MonitorFeeder):
+    """Takes the events of tracers from topics of Kafka, and feeds them to a monitor.
+
+    Its handlers (`Monitor(program, on=…)`) are called in the collector's thread. The order in
+    which events come does not matter to a pattern with `order CausalOrder`.
+
+    Parameters
+    ----------
+    consumer : kafka.KafkaConsumer
+        Anything with `poll(timeout_ms=…)` that returns lists of messages by partition, whose values
+        are bytes. It is polled in the collector's thread until `close`, and closed there.
+    monitor : Monitor
+        What is fed; `collector.lock` is held meanwhile.
+
+    Attributes
+    ----------
+    lock : Lock
+        To be held by who uses the monitor besides.
+    taken : int
+        How many messages were taken.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> from collections import namedtuple
+    >>> from ketal.trace import TopicCollector
+    >>> Message = namedtuple("Message", "topic partition offset value")
+    >>> line = b'{"node": "n", "type": "a", "clock": {"n": 1}}'
+    >>> class Consumer:
+    ...     batches = [{"events": [Message("events", 0, 0, line)]}]
+    ...     def poll(self, timeout_ms):
+    ...         return self.batches.pop() if self.batches else {}
+    ...     def close(self):
+    ...         print("closed")
+    >>> program = ketal.compile('pattern P { event A = type == "a"; find next A; }')
+    >>> monitor = ketal.Monitor(program, on={"match": print})
+    >>> with TopicCollector(Consumer(), monitor) as collector:
+    ...     collector.wait(1, timeout_s=10)
+    ...     collector.feed(ketal.Event(node="n", type="b", clock={"n": 2}))
+    ...     collector.close()
+    match P: A=n@1
+    True
+    []
+    closed
+    """
+
+    def __init__(self, consumer: Any, monitor: Feeding) -> None:
+        super().__init__(monitor)
+        self.taken = 0
+        self._consumer = consumer
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._poll, daemon=True)
+        self._thread.start()
+
+    def _poll(self) -> None:
+        try:
+            while not self._closed.is_set():
+                for messages in self._consumer.poll(timeout_ms=POLL_MS).values():
+                    for message in messages:
+                        self._take(message)
+        except Exception:
+            _LOG.exception("events are taken from Kafka no more")
+        finally:
+            self._consumer.close()
+
+    def _take(self, message: Any) -> None:
+        place = f"{message.topic}/{message.partition}/{message.offset}"
+        self._feed_lines(place, iter([(message.value or b"").replace(b"\n", b" ")]))
+        self.taken += 1
+
+    def wait(self, messages: int, *, timeout_s: float | None = None) -> bool:
+        """Wait until so many messages were taken; return whether they were.
+
+        Parameters
+        ----------
+        messages : int
+            How many.
+        timeout_s : float, optional
+            How long at most.
+        """
+        wait_until(lambda: self.taken >= messages or not self._thread.is_alive(), timeout_s)
+        return self.taken >= messages
+
+    def close(self) -> None:
+        """Take no more, and close the consumer."""
+        self._closed.set()
+        if threading.current_thread() is not self._thread:  # A handler is called in it.
+            self._thread.join()

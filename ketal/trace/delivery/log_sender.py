@@ -33,14 +33,20 @@ from typing import NamedTuple
 
 import msgspec
 
-from ketal.trace.delivery.own_sockets import address_of, connected, received_within
-from ketal.trace.delivery.program_end import Sending, end_all
+from ketal.trace.delivery.sending import (
+    RETRY_S,
+    Sending,
+    address_of,
+    connected,
+    end_all,
+    received_within,
+)
 
 _LOG = logging.getLogger("ketal.trace")
 POLL_S = 0.01
 """How often the file is looked at."""
-RETRY_S = 0.2
-_PART_BYTES = 1 << 18
+_PART_BYTES = 1 << 20
+"""Bytes that are sent together; a line of a tracer has fewer."""
 _CUT_LINES_MAX = 100
 """Lines at the beginning of a log that distinguish it, if none of them is JSON."""
 _TAIL_BYTES = 64
@@ -162,16 +168,12 @@ class LogSender:
             if position > size_bytes:
                 raise ValueError(f"it has {position:,} of {size_bytes:,} bytes")
             finishing = replaced = False
-            searched = position
-            tail = _before(log, position)
+            log.seek(max(0, position - _TAIL_BYTES))
+            tail = log.read(min(position, _TAIL_BYTES))
             while not (finishing or replaced):
                 finishing, replaced = self._finishing.is_set(), self._is_replaced(log)
                 size_bytes = log.seek(0, os.SEEK_END)
-                # In what was searched no line ends, unless it is another's since.
-                begin = max(position, searched) if searched <= size_bytes else position
-                end = _end_of_lines(log, begin, size_bytes) or position
-                searched = size_bytes
-                while part := _appended(log, position, tail, end):
+                while part := _whole_lines(log, position, tail, size_bytes):
                     connection.sendall(part)
                     position += len(part)
                     tail = (tail + part)[-_TAIL_BYTES:]
@@ -228,37 +230,18 @@ def _distinct_lines(log: FileIO) -> tuple[bytes, bool]:
     return lines, True
 
 
-def _before(log: FileIO, position: int) -> bytes:
-    """Return the last bytes before a position."""
-    begin = max(0, position - _TAIL_BYTES)
-    log.seek(begin)
-    return log.read(position - begin)
+def _whole_lines(log: FileIO, position: int, tail: bytes, end: int) -> bytes | None:
+    """Return whole lines from a position on, before an end; None if the log was cut short.
 
-
-def _end_of_lines(log: FileIO, begin: int, end: int) -> int:
-    """Return where the last line ends of those that end in a part of a log; 0 if none does.
-
-    The part is read from its end on, so mostly one byte is.
-    """
-    block_bytes = 1
-    while end > begin:
-        block_begin = max(begin, end - block_bytes)
-        log.seek(block_begin)
-        line_end = log.read(end - block_begin).rfind(b"\n")
-        if line_end >= 0:
-            return block_begin + line_end + 1
-        end, block_bytes = block_begin, _PART_BYTES
-    return 0
-
-
-def _appended(log: FileIO, position: int, tail: bytes, end: int) -> bytes | None:
-    """Return what is from a position to an end; None if the log was cut short.
-
-    Then other bytes are before the position.
+    Then other bytes than the tail are before the position. Of a line that is longer than those of
+    tracers are, a part is returned.
     """
     log.seek(position - len(tail))
-    part = log.read(len(tail) + min(end - position, _PART_BYTES))
-    return part[len(tail) :] if part.startswith(tail) else None
+    part = log.read(len(tail) + max(0, min(end - position, _PART_BYTES)))
+    if not part.startswith(tail):
+        return None
+    part = part[len(tail) :]
+    return part[: part.rfind(b"\n") + 1] or (part if len(part) == _PART_BYTES else b"")
 
 
 def _wait_unanswered(connection: socket.socket) -> None:

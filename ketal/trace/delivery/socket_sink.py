@@ -16,14 +16,19 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 
-from ketal.trace.delivery.own_sockets import address_of, connected, received_within
-from ketal.trace.delivery.program_end import Sending, end_all
 from ketal.trace.delivery.run_numbers import next_run
+from ketal.trace.delivery.sending import (
+    RETRY_S,
+    Sending,
+    address_of,
+    connected,
+    end_all,
+    received_within,
+)
 from ketal.trace.plain_values import encoded
 
 UNSENT_MAX = 100_000
 """Events that wait to be sent; of more, the tracer counts each as not written."""
-RETRY_S = 0.2
 _LINES_MAX = 1_000
 """Lines that are sent together."""
 

@@ -1,7 +1,7 @@
-"""The end of a program that has events to send.
+"""What sends events to a `Collector`: a thread, which connects to it and ends with the program.
 
-At its end all that send share a few seconds: what they wait for is mostly the same collector, and
-it may never come.
+At the program's end all that send share a few seconds: what they wait for is mostly the same
+collector, and it may never come.
 
 The one rule: a program ends `LINGER_S` after it could have ended, or before.
 """
@@ -9,15 +9,21 @@ The one rule: a program ends `LINGER_S` after it could have ended, or before.
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from multiprocessing.util import Finalize
 
+from ketal.errors import SettingError
+from ketal.trace.forks import own
+
+RETRY_S = 0.2
+"""How long after a failure it is tried again."""
+TIMEOUT_S = 30.0
 LINGER_S = 5.0
 """How long a program that ends waits for what it has not sent."""
-
-
 _SENDING: dict[int, list[Sending]] = {}
 """What sends in this process, by its number: the child of a fork has none yet."""
 
@@ -71,3 +77,60 @@ def end_all(sendings: Collection[Sending]) -> None:
         mine = _SENDING.get(os.getpid(), [])
         if one in mine:
             mine.remove(one)
+
+
+def address_of(host: str, port: int) -> tuple[str, int]:
+    """Return where to connect to.
+
+    Raises
+    ------
+    SettingError
+        If the port is none.
+    """
+    if port.__class__ is not int or not 0 < port < 1 << 16:
+        raise SettingError(f"port is a whole number from 1 to 65,535, not {port!r}")
+    return host, port
+
+
+@contextmanager
+def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
+    """Connect for the time of a `with`; what takes longer than `TIMEOUT_S` raises.
+
+    Raises
+    ------
+    OSError
+        If there is no connection.
+    """
+    try:
+        connection = socket.create_connection(address, timeout=TIMEOUT_S)
+    except UnicodeError as error:
+        raise OSError(f"{address[0]!r} is no name of a host: {error}") from None
+    with connection:
+        refuse_itself(connection)
+        yield own(connection)
+
+
+def received_within(connection: socket.socket, wait_s: float) -> bytes | None:
+    """Return a byte that the other end sent, none if it closed the connection; None if neither."""
+    connection.settimeout(wait_s)
+    try:
+        return connection.recv(1)
+    except (BlockingIOError, TimeoutError):
+        return None
+    finally:
+        connection.settimeout(TIMEOUT_S)
+
+
+def refuse_itself(connection: socket.socket) -> None:
+    """Raise if a connection is one with itself.
+
+    That comes about where nobody listens at a port of those that the system gives to who connects,
+    and it is tried long enough. It would take all that is sent.
+
+    Raises
+    ------
+    ConnectionError
+        If it is.
+    """
+    if connection.getsockname() == connection.getpeername():
+        raise ConnectionError("nobody listens there")
