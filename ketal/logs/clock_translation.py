@@ -16,7 +16,7 @@ node's order, or that another node's event has too, is rejected.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import Any
@@ -73,15 +73,26 @@ def translated(
             executions.setdefault(name, {}).setdefault(item.node, []).append(number)
     clocks: dict[int, dict[str, int]] = {}
     faults: dict[int, str] = {}
-    if undecided is not None:
-        undecided.pairs = undecided.unknown = 0
+    pairs = unknown = 0
     for execution in executions.values():
-        translation = _StampsByNode(scheme, whole, execution)
-        clocks |= translation.clocks()
-        faults |= translation.faults
-        if undecided is not None:
-            undecided.pairs += translation.pairs
-            undecided.unknown += translation.unknown
+        stamps = {n: whole[n][1].stamp for numbers in execution.values() for n in numbers}  # type: ignore[union-attr]
+        before = scheme.order(stamps.values())
+        if scheme.decides:
+            faults |= _of_two_nodes(scheme, stamps, execution)
+        same = {
+            node: _in_order([n for n in numbers if n not in faults], stamps, before)
+            for node, numbers in sorted(execution.items())
+        }
+        firsts = {node: [stamps[equal[0]] for equal in groups] for node, groups in same.items()}
+        for node, of_node in vector_clocks(scheme, firsts).items():
+            for equal, clock in zip(same[node], of_node, strict=True):
+                # Within a node the order is known.
+                unknown += sum(clock.values()) - clock[node]
+                clocks |= dict.fromkeys(equal, clock)
+        events = sum(map(len, same.values()))
+        pairs += events * (events - 1) // 2
+    if undecided is not None:
+        undecided.pairs, undecided.unknown = pairs, unknown
 
     def clocked(number: int, event: Event) -> Event:
         if not isinstance(event, StampedEvent):
@@ -98,72 +109,41 @@ def translated(
     yield from replaced(whole, clocked)
 
 
-class _StampsByNode:
-    """The stamps of one execution: records by their numbers, those of a node together."""
+def _of_two_nodes(
+    scheme: Scheme[Any], stamps: dict[int, Any], execution: dict[str, list[int]]
+) -> dict[int, str]:
+    """Return the records whose stamps are those of earlier ones of other nodes, and why."""
+    nodes = {number: node for node, numbers in execution.items() for number in numbers}
+    first: dict[bytes, str] = {}
+    faults = {}
+    for number in sorted(nodes):
+        other = first.setdefault(scheme.encode(stamps[number]), nodes[number])
+        if other != nodes[number]:
+            faults[number] = (
+                f"clock: its {scheme.name} stamp is that of an event of {other} too, and each "
+                "event has a stamp of its own"
+            )
+    return faults
 
-    def __init__(
-        self, scheme: Scheme[Any], records: list[Record], execution: dict[str, list[int]]
-    ) -> None:
-        self._scheme = scheme
-        self._stamps = {
-            number: records[number][1].stamp  # type: ignore[union-attr]
-            for numbers in execution.values()
-            for number in numbers
-        }
-        self._before = scheme.order(self._stamps.values())
-        self.faults = self._of_two_nodes(execution) if scheme.decides else {}
-        self._same = {node: self._in_order(numbers) for node, numbers in sorted(execution.items())}
-        self.pairs = self.unknown = 0
 
-    def _of_two_nodes(self, execution: dict[str, list[int]]) -> dict[int, str]:
-        """Return the records whose stamps are those of earlier ones of other nodes, and why."""
-        nodes = {number: node for node, numbers in execution.items() for number in numbers}
-        first: dict[bytes, str] = {}
-        faults = {}
-        for number in sorted(nodes):
-            other = first.setdefault(self._scheme.encode(self._stamps[number]), nodes[number])
-            if other != nodes[number]:
-                faults[number] = (
-                    f"clock: its {self._scheme.name} stamp is that of an event of {other} too, and "
-                    "each event has a stamp of its own"
-                )
-        return faults
+def _in_order(
+    numbers: list[int], stamps: dict[int, Any], before: Callable[[Any, Any], bool]
+) -> list[list[int]]:
+    """Return the records of a node's events in its order, equal stamps together.
 
-    def _in_order(self, numbers: list[int]) -> list[list[int]]:
-        """Return the records of a node's events in its order, equal stamps together.
+    What is not ordered with the one before it is left out.
+    """
 
-        What is not ordered with the one before it is left out.
-        """
+    def compared(a: int, b: int) -> int:
+        if before(stamps[a], stamps[b]):
+            return -1
+        return 1 if before(stamps[b], stamps[a]) else 0
 
-        def compared(a: int, b: int) -> int:
-            if self._before(self._stamps[a], self._stamps[b]):
-                return -1
-            return 1 if self._before(self._stamps[b], self._stamps[a]) else 0
-
-        same: list[list[int]] = []
-        sound = [number for number in numbers if number not in self.faults]
-        for number in sorted(sound, key=cmp_to_key(compared)):
-            stamp = self._stamps[number]
-            last = self._stamps[same[-1][0]] if same else None
-            if last is None or self._before(last, stamp):
-                same.append([number])
-            elif last == stamp:
-                same[-1].append(number)
-        return same
-
-    def clocks(self) -> dict[int, dict[str, int]]:
-        """Return the clock of each record; count the pairs."""
-        stamps = {
-            node: [self._stamps[numbers[0]] for numbers in same]
-            for node, same in self._same.items()
-        }
-        out: dict[int, dict[str, int]] = {}
-        events = 0
-        for node, clocks in vector_clocks(self._scheme, stamps).items():
-            events += len(clocks)
-            for numbers, clock in zip(self._same[node], clocks, strict=True):
-                # Within a node the order is known.
-                self.unknown += sum(clock.values()) - clock[node]
-                out |= dict.fromkeys(numbers, clock)
-        self.pairs = events * (events - 1) // 2
-        return out
+    same: list[list[int]] = []
+    for number in sorted(numbers, key=cmp_to_key(compared)):
+        last = stamps[same[-1][0]] if same else None
+        if last is None or before(last, stamps[number]):
+            same.append([number])
+        elif last == stamps[number]:
+            same[-1].append(number)
+    return same
