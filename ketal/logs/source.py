@@ -10,6 +10,7 @@ is read.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -64,16 +65,12 @@ def path_of(text: str) -> Path:
     SettingError
         If a key is empty.
     """
-    keys, key, rest = [], "", iter(text)
-    for char in rest:
-        if char == "\\":
-            key += next(rest, "\\")
-        elif char == ".":
-            keys.append(key)
-            key = ""
+    keys = [""]
+    for part in re.findall(r"\\?.", text, re.DOTALL):
+        if part == ".":
+            keys.append("")
         else:
-            key += char
-    keys.append(key)
+            keys[-1] += part[-1]
     if not all(keys):
         raise SettingError(f"the path {text!r} has an empty key; a path is written as pkt.vc")
     return tuple(keys)

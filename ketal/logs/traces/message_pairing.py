@@ -20,6 +20,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
+
+import re2
 
 from ketal.errors import SettingError, near
 from ketal.logs.source import MESSAGES_EXAMPLE, path_of
@@ -30,31 +33,21 @@ _OWN = ("node", "type", "id", "time")
 _KEYS = ("id", "send", "receive")
 
 
-def _split(text: str, mark: str, most: int = 0) -> list[str]:
+def _split(text: str, mark: str, most: int | None = None) -> list[str]:
     """Split at a character that no backslash stands before; backslashes stay."""
-    pieces: list[str] = []
-    piece, at = "", 0
-    while at < len(text):
-        if text[at] == "\\":
-            piece += text[at : at + 2]
-            at += 2
-            continue
-        if text[at] == mark and (not most or len(pieces) < most):
-            pieces.append(piece)
-            piece = ""
+    pieces = [""]
+    for part in re.findall(r"\\?.", text, re.DOTALL):
+        if part == mark and (most is None or len(pieces) <= most):
+            pieces.append("")
         else:
-            piece += text[at]
-        at += 1
-    return [*pieces, piece]
+            pieces[-1] += part
+    return pieces
 
 
 def _glob(text: str) -> str:
     """Return the regular expression of a value with `*`, its backslashes taken out."""
-    first, *rest = (re.escape(re.sub(r"\\(.)", r"\1", piece)) for piece in _split(text, "*"))
-    if not rest:
-        return first
-    # An atomic group never gives back what it took, so matching takes linear time.
-    return first + "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + f".*{rest[-1]}"
+    pieces = (re.sub(r"\\(.)", r"\1", piece) for piece in _split(text, "*"))
+    return ".*".join(map(re2.escape, pieces))
 
 
 def text_at(event: Event, path: tuple[str, ...]) -> str | None:
@@ -73,7 +66,7 @@ class _Test:
     """A field and what its value looks like; `text` is how that was written."""
 
     path: tuple[str, ...]
-    expression: re.Pattern[str]
+    expression: Any
     text: str
 
     def __call__(self, event: Event) -> bool:
@@ -152,7 +145,7 @@ def _test(key: str, text: str) -> _Test:
     if not values:
         raise SettingError(f"{key}={text} is not FIELD:VALUE, as {key}=type:{key}")
     alternatives = "|".join(f"(?:{_glob(value)})" for value in _split(values[0], "|"))
-    return _Test(path_of(field), re.compile(alternatives, re.DOTALL), text)
+    return _Test(path_of(field), re2.compile(f"(?s){alternatives}"), text)
 
 
 @dataclass(frozen=True)
