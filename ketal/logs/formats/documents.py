@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -39,47 +40,39 @@ class Text:
         self._at = 0
         self._lines = LineNumbers(text)
 
-    def documents(self) -> Iterator[bytes | EventError]:
-        """Yield the JSON documents: the whole text, or each line of it."""
-        if not self._text.strip():
-            return
-        if not self._by_lines():
-            start = len(self._text) - len(self._text.lstrip())
-            self._at = start
-            yield from self._checked(self._text[start:])
-            return
+    def items(
+        self, read: Callable[[Text, bytes], Iterator[Span | Record]]
+    ) -> Iterator[Span | Record]:
+        """Yield what `read` yields of each JSON document: the whole text, or each line of it."""
         start = 0
-        for line in self._text.split(b"\n"):
-            if line.strip():
-                self._at = start
-                yield from self._checked(line)
-            start += len(line) + 1
+        for document in self._text.split(b"\n") if self._is_by_lines() else [self._text]:
+            if document.strip():
+                self._at = start + len(document) - len(document.lstrip())
+                fault = self._fault(document, start)
+                yield from read(self, document) if fault is None else [self.rejected(fault)]
+            start += len(document) + 1
 
-    def _by_lines(self) -> bool:
+    def _is_by_lines(self) -> bool:
         lines = [line for line in self._text.split(b"\n", 8)[:8] if line.strip()]
-        if len(lines) < 2:
-            return False
-        for line in lines[:3]:
-            try:
+        for line in lines[:3] if len(lines) > 1 else ():
+            with suppress(ValueError, RecursionError):
                 if isinstance(decoded(line), dict | list):
                     return True
-            except (ValueError, RecursionError):
-                continue
         return False
 
-    def _checked(self, document: bytes) -> Iterator[bytes | EventError]:
+    def _fault(self, document: bytes, start: int) -> EventError | None:
+        """Return why a document that begins somewhere cannot be read; None if it can."""
         try:
             decoded(document)
         except UnicodeDecodeError:
-            yield EventError("the document is not valid UTF-8")
+            return EventError("the document is not valid UTF-8")
         except (ValueError, RecursionError) as fault:
             if at := re.search(r"byte (\d+)", str(fault)):
-                self._at += min(int(at[1]), len(document))
-            yield EventError(
+                self._at = start + min(int(at[1]), len(document))
+            return EventError(
                 f"the document {why_not_json(document.decode(errors='replace'), fault)}"
             )
-        else:
-            yield document
+        return None
 
     def spans(
         self, raw: Iterable[msgspec.Raw], read: Callable[[dict[str, Any]], Span]

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ketal.errors import EventError, SettingError
+from ketal.errors import SettingError
 from ketal.logs.formats.documents import Text
 from ketal.logs.log_records import Record, rejected
 from ketal.logs.streams import LogOrigin, whole
 from ketal.logs.traces.otlp import otlp_spans
 from ketal.logs.traces.rebuilding import Rebuilding
-from ketal.logs.traces.spans import TraceSpan, stamped
-from ketal.logs.traces.zipkin import SpanReport, merged, zipkin_spans
+from ketal.logs.traces.spans import stamped
+from ketal.logs.traces.zipkin import merged, zipkin_spans
 from ketal.model.limits import Limits
 
 
@@ -46,21 +46,14 @@ def read_traces(
                     )
                 yield item
 
-    spans: Iterator[TraceSpan | Record] = read_spans() if format == "otlp" else merged(read_spans())
+    spans = read_spans() if format == "otlp" else merged(read_spans())
     yield from stamped(spans, limits, rebuilding)
 
 
-def _spans_of(
-    origin: LogOrigin, read: Any, limits: Limits
-) -> Iterator[TraceSpan | SpanReport | Record]:
+def _spans_of(origin: LogOrigin, read: Any, limits: Limits) -> Iterator[Any]:
     with origin.opened() as file:
-        chunks = origin.chunks(file)
-        held, damage = whole(origin.name, chunks, limits.log_bytes_max, "trace file")
-    text = Text(origin.name, held)
-    for document in text.documents():
-        if isinstance(document, EventError):
-            yield text.rejected(document)
-        else:
-            yield from read(text, document)
+        raw, damage = whole(origin.name, origin.chunks(file), limits.log_bytes_max, "trace file")
+    text = Text(origin.name, raw)
+    yield from text.items(read)
     if damage is not None:
         yield rejected(damage, origin.name, text.line())
