@@ -102,7 +102,7 @@ def _recorded_at_begin(recording: EventRecording, name: str, read: _Reader) -> _
 
     def begun(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Ended:
         calls = OPEN_CALLS.get()
-        with recording.guarded:
+        with recording:
             event = recording.stamp(name, read(args, kwargs))
             node = event["node"]
             OPEN_CALLS.set((*calls[1 - CALLS_MAX :], (node, event["clock"][node])))
@@ -118,7 +118,7 @@ def _recorded_at_end(
     """Return what records calls at their end, also one that raises."""
 
     def ended(args: Any, kwargs: Any, value: Any, error: BaseException | None) -> None:
-        with recording.guarded:
+        with recording:
             data = read(args, kwargs)
             if error is not None:
                 data["error"] = error.__class__.__name__

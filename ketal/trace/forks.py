@@ -15,32 +15,18 @@ import threading
 import time
 import weakref
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 WAIT_S = 5.0
 """How long a fork waits at most for what is under a lock: a handler of a monitor may be waiting for
 the thread that forks. Of what is not free by then a child has a copy that may be broken."""
 
 
-class UnderLock(Protocol):
-    """What several threads use, under its lock."""
-
-    lock: Any
-
-
-class Clocks(Protocol):
-    """The clocks of a process, and where their events go."""
-
-    def before_fork(self) -> None:
-        """Take what the other threads hold."""
-
-    def after_fork(self, *, child: bool) -> None:
-        """Give it back; the child begins clocks of its own."""
-
-
-UNDER_LOCK: weakref.WeakSet[UnderLock] = weakref.WeakSet()
-"""What a child of a fork has whole, with its lock free."""
-CLOCKS: weakref.WeakSet[Clocks] = weakref.WeakSet()
+UNDER_LOCK: weakref.WeakSet[Any] = weakref.WeakSet()
+"""What several threads use under its `lock`: a child of a fork has it whole, with its lock free."""
+CLOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
+"""What has clocks: `before_fork()` takes what other threads hold, `after_fork(child=…)` gives it
+back; the child begins clocks of its own."""
 OWN_SOCKETS: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
@@ -50,15 +36,8 @@ def own(one: socket.socket) -> socket.socket:
     return one
 
 
-class _ForkingThread(threading.local):
-    """What a thread that forks holds; others may be forking too."""
-
-    def __init__(self) -> None:
-        self.under_lock: list[tuple[UnderLock, bool]] = []
-        self.clocks: list[Clocks] = []
-
-
-_HELD = _ForkingThread()
+_HELD = threading.local()
+"""What a thread that forks holds; others may be forking too."""
 
 
 def _before() -> None:
@@ -80,7 +59,7 @@ def _after(*, child: bool) -> None:
             one.lock = threading.RLock()
         elif is_taken:
             one.lock.release()
-    _HELD.clocks, _HELD.under_lock = [], []
+    del _HELD.clocks, _HELD.under_lock
     if child:
         for connection in [*OWN_SOCKETS]:
             connection.close()

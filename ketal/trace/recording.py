@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from ketal.errors import SettingError, wrong_type
@@ -26,7 +26,7 @@ FAILURES_MAX = 100
 
 
 class EventRecording:
-    """The lines of a process, and where its events go.
+    """The lines of a process, and where its events go; what is raised within it is counted.
 
     Parameters
     ----------
@@ -41,8 +41,6 @@ class EventRecording:
         The lines.
     failures : Counter
         What failed, by reason, with how often.
-    guarded : context manager
-        Counts what is raised within, and raises it no further.
 
     Raises
     ------
@@ -68,9 +66,17 @@ class EventRecording:
         self.activities = Activities(node, incarnation, activity)
         self._writing = threading.RLock()
         self.failures: Counter[str] = Counter()
-        self.guarded = _Guarded(self.failed)
         self._monitor = monitor
         CLOCKS.add(self)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self.failed(f"an event was not recorded: {error_text(error)}")
+        return True
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -146,20 +152,6 @@ class EventRecording:
         else:
             self._writing.release()
         self.activities.after_fork(child=child)
-
-
-class _Guarded:
-    def __init__(self, failed: Callable[[str], None]) -> None:
-        self._failed = failed
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        self._failed(f"an event was not recorded: {error_text(error)}")
-        return True
 
 
 def _check(node: str, activity: str, incarnation: int | None) -> None:

@@ -144,7 +144,6 @@ class Tracer:
         monitor: Feeding | None = None,
     ) -> None:
         self._recording = EventRecording(node, sink, activity, incarnation, monitor)
-        self._guarded = self._recording.guarded
         self._activities = self._recording.activities
         self.failures = self._recording.failures
 
@@ -172,7 +171,7 @@ class Tracer:
         **data
             Its attributes; what is no JSON becomes text.
         """
-        with self._guarded:
+        with self._recording:
             self._recording.record(type, data)
 
     @overload
@@ -251,7 +250,7 @@ class Tracer:
             As of `record`.
         """
         headers: dict[str, str] = {}
-        with self._guarded:
+        with self._recording:
             event = self._recording.record(type, data)
             text = message_header.encoded(event["node"], event["clock"], OPEN_CALLS.get())
             if len(text) <= bytes_max:
@@ -277,7 +276,7 @@ class Tracer:
         type, **data
             As of `record`.
         """
-        with self._guarded:
+        with self._recording:
             message = message_header.sender_knowledge(headers, self._recording.failed)
             self._recording.record(type, data, message)
 
@@ -320,13 +319,13 @@ class Tracer:
         ended : Thread or Task
             What was waited for.
         """
-        with self._guarded, self._activities.current() as line:
+        with self._recording, self._activities.current() as line:
             line.merge(self._activities.known_by(ended))
             self._activities.hand_over(line.known())
 
     def hand_over(self) -> None:
         """Leave what is known here in the context, for the activities that are created from it."""
-        with self._guarded, self._activities.current() as line:
+        with self._recording, self._activities.current() as line:
             self._activities.hand_over(line.known())
 
     def __repr__(self) -> str:
