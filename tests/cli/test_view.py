@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from ketal import Event, view
-from ketal.logs.formats.shiviz_writing import WRITTEN_FIELDS, WRITTEN_REGEX
+from ketal.logs.formats.shiviz import WRITTEN_FIELDS, WRITTEN_REGEX
 from tests.cli.conftest import CONFLICT, Ketal, Write, event
 
 LOG = event("a", "write", {"a": 1}, key="x") + event("b", "write", {"b": 1}, key="x")

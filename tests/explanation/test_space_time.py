@@ -15,7 +15,7 @@ import ketal
 from ketal.errors import PatternError
 from ketal.explanation.views.space_time import space_times
 from ketal.grammar.printer import render
-from ketal.logs.formats.shiviz_writing import WRITTEN_FIELDS, WRITTEN_REGEX
+from ketal.logs.formats.shiviz import WRITTEN_FIELDS, WRITTEN_REGEX
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import DEFAULT, Limits

@@ -17,7 +17,7 @@ from ketal.explanation.views.perfetto import trace_events
 from ketal.explanation.views.space_time import SpaceTime, guard_texts, space_times
 from ketal.explanation.views.space_time_svg import space_time_svg
 from ketal.logs import Log
-from ketal.logs.formats.shiviz_writing import shiviz_text
+from ketal.logs.formats.shiviz import shiviz_text
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.wording import counted

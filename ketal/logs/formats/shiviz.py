@@ -1,4 +1,4 @@
-"""ShiViz logs: a regular expression finds the events of a text.
+"""ShiViz logs, read and written: a regular expression finds the events of a text.
 
 The expression's named groups are the record: `event` is the type, `host` the
 node, `clock` the clock, the others are attributes, all of them text. It may span
@@ -10,13 +10,21 @@ tool this format belongs to.
 Expressions are written in JavaScript's or in Python's syntax and run by RE2, in
 time linear in the text; `^` and `$` match at every line, as ShiViz has it. The
 one rule: nothing is lost in silence. Text between two matches that is not blank
-is rejected, with its place.
+is rejected, with its place, and what cannot be written so that it reads back is an error.
+
+What is written is for each event a line of text, then a line with host and clock. The text is the
+type, after a tab the attributes as JSON, and after others the time and what is received where there
+is any. ShiViz's own expression reads it as one text; `WRITTEN_REGEX` reads the parts apart, and
+with `WRITTEN_FIELDS` the log is what was written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
+
+import msgspec
 
 from ketal.errors import EventError, SettingError
 from ketal.logs.decompression import TornError
@@ -25,11 +33,21 @@ from ketal.logs.regexes import NAME, compile_regex
 from ketal.logs.shape import Item, Shape, brief
 from ketal.logs.source import Source
 from ketal.logs.streams import LineNumbers, whole
+from ketal.model.events.event import Event
+from ketal.model.events.event_time import rfc3339
 from ketal.model.limits import Limits
 from ketal.model.wording import shortened
 
 DEFAULT_REGEX = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
 """ShiViz's own: a line of text, then a line with host and clock."""
+
+WRITTEN_REGEX = (
+    r"(?<event>.*)\t(?<data>{.*})(?:\t(?<time>[^\s\[]+))?(?:\t(?<receives>\[.*\]))?"
+    r"\n(?<host>\S*) (?<clock>{.*})"
+)
+"""The expression that reads what is written."""
+WRITTEN_FIELDS = {"data": "data", "time": "time", "receives": "receives"}
+"""The fields that it reads beside ShiViz's own."""
 
 GROUPS = {"node": "host", "type": "event", "clock": "clock"}
 """Where an event's fields are by default; a group `time` is an attribute."""
@@ -231,3 +249,32 @@ def _executions(
             named = (cut[index] or b"").decode().strip() if cut is not None and index else ""
             number = str(next(pieces))
             yield named or number, start, end
+
+
+def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
+    """Return executions as ShiViz reads them.
+
+    Parameters
+    ----------
+    executions : iterable of (str, iterable of Event)
+        The name and the events of each; several are divided by `=== NAME ===`.
+    """
+    parts = [(name, list(events)) for name, events in executions]
+    lines: list[str] = []
+    for name, events in parts:
+        if len(parts) > 1:
+            lines.append(f"=== {name} ===")
+        for event in events:
+            if len(event.node.split()) != 1 or event.node.strip() != event.node:
+                raise SettingError(
+                    f"{event.dot}: a host of ShiViz's holds no white space, and {event.node!r} does"
+                )
+            if len(event.type.splitlines()) != 1:
+                raise SettingError(f"{event.dot}: the type {event.type!r} is not one line")
+            data = msgspec.json.encode(event.data).decode()
+            clock = json.dumps(event.clock, ensure_ascii=False)
+            time = "" if event.time is None else f"\t{rfc3339(float(event.time))}"
+            receives = msgspec.json.encode(list(map(str, event.receives))).decode()
+            received = f"\t{receives}" if event.receives else ""
+            lines += [f"{event.type}\t{data}{time}{received}", f"{event.node} {clock}"]
+    return "".join(f"{line}\n" for line in lines)

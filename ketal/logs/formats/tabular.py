@@ -37,8 +37,6 @@ from ketal.model.wording import counted
 
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BATCH_ROWS = 4_096
-
-
 _CSV_FAULTS = (
     ("unexpected end of data", "a quote is not closed"),
     ("new-line character", "a carriage return stands alone; a line ends in \\n or \\r\\n"),
@@ -56,19 +54,18 @@ def read_csv(
     as_text = {shape.paths[field][0] for field in texts}
     header: list[str] | None = None
     for line, last, row in _rows(chunks, limits):
-        if header is None:
-            header, fault = _header(row)
-            if fault is not None:
-                yield rejected(_of_lines(fault, line, last), name, line)
-                return
-            continue
         try:
+            if header is None:
+                header = _header(row)
+                continue
             if isinstance(row, EventError):
                 raise row
             record = with_data(_record(header, row, as_text), shape)
             yield "", shape.item(record), name, line
         except EventError as fault:
             yield rejected(_of_lines(fault, line, last), name, line)
+            if header is None:
+                return
 
 
 def _of_lines(fault: EventError, first: int, last: int) -> EventError:
@@ -80,15 +77,15 @@ def _of_lines(fault: EventError, first: int, last: int) -> EventError:
     return of_lines
 
 
-def _header(row: list[str] | EventError) -> tuple[list[str], EventError | None]:
+def _header(row: list[str] | EventError) -> list[str]:
     if isinstance(row, EventError):
-        return [], EventError(f"no row can be read without the header: {row.reason}")
+        raise EventError(f"no row can be read without the header: {row.reason}")
     header = [cell.strip() for cell in row]
     for column in header:
         if header.count(column) > 1:
             which = f"two columns {column!r}" if column else "two columns without a name"
-            return [], EventError(f"the header has {which}, so no row can be read")
-    return header, None
+            raise EventError(f"the header has {which}, so no row can be read")
+    return header
 
 
 def _record(header: list[str], row: list[str], as_text: set[str]) -> dict[str, Any]:
