@@ -36,13 +36,7 @@ def rejected(fault: EventError, name: str, line: int, execution: str = "") -> Re
 
 
 def held(records: Iterable[Record], limits: Limits, what: str) -> list[Record]:
-    """Return all records of a log; `what` says what needs them all at once.
-
-    Raises
-    ------
-    SettingError
-        If there are more than `events_max`.
-    """
+    """Return all records of a log, at most `events_max`; `what` says what holds them all."""
     rest = iter(records)
     out = list(islice(rest, limits.events_max))
     if next(rest, None) is not None:

@@ -74,24 +74,15 @@ def compile_regex(text: str, *, what: str = "regex", limits: Limits = DEFAULT) -
 
 
 class _Translation(NamedTuple):
-    """An expression as RE2 spells it, and where its parts come from.
-
-    Attributes
-    ----------
-    text : str
-        The expression.
-    places : list of int
-        For each character of it, the place in the user's text.
-    opened : list of int
-        The places of groups that are not closed.
-    closed : int or None
-        The place of the first `)` that closes no group.
-    """
+    """An expression as RE2 spells it, and where its parts come from."""
 
     text: str
     places: list[int]
+    """For each character of it, the place in the user's text."""
     opened: list[int]
+    """The places of groups that are not closed."""
     closed: int | None
+    """The place of the first `)` that closes no group."""
 
 
 def _translated(text: str, what: str) -> _Translation:

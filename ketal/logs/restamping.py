@@ -30,23 +30,12 @@ STATION = "station"
 
 @dataclass(frozen=True)
 class StampedExecution:
-    """The events of an execution with the stamps of a scheme.
-
-    Attributes
-    ----------
-    scheme : Scheme
-        The scheme.
-    events : tuple of Event
-        The events in canonical order.
-    happenings : tuple of Happening
-        The same as the scheme stamped them.
-    stamps : tuple
-        The stamp of each.
-    """
+    """The events of an execution, in canonical order, with the stamps of a scheme."""
 
     scheme: Scheme[Any]
     events: tuple[Event, ...]
     happenings: tuple[Happening, ...]
+    """The events as the scheme stamped them."""
     stamps: tuple[Any, ...]
 
     def drafts(self) -> list[Draft]:

@@ -134,12 +134,9 @@ class Shape:
         """Whether a record of this shape is an Event as `Event` spells it."""
 
     def item(self, record: dict[str, Any]) -> Item:
-        """Return the event or control event that a record is; takes the record over.
+        """Return the event or control event that a record is, else raise an EventError.
 
-        Raises
-        ------
-        EventError
-            If it is neither.
+        The record is taken over.
         """
         try:
             return self._item(record)
@@ -312,28 +309,17 @@ class Shape:
 
 
 class StampedEvent(Event, frozen=True):
-    """An event with the stamp of a scheme, while its vector clock is not known.
-
-    Attributes
-    ----------
-    stamp : object
-        The stamp.
-    named : object
-        What the record names as received, which the clock has to know.
-    """
+    """An event with the stamp of a scheme, while its vector clock is not known."""
 
     stamp: Any = None
     named: Any = ()
+    """What the record names as received, which the clock has to know."""
 
 
 def with_clock(event: Event, clock: dict[str, int], receives: Any, entries_max: int) -> Event:
     """Return an event with its vector clock.
 
-    Raises
-    ------
-    EventError
-        If it receives what the clock does not know, or the clock has more than `entries_max`
-        entries.
+    An EventError is raised if it receives what the clock does not know, or the clock is too long.
     """
     return clean_event(
         node=event.node,
@@ -347,13 +333,7 @@ def with_clock(event: Event, clock: dict[str, int], receives: Any, entries_max: 
 
 
 def checked_size(clock: dict[str, Any], entries_max: int) -> dict[str, Any]:
-    """Return a clock.
-
-    Raises
-    ------
-    EventError
-        If it has more than `entries_max` entries.
-    """
+    """Return a clock; raise an EventError if it has more than `entries_max` entries."""
     if len(clock) > entries_max:
         raise EventError(f"the clock has {len(clock)} entries; clock_entries_max is {entries_max}")
     return clock
@@ -425,13 +405,7 @@ def json_type_of(value: object) -> str:
 
 
 def clock_of_text(text: str) -> dict[str, Any] | list[Any]:
-    """Read a clock that is text: JSON, or `node:3;m:2` (split at the last `:`).
-
-    Raises
-    ------
-    EventError
-        If it is neither.
-    """
+    """Read a clock that is text: JSON, or `node:3;m:2` (split at the last `:`)."""
     text = text.strip()
     if text[:1] in ("{", "["):
         try:

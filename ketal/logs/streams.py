@@ -242,10 +242,8 @@ def whole(
 ) -> tuple[bytes, EventError | None]:
     """Return all bytes of a file, without a byte order mark, and the damage that ends them.
 
-    Raises
-    ------
-    SettingError
-        If there are more than `log_bytes_max`; `what` says what kind of file is read whole.
+    `what` says what kind of file is read whole, for the error of one with more than
+    `log_bytes_max`.
     """
     held, size = [], 0
     damage: EventError | None = None
@@ -290,14 +288,9 @@ def _sliced(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
 
 
 def detected_format(name: str, chunks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
-    """Detect a log's format, from its name, then from its first lines.
+    """Return a log's format, from its name, then from its first lines, and all bytes again.
 
     JSON may be that of traces, whatever the name.
-
-    Returns
-    -------
-    tuple of (str, iterator of bytes)
-        The format, and all the bytes again.
     """
     stem, suffix = os.path.splitext(name.lower())
     if suffix in (".gz", ".zst"):

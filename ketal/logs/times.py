@@ -54,23 +54,10 @@ def _written(text: str) -> str:
 
 
 class TimeReading:
-    """How times of records are read.
+    """How times of records are read: numbers by a unit, text by a format, None for RFC 3339.
 
-    Parameters
-    ----------
-    unit : str
-        The unit of numbers: `s`, `ms`, `us` or `ns`.
-    format : str or None
-        The format of text, as `check_time_format` takes it; None for RFC 3339.
-    hint : str
-        What says how text that is no RFC 3339 is read, for the message of a fault.
-    unit_hint : str
-        What says in which unit numbers are, likewise.
-
-    Attributes
-    ----------
-    numeric : bool
-        Whether the format writes numbers, so that a number is read by it.
+    Messages of faults say in `hint` what says how text is read, in `unit_hint` in which unit
+    numbers are.
     """
 
     def __init__(self, unit: str, format: str | None, hint: str = "", unit_hint: str = "") -> None:
@@ -79,16 +66,13 @@ class TimeReading:
         self._hint = hint
         self._unit_hint = unit_hint
         self.numeric = format is not None and bool(_NUMBER.fullmatch(_written(format)))
+        """Whether the format writes numbers, so that a number is read by it."""
 
     def read(self, value: Any) -> Any:
         """Return what an event takes: a datetime, or seconds since the epoch.
 
-        What is neither text nor a number is returned as it is.
-
-        Raises
-        ------
-        EventError
-            If it is text that is no time.
+        What is neither text nor a number is returned as it is; text that is no time is an
+        EventError.
         """
         if value.__class__ is str:
             value = value.strip()

@@ -33,14 +33,7 @@ Kind = Literal["process", "thread", "task"]
 class Line:
     """A line of events, with its clock; whoever reads or changes it holds it (`with line`).
 
-    Parameters
-    ----------
-    node : str
-        Its name.
-    clock : mapping
-        What is known at its beginning.
-    events : int
-        How many events it has already, as the line of another activity.
+    As the line of another activity it may have events already.
     """
 
     __slots__ = ("_clock", "_counters", "lock", "node")
@@ -82,14 +75,8 @@ class Line:
 class Activities:
     """The lines of the activities of one process.
 
-    Parameters
-    ----------
-    node : str
-        The name of the process; the first activity that has an event has it too.
-    incarnation : int
-        Which run of the process it is; from the second on its names end with `#2`, `#3`.
-    kind : str
-        What has a line of its own: `process`, `thread` or `task`.
+    The first activity that has an event has the name of the process. From the second incarnation
+    on the names end with `#2`, `#3`.
     """
 
     def __init__(self, node: str, incarnation: int, kind: Kind) -> None:

@@ -36,17 +36,7 @@ def call_recorder(
 ) -> Callable[[Any], Any]:
     """Return what makes a traced function of one, or of a class's or static method.
 
-    Parameters
-    ----------
-    recording : EventRecording
-        Takes the events.
-    type, result, arguments, at
-        As of `Tracer.event`.
-
-    Raises
-    ------
-    SettingError
-        If `at` is neither `begin` nor `end`.
+    The options are those of `Tracer.event`.
     """
     if at not in ("begin", "end"):
         raise SettingError(f"a call is recorded at its begin or its end, not at {at!r}")

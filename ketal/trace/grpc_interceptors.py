@@ -28,15 +28,7 @@ _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
 class CallDetails(grpc.ClientCallDetails):  # type: ignore[misc]
-    """The details of a call, with other metadata.
-
-    Parameters
-    ----------
-    details : grpc.ClientCallDetails
-        Those of the call.
-    metadata : list of (str, str or bytes)
-        The metadata.
-    """
+    """The details of a call, with other metadata."""
 
     def __init__(self, details: Any, metadata: list[tuple[str, str | bytes]]) -> None:
         self.method = details.method
@@ -108,16 +100,7 @@ class ClientInterceptor(
 class ServedCall:
     """The context of a call that is served, which records its begin and its end.
 
-    The service's own trailing metadata is kept.
-
-    Parameters
-    ----------
-    tracer : Tracer
-        Who serves.
-    details : grpc.HandlerCallDetails
-        The call.
-    context : grpc.ServicerContext
-        What all but the end of the call is left to.
+    All but the end is left to the service's own context; its trailing metadata is kept.
     """
 
     def __init__(self, tracer: Tracer, details: Any, context: Any) -> None:

@@ -47,18 +47,12 @@ Headers = NamedHeaders | Iterable[tuple[Text, Text]] | Text | None
 
 
 class SenderKnowledge(NamedTuple):
-    """What a header says of a message.
-
-    Attributes
-    ----------
-    clock : dict of str to int
-        The clock of the send event.
-    dots : tuple of str
-        The send event, and those of the calls within which it was sent, as `node@counter`.
-    """
+    """What a header says of a message."""
 
     clock: dict[str, int]
+    """The clock of the send event."""
     dots: tuple[str, ...]
+    """The send event, and those of the calls within which it was sent, as `node@counter`."""
 
 
 NO_KNOWLEDGE = SenderKnowledge({}, ())
@@ -72,13 +66,7 @@ def encoded(node: str, clock: Mapping[str, int], calls: Iterable[tuple[str, int]
 
 
 def decoded(text: str | bytes) -> SenderKnowledge:
-    """Return what a header says.
-
-    Raises
-    ------
-    ValueError
-        If the text is no header of this version.
-    """
+    """Return what a header says; raise a ValueError of a text that is none of this version."""
     if len(text) > BYTES_MAX:
         raise ValueError(f"the header has {len(text):,} bytes, and {BYTES_MAX:,} are read at most")
     if isinstance(text, bytes):
@@ -115,14 +103,10 @@ def _members(text: str) -> list[tuple[str, int]]:
 
 
 def sender_knowledge(headers: Headers, failed: Callable[[str], None]) -> SenderKnowledge:
-    """Return what the headers of a message say; nothing where they have no clock.
+    """Return what the headers of a message say, or the text of the one that is its clock.
 
-    Parameters
-    ----------
-    headers : mapping, iterable of pairs, str, bytes or None
-        The headers, or the text of the one that is the clock.
-    failed : callable
-        Is given the reason where there is no clock, or none that can be read.
+    Where there is no clock, or none that can be read, that is nothing, and `failed` is given the
+    reason.
     """
     try:
         text = _clock_text(headers)

@@ -49,10 +49,8 @@ def plain(value: Any, depth: int = 0) -> Any:
 def encoded(event: Mapping[str, object]) -> bytes:
     """Return an event as JSON; of one that is too large each long attribute as its JSON, cut.
 
-    Raises
-    ------
-    ValueError
-        If it is too large even so: it has too many attributes, or too long a clock.
+    A ValueError is raised if it is too large even so: it has too many attributes, or too long a
+    clock.
     """
     whole = msgspec.json.encode(event)
     if len(whole) <= EVENT_BYTES_MAX:

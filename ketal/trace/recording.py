@@ -28,24 +28,7 @@ FAILURES_MAX = 100
 class EventRecording:
     """The lines of a process, and where its events go; what is raised within it is counted.
 
-    Parameters
-    ----------
-    node, sink, activity, incarnation, monitor
-        As for `Tracer`.
-
-    Attributes
-    ----------
-    sink : EventSink
-        Where events go.
-    activities : Activities
-        The lines.
-    failures : Counter
-        What failed, by reason, with how often.
-
-    Raises
-    ------
-    SettingError, OSError
-        As of `Tracer`.
+    It is made of what a `Tracer` is, and refuses what that does.
     """
 
     def __init__(

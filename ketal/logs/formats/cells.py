@@ -29,22 +29,10 @@ _ABSENT = ("NaTType", "NAType")
 
 
 def item_of_row(row: Any, shape: Shape, *, typed: bool) -> Item:
-    """Return the item that a row is.
+    """Return the item that a row is; raise an EventError if it is none.
 
-    Parameters
-    ----------
-    row : mapping
-        Column → value.
-    shape : Shape
-        Where the fields are.
-    typed : bool
-        Whether columns have types, as Arrow's: a struct then has null for what is absent, and
-        a map is a list of pairs.
-
-    Raises
-    ------
-    EventError
-        If it is no row, or no event.
+    Where columns are `typed`, as Arrow's, a struct has null for what is absent, and a map is a list
+    of pairs.
     """
     if not isinstance(row, Mapping):
         raise EventError(f"the row is {json_type_of(row)}, not a mapping of names to values")
@@ -61,13 +49,7 @@ def item_of_row(row: Any, shape: Shape, *, typed: bool) -> Item:
 
 
 def with_data(record: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """Return a record with the data that is JSON text decoded.
-
-    Raises
-    ------
-    EventError
-        If it is text and no JSON.
-    """
+    """Return a record with the data that is JSON text decoded."""
     column = shape.paths["data"][0]
     text = record.get(column)
     if isinstance(text, str) and len(shape.paths["data"]) == 1:

@@ -42,17 +42,9 @@ Rows = Iterable[Mapping[str, object]] | ArrowTable
 
 
 class RowOrigin:
-    """Rows in memory that a log is read from.
+    """Rows in memory that a log is read from: mappings, or a table of pandas, polars or Arrow.
 
-    Parameters
-    ----------
-    rows : iterable of mappings, or table
-        A table of pandas, polars or Arrow; an iterator can be read only once.
-
-    Raises
-    ------
-    SettingError
-        If a table has two columns of one name, or pyarrow is missing to read it.
+    A table has no two columns of one name; an iterator can be read only once.
     """
 
     def __init__(self, rows: Any) -> None:
@@ -80,15 +72,7 @@ class RowOrigin:
         return isinstance(where, Iterable)
 
     def records(self, source: Source, limits: Limits, numbers: Iterator[int]) -> Iterator[Record]:
-        """Yield the records of the rows, in their order, with their numbers.
-
-        Raises
-        ------
-        SettingError
-            If the rows were read and cannot be read again.
-        TypeError
-            If a row is an event.
-        """
+        """Yield the records of the rows, in their order, with their numbers."""
         if self._spent and self._once:
             raise SettingError(
                 "the rows of an iterator can be read only once; give a list of them to read them "

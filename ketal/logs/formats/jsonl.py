@@ -194,13 +194,7 @@ def write_jsonl(
 
 
 def object_of(event: Event | Control | Draft) -> dict[str, Any]:
-    """Return the JSON object of an event, as `write_jsonl` writes it.
-
-    Raises
-    ------
-    TypeError
-        If it is none.
-    """
+    """Return the JSON object of an event, as `write_jsonl` writes it."""
     if isinstance(event, Control):
         fields = {"node": event.node, "time": event.time, "members": event.members or None}
         if event.kind == "view":

@@ -204,10 +204,7 @@ def read_text(
 ) -> Iterator[Record]:
     """Yield the records of a ShiViz log, in its order.
 
-    Parameters
-    ----------
-    pieces : iterator of int
-        Numbers for the executions that have no name, shared by the files of a log.
+    `pieces` numbers the executions that have no name; the files of a log share it.
     """
     reader = _ShivizReader(source, limits)
     raw, damage = whole(name, chunks, limits.log_bytes_max, "ShiViz log")
@@ -252,13 +249,7 @@ def _executions(
 
 
 def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
-    """Return executions as ShiViz reads them.
-
-    Parameters
-    ----------
-    executions : iterable of (str, iterable of Event)
-        The name and the events of each; several are divided by `=== NAME ===`.
-    """
+    """Return executions, by name, as ShiViz reads them; several are divided by `=== NAME ===`."""
     parts = [(name, list(events)) for name, events in executions]
     lines: list[str] = []
     for name, events in parts:

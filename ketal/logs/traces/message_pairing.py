@@ -76,15 +76,7 @@ class _Test:
 
 @dataclass(frozen=True)
 class Messages:
-    """How sends and receives are recognised and paired.
-
-    Attributes
-    ----------
-    id : tuple of paths
-        The fields that together name a message.
-    send, receive : callable
-        Whether an event sends, or receives.
-    """
+    """How sends and receives are recognised; the fields of `id` together name a message."""
 
     id: tuple[tuple[str, ...], ...]
     send: _Test
@@ -150,30 +142,19 @@ def _test(key: str, text: str) -> _Test:
 
 @dataclass(frozen=True)
 class Pairing:
-    """The pairing of an execution's messages, by the places of events in a list.
-
-    Attributes
-    ----------
-    sends : mapping of int to int
-        A receive → its send.
-    unsent : tuple of int
-        Receives of a message that nothing in the log sends.
-    ambiguous : tuple of int
-        Receives of a message that several events send.
-    unreceived : int
-        Sends that nothing in the log receives.
-    unnamed : int
-        Receives without the id of a message.
-    void : tuple of str
-        The keys that fit no event at all, as `id=msg.id`: mistyped, most likely.
-    """
+    """The pairing of an execution's messages, by the places of events in a list."""
 
     sends: Mapping[int, int]
+    """A receive → its send."""
     unsent: tuple[int, ...]
+    """Receives of a message that nothing in the log sends."""
     ambiguous: tuple[int, ...]
+    """Receives of a message that several events send."""
     unreceived: int
     unnamed: int
+    """Receives without the id of a message."""
     void: tuple[str, ...]
+    """The keys that fit no event at all, as `id=msg.id`: mistyped, most likely."""
 
 
 def paired(events: Sequence[Event], messages: Messages) -> Pairing:

@@ -35,22 +35,8 @@ from ketal.model.wording import counted
 class Rebuilding:
     """Counts of causes that a log lacks for rebuilding its clocks, and that so order nothing.
 
-    Attributes
-    ----------
-    unsent : int
-        Receives of a message that nothing in the log sends.
-    ambiguous : int
-        Receives of a message that several events send.
-    unnamed : int
-        Receives without the id of a message.
-    void : tuple of str
-        The keys that fit no event of any execution, as `id=msg.id`: mistyped, most likely.
-    orphans : int
-        Spans whose parent was not read.
-    lost_links : int
-        Links to spans that were not read.
-    round_links : int
-        Links that close a round, to the span itself among them.
+    What each counts is in `sentences`. `void` has the keys that fit no event of any execution, as
+    `id=msg.id`: mistyped, most likely.
     """
 
     unsent: int = 0
@@ -76,6 +62,7 @@ class Rebuilding:
             (self.unnamed, "receive", "without the id of a message"),
             (self.orphans, "span", "whose parent was not read"),
             (self.lost_links, "link", "to a span that was not read"),
+            # To the span itself, too.
             (self.round_links, "link", "that would close a round and cannot be kept"),
         )
         for number, what, why in counts:
@@ -91,12 +78,9 @@ def rebuilt(
 ) -> Iterator[Record]:
     """Yield the records, each event with the clock that messages and order give it.
 
-    A receive names its send (`Event.receives`).
-
-    The clocks that events have are not looked at. A receive that comes before its
-    own send, by way of other messages, cannot be stamped and is rejected.
-
-    What is missing for that is counted in `rebuilding`.
+    A receive names its send (`Event.receives`). The clocks that events have are not looked at. A
+    receive that comes before its own send, by way of other messages, cannot be stamped and is
+    rejected. What is missing is counted in `rebuilding`.
     """
     rebuilding.reset()
     whole = held(records, limits, "rebuilding clocks")
@@ -165,20 +149,10 @@ def with_receipts(records: Iterable[Record], path: str, limits: Limits) -> Itera
 def clocks_of(
     events: Sequence[Event], sends: Mapping[int, int]
 ) -> tuple[dict[int, dict[str, int]], dict[int, int]]:
-    """Return the clocks of events that are given in each node's order.
+    """Return the clocks of one execution's events, in each node's order, by their places.
 
-    Parameters
-    ----------
-    events : sequence of Event
-        One execution.
-    sends : mapping of int to int
-        Receive → send, by their places in `events`.
-
-    Returns
-    -------
-    tuple of two dicts
-        The clocks by place; and the receives that come before their own send,
-        with that send, which have none.
+    `sends` has the place of each receive's send. Receives that come before their own send have no
+    clock; they are returned beside, with that send.
     """
     of: dict[int, int] = dict(sends)
     receivers: dict[int, list[int]] = {}

@@ -47,43 +47,26 @@ Name = tuple[str, ...]
 
 @dataclass(slots=True, eq=False)
 class TraceSpan:
-    """One span, of any format.
-
-    Attributes
-    ----------
-    names : tuple of names
-        What it is called; the first identifies it.
-    parents : tuple of names
-        What its parent may be called, the likeliest first; empty for a root.
-    links : tuple of names
-        The spans that it links to.
-    service : str
-        Its line; empty where the trace does not name it.
-    begin_ns, end_ns : int or None
-        Its times by the service's clock; None for an end that was not reported.
-    kind : str
-        `client`, `server`, `producer`, `consumer`, `internal` or empty.
-    failed : bool
-        Whether it ended with an error.
-    has_parent : bool
-        Whether it names a parent.
-    data : dict
-        The attributes of its events.
-    file, line
-        Where it stands.
-    """
+    """One span, of any format, with its times by its service's clock."""
 
     names: tuple[Name, ...]
+    """What it is called; the first identifies it."""
     parents: tuple[Name, ...]
+    """What its parent may be called, the likeliest first; empty for a root."""
     links: tuple[Name, ...]
     service: str
+    """Its line; empty where the trace does not name it."""
     name: str
     kind: str
+    """One of `KINDS`."""
     begin_ns: int
     end_ns: int | None
+    """None if it was not reported."""
     failed: bool
     has_parent: bool
+    """Whether it names a parent."""
     data: dict[str, Any]
+    """The attributes of its events."""
     file: str
     line: int
     parent: TraceSpan | None = None
@@ -111,13 +94,7 @@ class TraceSpan:
 
 
 def checked_object(value: Any, what: str) -> dict[str, Any]:
-    """Return an object of a trace; one that is absent or null is empty.
-
-    Raises
-    ------
-    EventError
-        If it is of another kind.
-    """
+    """Return an object of a trace, empty if it is absent or null; raise an EventError of others."""
     if value is None:
         return {}
     if not isinstance(value, dict):

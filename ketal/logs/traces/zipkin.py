@@ -39,26 +39,17 @@ _IN_PIECES = ("parent", "service", "name", "kind", "begin_us", "duration_us")
 
 @dataclass(slots=True)
 class SpanReport:
-    """The content of one report of a span; empty or None for what it lacks.
-
-    Attributes
-    ----------
-    trace, span, parent : str
-        Ids as 16 hex digits.
-    shared : bool
-        Whether the id is the client's.
-    address : str
-        Addresses and port of the local endpoint.
-    begin_us, duration_us : int or None
-        As reported.
-    """
+    """The content of one report of a span; empty or None for what it lacks."""
 
     trace: str
+    """As the other ids, 16 hex digits."""
     span: str
     parent: str
     shared: bool
+    """Whether the id is the client's."""
     service: str
     address: str
+    """Addresses and port of the local endpoint."""
     name: str
     kind: str
     begin_us: int | None

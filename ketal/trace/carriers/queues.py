@@ -16,15 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TracedItem:
-    """An item with the headers that it travels with; a queue by priority orders it as the item.
-
-    Attributes
-    ----------
-    headers : dict of str to str
-        What `Tracer.send` returned.
-    item : object
-        What was put.
-    """
+    """An item with the headers that it travels with; a queue by priority orders it as the item."""
 
     headers: dict[str, str]
     item: Any

@@ -43,18 +43,7 @@ POLL_MS = 100
 
 
 class MonitorFeeder(ABC):
-    """Feeds a monitor under a lock, until it is closed.
-
-    Parameters
-    ----------
-    monitor : Monitor
-        What is fed; `lock` is held meanwhile.
-
-    Attributes
-    ----------
-    lock : Lock
-        To be held by who uses the monitor besides.
-    """
+    """Feeds a monitor under its `lock`, until it is closed."""
 
     def __init__(self, monitor: Feeding) -> None:
         self.lock = threading.RLock()

@@ -56,17 +56,10 @@ _NUMBER = re.compile(rb"[0-9]{1,18}\n")
 
 
 class Announcement(NamedTuple):
-    """The announcement of a log.
-
-    Attributes
-    ----------
-    log : str
-        The digest of its beginning, by which logs are distinguished.
-    size_bytes : int
-        How long it is.
-    """
+    """The announcement of a log."""
 
     log: str
+    """The digest of its beginning, by which logs are distinguished."""
     size_bytes: int
 
 
@@ -153,10 +146,8 @@ class LogSender:
     def _send(self, log: FileIO, over: threading.Event) -> None:
         """Send a log until all is taken, or another one is to be sent.
 
-        Raises
-        ------
-        OSError, ValueError
-            If the connection broke, or who is at its other end is no collector.
+        An OSError is raised if the connection broke, a ValueError if who is at its other end is no
+        collector.
         """
         beginning = self._beginning(log)
         if not beginning:

@@ -34,15 +34,7 @@ def runs_folder() -> Path:
 
 
 def next_run(node: str, destination: str) -> int:
-    """Return which run of a node this is, 1 for the first, and keep that it was.
-
-    Parameters
-    ----------
-    node : str
-        The node's name, without an incarnation.
-    destination : str
-        Where its events go.
-    """
+    """Return which run of a node this is, 1 for the first, of those that sent to a destination."""
     try:
         path = runs_folder() / quote(destination, safe="") / quote(node, safe="")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,18 +53,9 @@ def next_run(node: str, destination: str) -> int:
 def claim_run(log: int, node: str, run: int) -> bool:
     """Return whether no other open log has claimed a run of a node; then this one has.
 
-    A claim is a lock on a byte far behind the end of the file, of this opening of it: it ends when
-    the file is closed here and in the children of forks. Where there are no such locks each run is
-    free.
-
-    Parameters
-    ----------
-    log : int
-        The descriptor of the log.
-    node : str
-        The node's name, without an incarnation.
-    run : int
-        Which run of it.
+    `log` is the descriptor of this one. A claim is a lock on a byte far behind the end of the file,
+    of this opening of it: it ends when the file is closed here and in the children of forks. Where
+    there are no such locks each run is free.
     """
     try:
         from fcntl import F_OFD_SETLK, F_WRLCK, fcntl

@@ -31,14 +31,8 @@ _SENDING: dict[int, list[Sending]] = {}
 class Sending:
     """A thread of this process that sends events, and ends when the program does.
 
-    Parameters
-    ----------
-    name : str
-        The thread's name.
-    send_all : callable
-        Runs in the thread; its argument is an event that is set when no more is to be sent.
-    finish : callable
-        Asks `send_all` to send what there is and return; waits for nothing.
+    `send_all` runs in it; its argument is an event that is set when no more is to be sent. `finish`
+    asks it to send what there is and return, and waits for nothing.
     """
 
     def __init__(
@@ -80,13 +74,7 @@ def end_all(sendings: Collection[Sending]) -> None:
 
 
 def address_of(host: str, port: int) -> tuple[str, int]:
-    """Return where to connect to.
-
-    Raises
-    ------
-    SettingError
-        If the port is none.
-    """
+    """Return where to connect to; raise a SettingError if the port is none."""
     if port.__class__ is not int or not 0 < port < 1 << 16:
         raise SettingError(f"port is a whole number from 1 to 65,535, not {port!r}")
     return host, port
@@ -94,13 +82,7 @@ def address_of(host: str, port: int) -> tuple[str, int]:
 
 @contextmanager
 def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
-    """Connect for the time of a `with`; what takes longer than `TIMEOUT_S` raises.
-
-    Raises
-    ------
-    OSError
-        If there is no connection.
-    """
+    """Connect for the time of a `with`; raise an OSError after `TIMEOUT_S`, or before."""
     try:
         connection = socket.create_connection(address, timeout=TIMEOUT_S)
     except UnicodeError as error:
@@ -122,15 +104,10 @@ def received_within(connection: socket.socket, wait_s: float) -> bytes | None:
 
 
 def refuse_itself(connection: socket.socket) -> None:
-    """Raise if a connection is one with itself.
+    """Raise a ConnectionError if a connection is one with itself.
 
     That comes about where nobody listens at a port of those that the system gives to who connects,
     and it is tried long enough. It would take all that is sent.
-
-    Raises
-    ------
-    ConnectionError
-        If it is.
     """
     if connection.getsockname() == connection.getpeername():
         raise ConnectionError("nobody listens there")
