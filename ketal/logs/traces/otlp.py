@@ -29,6 +29,7 @@ from ketal.logs.shape import json_type_of
 from ketal.logs.traces.spans import KINDS, TIME_NS_MAX, TraceSpan, checked_object, span_data
 
 _HEX = re.compile(r"[0-9a-fA-F]+")
+_CAPITAL = re.compile("[A-Z]")
 _RESOURCES = ("resourceSpans", "resource_spans")
 _SCOPES = (
     "scopeSpans",
@@ -95,17 +96,14 @@ def _lists(
 
 
 def _span(record: dict[str, Any], service: str, text: Text) -> TraceSpan:
-    trace = _id(_either(record, "traceId", "trace_id"), "traceId", 32)
-    span = _id(_either(record, "spanId", "span_id"), "spanId", 16)
+    trace, span = _id(record, "traceId", 32), _id(record, "spanId", 16)
     if not trace or not span:
         raise EventError(f"the span has no {'traceId' if not trace else 'spanId'}")
-    parent = _id(_either(record, "parentSpanId", "parent_span_id"), "parentSpanId", 16)
-    begin = _nanoseconds(
-        _either(record, "startTimeUnixNano", "start_time_unix_nano"), "startTimeUnixNano"
-    )
+    parent = _id(record, "parentSpanId", 16)
+    begin = _nanoseconds(record, "startTimeUnixNano")
     if begin is None:
         raise EventError(f"the span {span} has no startTimeUnixNano, so it has no place")
-    end = _nanoseconds(_either(record, "endTimeUnixNano", "end_time_unix_nano"), "endTimeUnixNano")
+    end = _nanoseconds(record, "endTimeUnixNano")
     name = record.get("name")
     kind = _kind(record.get("kind"))
     status = record.get("status")
@@ -132,16 +130,18 @@ def _span(record: dict[str, Any], service: str, text: Text) -> TraceSpan:
 def _links(record: dict[str, Any], trace: str) -> Iterator[tuple[str, str]]:
     for one in _listed(record.get("links"), "links"):
         link = checked_object(one, "a link")
-        of = _id(_either(link, "traceId", "trace_id"), "traceId", 32) or trace
-        yield of, _id(_either(link, "spanId", "span_id"), "spanId", 16)
+        yield _id(link, "traceId", 32) or trace, _id(link, "spanId", 16)
 
 
-def _either(record: dict[str, Any], *names: str) -> Any:
-    return next((record[name] for name in names if record.get(name) is not None), None)
+def _field(record: dict[str, Any], name: str) -> Any:
+    """Return a field by its name, or by that in snake case; None where it is absent."""
+    value = record.get(name)
+    return record.get(_CAPITAL.sub(r"_\g<0>", name).lower()) if value is None else value
 
 
-def _id(value: Any, what: str, digits: int) -> str:
+def _id(record: dict[str, Any], what: str, digits: int) -> str:
     """Return an id as hex digits; empty where there is none (all zeros are none)."""
+    value = _field(record, what)
     if value is None or value == "":
         return ""
     if not isinstance(value, str):
@@ -158,7 +158,8 @@ def _id(value: Any, what: str, digits: int) -> str:
     return lowered if lowered.strip("0") else ""
 
 
-def _nanoseconds(value: Any, what: str) -> int | None:
+def _nanoseconds(record: dict[str, Any], what: str) -> int | None:
+    value = _field(record, what)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         value = int(value)
     if value in (None, 0, ""):

@@ -275,10 +275,15 @@ def _ordered(moments: list[_SpanEvent], rebuilding: Rebuilding) -> Iterator[_Spa
     ready = sorted(lines)
     left = len(moments)
     # Candidates for going ahead of their line, should all lines be stuck.
-    free: list[tuple[int, int, int]] = []
+    free: list[tuple[bool, int, int]] = []
+
+    def offer(moment: _SpanEvent) -> None:
+        if moment.clock is None and all(c.clock is not None for c in moment.causes):
+            waits = any(link.clock is None for link in moment.linked)
+            heapq.heappush(free, (waits, moment.by_time()[0], moment.number))
+
     for moment in moments:
-        if not moment.causes:
-            heapq.heappush(free, (bool(moment.linked), moment.by_time()[0], moment.number))
+        offer(moment)
     while left:
         ready_moment = _next(lines, heads, ready)
         moment = ready_moment or _ahead(moments, free, rebuilding)
@@ -292,9 +297,7 @@ def _ordered(moments: list[_SpanEvent], rebuilding: Rebuilding) -> Iterator[_Spa
         yield moment
         for effect in effects.get(moment.number, ()):
             ready.append(effect.span.node)
-            if effect.clock is None and all(c.clock is not None for c in effect.causes):
-                waits = any(link.clock is None for link in effect.linked)
-                heapq.heappush(free, (waits, effect.by_time()[0], effect.number))
+            offer(effect)
 
 
 def _next(
@@ -315,25 +318,20 @@ def _next(
 
 
 def _ahead(
-    moments: list[_SpanEvent], free: list[tuple[int, int, int]], rebuilding: Rebuilding
+    moments: list[_SpanEvent], free: list[tuple[bool, int, int]], rebuilding: Rebuilding
 ) -> _SpanEvent:
     """Return the moment that goes ahead of its line: its causes are there.
 
     A link that closes a round is passed over: two spans cannot each have begun
     after the other. Parents make no rounds, so there always is such a moment.
     """
-    while True:
-        waits, time, number = heapq.heappop(free)
-        moment = moments[number]
-        if moment.clock is not None:
-            continue
-        if waits and all(link.clock is not None for link in moment.linked):
-            heapq.heappush(free, (0, time, number))
-            continue
-        linked = [link for link in moment.linked if link.clock is not None]
-        rebuilding.round_links += len(moment.linked) - len(linked)
-        moment.linked = linked
-        return moment
+    moment = moments[heapq.heappop(free)[2]]
+    while moment.clock is not None:
+        moment = moments[heapq.heappop(free)[2]]
+    linked = [link for link in moment.linked if link.clock is not None]
+    rebuilding.round_links += len(moment.linked) - len(linked)
+    moment.linked = linked
+    return moment
 
 
 def _stamp(moment: _SpanEvent, last: dict[str, dict[str, int]]) -> None:
