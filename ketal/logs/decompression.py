@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import zstandard
@@ -21,9 +20,6 @@ import zstandard
 from ketal.errors import EventError
 
 BLOCK_BYTES = 32_768
-HEAD_BYTES = 4
-"""So many bytes identify a file's format."""
-
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _READ = {_GZIP: ("gzip", "gzip -dc"), _ZSTD: ("Zstandard", "zstd -dc")}
 _PACKED_NAMES = {".gz": "gzip", ".zst": "Zstandard"}
@@ -43,24 +39,58 @@ class TornError(EventError):
     """Truncated data, perhaps in the midst of a line."""
 
 
-def unpacked(head: bytes, chunks: Iterator[bytes], name: str = "") -> Iterator[bytes]:
-    """Yield the bytes of a file, decompressed where they are compressed.
+def head_of(
+    chunks: Iterator[bytes], enough: Callable[[bytes], bool]
+) -> tuple[bytes, Iterator[bytes]]:
+    """Return the first bytes, as many as are `enough`, and all bytes again."""
+    seen, fault = b"", None
+    try:
+        for chunk in chunks:
+            seen += chunk
+            if enough(seen):
+                break
+    except EventError as error:
+        fault = error
+    return seen, _again([seen] if seen else [], chunks, fault)
 
-    `head` is the first `HEAD_BYTES` of them; a stream has no `name`.
 
-    Raises
-    ------
-    EventError
-        On iteration, if the data is damaged or of a kind that is not read.
+def _again(seen: list[bytes], chunks: Iterator[bytes], fault: EventError | None) -> Iterator[bytes]:
+    while seen:  # It may be large, and is not held while the next is made.
+        yield seen.pop()
+    yield from chunks
+    if fault is not None:
+        raise fault
+
+
+def _first_four(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """Return so many bytes as identify a file's format, and all bytes again."""
+    head, chunks = head_of(chunks, lambda seen: len(seen) >= 4)
+    return head[:4], chunks
+
+
+def unpacked(chunks: Iterator[bytes], name: str = "") -> Iterator[bytes]:
+    """Yield the bytes of a file, decompressed where they are compressed; a stream has no `name`.
+
+    An EventError is raised if the data is damaged or of a kind that is not read.
     """
-    if head.startswith(_GZIP):
-        yield from _plain(_gunzip(chunks), _GZIP)
-    elif head.startswith(_ZSTD):
-        yield from _plain(_unzstd(chunks), _ZSTD)
-    elif reason := _refused(head, name):
-        raise EventError(reason)
-    else:
+    head, chunks = _first_four(chunks)
+    magic = next((magic for magic in _READ if head.startswith(magic)), None)
+    if magic is None:
+        if reason := _refused(head, name):
+            raise EventError(reason)
         yield from chunks
+        return
+    kind, command = _READ[magic]
+    head, pieces = _first_four(_gunzip(chunks) if magic == _GZIP else _unzstd(chunks))
+    for inner, (inner_kind, _) in _READ.items():
+        if head.startswith(inner):
+            raise EventError(
+                f"the file is packed twice, {inner_kind} within {kind}, and unpacked once here: "
+                f"`{command} FILE | ketal ... -`"
+            )
+    if reason := _refused(head, ""):
+        raise EventError(f"within the {kind} data {reason}")
+    yield from pieces
 
 
 def _refused(head: bytes, name: str) -> str:
@@ -82,27 +112,6 @@ def _refused(head: bytes, name: str) -> str:
                 f"if it is not packed, take {suffix} off the name"
             )
     return ""
-
-
-def _plain(unpacking: Iterator[bytes], magic: bytes) -> Iterator[bytes]:
-    """Yield what was decompressed, unless it is of a kind that is not read."""
-    kind, command = _READ[magic]
-    head, pieces = b"", deque[bytes]()
-    while len(head) < HEAD_BYTES and (piece := next(unpacking, b"")):
-        head += piece[:HEAD_BYTES]
-        pieces.append(piece)
-    for inner, (name, _) in _READ.items():
-        if head.startswith(inner):
-            raise EventError(
-                f"the file is packed twice, {name} within {kind}, and unpacked once here: "
-                f"`{command} FILE | ketal ... -`"
-            )
-    if reason := _refused(head, ""):
-        raise EventError(f"within the {kind} data {reason}")
-    del piece  # a block is large: none is held while the next is made
-    while pieces:
-        yield pieces.popleft()
-    yield from unpacking
 
 
 def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:

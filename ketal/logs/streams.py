@@ -12,13 +12,12 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import chain
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import BinaryIO
 
 from ketal.errors import EventError, SettingError, wrong_type
-from ketal.logs.decompression import BLOCK_BYTES, HEAD_BYTES, TornError, unpacked
+from ketal.logs.decompression import BLOCK_BYTES, TornError, head_of, unpacked
 
 _FIRST_LINE_BYTES = 65_536
 SEPARATORS = ",\t;|"
@@ -107,19 +106,15 @@ class LogOrigin:
                 f"{self.name} can be read only once; save it to a file to read it again"
             )
         self._spent = True
-        if self._file is not None:
-            if self._again:
-                self._file.seek(self._start)
-            self._reading = self._file
-            yield self._file
-            return
+        if self._file is not None and self._again:
+            self._file.seek(self._start)
         try:
-            file = open(self.name, "rb")  # noqa: SIM115 - closed below
+            given = self._file
+            opening = open(self.name, "rb") if given is None else nullcontext(given)  # noqa: SIM115
         except OSError as fault:
             raise SettingError(f"{self.name}: {_why(fault)}") from None
-        with file:
-            self._reading = file
-            yield file
+        with opening as self._reading:
+            yield self._reading
 
     def bytes_read(self) -> tuple[int, int] | None:
         """Return how many bytes were read, and how many there are; None where that is not known."""
@@ -143,8 +138,7 @@ class LogOrigin:
 
     def chunks(self, file: BinaryIO) -> Iterator[bytes]:
         """Yield the bytes of the open file, unpacked, as they come."""
-        head, raw = _head(self._raw(file), lambda seen: len(seen) >= HEAD_BYTES)
-        return unpacked(head[:HEAD_BYTES], raw, self.name if self._file is None else "")
+        return unpacked(self._raw(file), self.name if self._file is None else "")
 
     def _raw(self, file: BinaryIO) -> Iterator[bytes]:
         # `read1` returns available bytes: a live pipe must not wait for a full block.
@@ -168,27 +162,6 @@ def _seekable(file: BinaryIO) -> bool:
 def _why(fault: Exception) -> str:
     text = getattr(fault, "strerror", None) or str(fault)
     return text[:1].lower() + text[1:]
-
-
-def _head(
-    chunks: Iterator[bytes], enough: Callable[[bytes], bool]
-) -> tuple[bytes, Iterator[bytes]]:
-    """Return the first bytes, as many as are `enough`, and all bytes again."""
-    seen, fault = b"", None
-    try:
-        for chunk in chunks:
-            seen += chunk
-            if enough(seen):
-                break
-    except EventError as error:
-        fault = error
-    return seen, chain([seen] if seen else [], chunks, _raised(fault))
-
-
-def _raised(fault: EventError | None) -> Iterator[bytes]:
-    if fault is not None:
-        raise fault
-    yield from ()
 
 
 def blocks(
@@ -299,7 +272,7 @@ def detected_format(name: str, chunks: Iterator[bytes]) -> tuple[str, Iterator[b
     if named not in (None, "jsonl"):
         return named, chunks
     # JSON may be laid out: lines of brackets alone decide nothing.
-    head, chunks = _head(
+    head, chunks = head_of(
         chunks,
         lambda seen: b"\n" in seen.lstrip(_MARK + b" \t\r\n[{") or len(seen) >= _FIRST_LINE_BYTES,
     )
