@@ -440,13 +440,9 @@ def open_source(
 
 def _share_read(files: Sequence[LogOrigin]) -> float | None:
     """Return the share of the bytes of files that was read; None where that is not known."""
-    read, sizes = 0, 0
-    for file in files:
-        known = file.bytes_read()
-        if known is None:
-            return None
-        read, sizes = read + known[0], sizes + known[1]
-    return read / sizes if sizes else None
+    shares = [known for file in files if (known := file.bytes_read()) is not None]
+    size = sum(known[1] for known in shares)
+    return sum(known[0] for known in shares) / size if size and len(shares) == len(files) else None
 
 
 def _origin(where: Any) -> LogOrigin | RowOrigin:

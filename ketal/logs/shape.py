@@ -416,7 +416,7 @@ def clock_of_text(text: str) -> dict[str, Any] | list[Any]:
             # A name holds a colon, or is there twice and the decoder kept its last entry.
             json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, text))
         return decoded  # type: ignore[no-any-return]
-    entries: dict[str, Any] = {}
+    entries: list[tuple[str, Any]] = []
     for entry in _COUNTERS.split(text.rstrip("; ")) if text else ():
         node, colon, counter = entry.rpartition(":")
         node, counter = node.strip(), counter.strip()
@@ -424,18 +424,17 @@ def clock_of_text(text: str) -> dict[str, Any] | list[Any]:
             raise EventError(
                 f"the clock {brief(text)} is neither a JSON object nor of the form node:3;m:2"
             )
-        if node in entries:
-            raise EventError(f"the clock {brief(text)} has two entries of {node!r}")
-        entries[node] = int(counter)
-    return entries
+        entries.append((node, int(counter)))
+    return _once(entries, text)
 
 
-def _once(pairs: list[tuple[str, Any]], text: str) -> None:
-    names: set[str] = set()
-    for name, _ in pairs:
-        if name in names:
+def _once(pairs: list[tuple[str, Any]], text: str) -> dict[str, Any]:
+    entries: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in entries:
             raise EventError(f"the clock {brief(text)} has two entries of {name!r}")
-        names.add(name)
+        entries[name] = value
+    return entries
 
 
 def brief(text: str, length: int = 60) -> str:

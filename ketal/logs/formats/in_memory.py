@@ -11,6 +11,7 @@ The one rule: a row has the number that it has among all rows of the log, from 1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 from ketal.errors import EventError, SettingError, wrong_type
@@ -55,7 +56,7 @@ class RowOrigin:
         if self._kind == "pandas":
             self._rows = _with_index(rows)
         elif self._kind == "arrow":
-            _pyarrow()
+            need_pyarrow("a table of Arrow's")
 
     @classmethod
     def takes(cls, where: object) -> bool:
@@ -143,7 +144,8 @@ def _slice(start: int, size: int, read: Callable[[int, int], list[Any]]) -> Iter
 
 def _batches_of(table: Any) -> Iterator[Any]:
     """Yield the batches of a table of Arrow's."""
-    pyarrow = _pyarrow()
+    import pyarrow
+
     try:
         stream = pyarrow.RecordBatchReader.from_stream(table)
     except pyarrow.ArrowInvalid:
@@ -152,14 +154,12 @@ def _batches_of(table: Any) -> Iterator[Any]:
     yield from stream
 
 
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError:
+def need_pyarrow(what: str) -> None:
+    """Raise a SettingError if pyarrow is missing to read something."""
+    if find_spec("pyarrow") is None:
         raise SettingError(
-            "a table of Arrow's needs pyarrow, which is not installed: pip install 'ketal[parquet]'"
-        ) from None
-    return pyarrow
+            f"{what} needs pyarrow, which is not installed: pip install 'ketal[parquet]'"
+        )
 
 
 def _kind(rows: object) -> str:

@@ -27,7 +27,7 @@ import msgspec
 
 from ketal.errors import EventError, SettingError
 from ketal.logs.formats.cells import with_data
-from ketal.logs.formats.in_memory import arrow_rows, record_of_row, repeated_column
+from ketal.logs.formats.in_memory import arrow_rows, need_pyarrow, record_of_row, repeated_column
 from ketal.logs.log_records import Record, rejected
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
@@ -192,20 +192,10 @@ def _rows(
 
 
 def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> Iterator[Record]:
-    """Yield the records of a Parquet file, in its order; a place is a row's number.
+    """Yield the records of a Parquet file, in its order; a place is a row's number."""
+    need_pyarrow(f"{name}: Parquet")
+    import pyarrow.parquet
 
-    Raises
-    ------
-    SettingError
-        If pyarrow is missing.
-    """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise SettingError(
-            f"{name}: Parquet needs pyarrow, which is not installed: pip install 'ketal[parquet]'"
-        ) from None
     if not file.seekable():
         raise SettingError(f"{name}: Parquet cannot be read from a stream; save it to a file")
     start = file.tell()
