@@ -45,11 +45,14 @@ Name = tuple[str, ...]
 """A name of a span in references: trace, span, and perhaps the side of a call."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class TraceSpan:
-    """One span, of any format, with its times by its service's clock."""
+    """One span, of any format, with its times by its service's clock.
 
-    names: tuple[Name, ...]
+    Two are equal that say the same, wherever they stand.
+    """
+
+    names: tuple[Name, ...] = field(compare=False)
     """What it is called; the first identifies it."""
     parents: tuple[Name, ...]
     """What its parent may be called, the likeliest first; empty for a root."""
@@ -67,10 +70,10 @@ class TraceSpan:
     """Whether it names a parent."""
     data: dict[str, Any]
     """The attributes of its events."""
-    file: str
-    line: int
-    parent: TraceSpan | None = None
-    depth: int = 0
+    file: str = field(compare=False)
+    line: int = field(compare=False)
+    parent: TraceSpan | None = field(default=None, compare=False)
+    depth: int = field(default=0, compare=False)
 
     @property
     def key(self) -> Name:
@@ -84,13 +87,6 @@ class TraceSpan:
             return self.service
         # Two sides that share an id are two processes.
         return "/".join((NO_SERVICE, *filter(None, self.key[1:])))
-
-    def content(self) -> tuple[object, ...]:
-        """Return what equal reports of a span have in common."""
-        return (
-            self.parents, self.links, self.service, self.name, self.kind,
-            self.begin_ns, self.end_ns, self.data,
-        )  # fmt: skip
 
 
 def checked_object(value: Any, what: str) -> dict[str, Any]:
@@ -151,7 +147,7 @@ def stamped(
         first = known.setdefault(item.key, item)
         if first is item:
             continue
-        if first.content() == item.content():
+        if first == item:
             again.append((item, first))
         else:
             yield _rejected(

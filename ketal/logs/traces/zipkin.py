@@ -39,7 +39,10 @@ _IN_PIECES = ("parent", "service", "name", "kind", "begin_us", "duration_us")
 
 @dataclass(slots=True)
 class SpanReport:
-    """The content of one report of a span; empty or None for what it lacks."""
+    """The content of one report of a span; empty or None for what it lacks.
+
+    Two are equal that say the same, wherever they stand.
+    """
 
     trace: str
     """As the other ids, 16 hex digits."""
@@ -48,16 +51,16 @@ class SpanReport:
     shared: bool
     """Whether the id is the client's."""
     service: str
-    address: str
+    address: str = field(compare=False)
     """Addresses and port of the local endpoint."""
     name: str
     kind: str
     begin_us: int | None
     duration_us: int | None
-    file: str
-    line: int
-    tags: dict[str, Any] = field(default_factory=dict)
-    again: list[SpanReport] = field(default_factory=list)
+    tags: dict[str, Any]
+    file: str = field(compare=False)
+    line: int = field(compare=False)
+    again: list[SpanReport] = field(default_factory=list, compare=False)
     """Equal reports."""
 
     @property
@@ -70,16 +73,9 @@ class SpanReport:
         """Return which side of a call it is: a server, or nothing for the client's."""
         return (SERVER, self.service, self.address) if self.serves else ()
 
-    def content(self) -> tuple[Any, ...]:
-        """Return the report's content, for comparison."""
-        return (
-            self.parent, self.shared, self.service, self.name, self.kind,
-            self.begin_us, self.duration_us, self.tags,
-        )  # fmt: skip
-
     def take(self, other: SpanReport) -> bool:
         """Merge another report of the span; return False if they contradict each other."""
-        if self.content() == other.content():
+        if self == other:
             self.again.append(other)
             return True
         pairs = {name: (getattr(self, name), getattr(other, name)) for name in _IN_PIECES}
