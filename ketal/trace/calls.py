@@ -48,7 +48,7 @@ def call_recorder(
             wanted = "a function (Tracer.record records one event)"
             raise wrong_type("what is traced", wanted, function)
         name = type or _name_of(function)
-        read = _arguments_reader(function) if arguments else _no_arguments
+        read = _arguments_reader(function) if arguments else lambda args, kwargs: {}
         if at == "begin":
             return _watched(function, _recorded_at_begin(recording, name, read))
         return _watched(function, _recorded_at_end(recording, name, read, result=result))
@@ -127,10 +127,6 @@ def _name_of(function: Callable[..., Any]) -> str:
     return name.rpartition("<locals>.")[2]
 
 
-def _no_arguments(args: Any, kwargs: Any) -> dict[str, Any]:
-    return {}
-
-
 def _arguments_reader(function: Callable[..., Any]) -> _Reader:
     """Return what makes attributes of the arguments of a call, without a method's `self` or `cls`.
 
@@ -139,7 +135,7 @@ def _arguments_reader(function: Callable[..., Any]) -> _Reader:
     try:
         signature = inspect.signature(function)
     except ValueError:  # One of those that are written in C.
-        signature = inspect.signature(_anything)
+        signature = inspect.signature(lambda *args, **kwargs: None)
     parameters = list(signature.parameters.values())
     first = 1 if parameters and parameters[0].name in ("self", "cls") else 0
     positional = [
@@ -163,7 +159,3 @@ def _arguments_reader(function: Callable[..., Any]) -> _Reader:
         return out
 
     return read
-
-
-def _anything(*args: Any, **kwargs: Any) -> None:
-    """Take what a function takes whose parameters are not known."""

@@ -86,28 +86,15 @@ class _Interceptor:
         call = await continuation(_with_metadata(begin_call(self._tracer, details)), request)
         return _TracedCall(call, self._tracer, details)
 
+    intercept_unary_unary = intercept_unary_stream = _intercept
+    intercept_stream_unary = intercept_stream_stream = _intercept
+
 
 def _with_metadata(details: Any) -> Any:
     return aio.ClientCallDetails(
         details.method, details.timeout, aio.Metadata(*details.metadata), details.credentials,
         details.wait_for_ready,
     )  # fmt: skip
-
-
-class _UnaryUnary(_Interceptor, aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]
-    intercept_unary_unary = _Interceptor._intercept
-
-
-class _UnaryStream(_Interceptor, aio.UnaryStreamClientInterceptor):  # type: ignore[misc]
-    intercept_unary_stream = _Interceptor._intercept
-
-
-class _StreamUnary(_Interceptor, aio.StreamUnaryClientInterceptor):  # type: ignore[misc]
-    intercept_stream_unary = _Interceptor._intercept
-
-
-class _StreamStream(_Interceptor, aio.StreamStreamClientInterceptor):  # type: ignore[misc]
-    intercept_stream_stream = _Interceptor._intercept
 
 
 def client_interceptors(tracer: Tracer) -> list[Any]:
@@ -120,10 +107,11 @@ def client_interceptors(tracer: Tracer) -> list[Any]:
     tracer : Tracer
         Who calls: `grpc.aio.insecure_channel(target, interceptors=client_interceptors(tracer))`.
     """
-    kinds: tuple[Callable[[Tracer], Any], ...] = (
-        _UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream,
+    kinds = (
+        aio.UnaryUnaryClientInterceptor, aio.UnaryStreamClientInterceptor,
+        aio.StreamUnaryClientInterceptor, aio.StreamStreamClientInterceptor,
     )  # fmt: skip
-    return [kind(tracer) for kind in kinds]
+    return [type("Interceptor", (_Interceptor, kind), {})(tracer) for kind in kinds]
 
 
 class AioServerInterceptor(aio.ServerInterceptor):  # type: ignore[misc]
