@@ -139,15 +139,14 @@ class _ShivizReader:
         """
         first, _, rest = text.partition(b"\n")
         line = first.decode()
-        names = NAME.findall(line)
-        if not all(name in names for name in self._needed):
+        if not set(NAME.findall(line)).issuperset(self._needed):
             return 0, self._regex or self._event_regex(DEFAULT_REGEX), self._delimiter
         second = rest.partition(b"\n")[0]
         begin = min(len(text), len(first) + len(second) + 2)
         if self._regex is not None:
             return begin, self._regex, self._delimiter
-        regex = self._event_regex(line.strip())
-        return begin, regex, self._delimiter or self._delimiter_of(second.decode().strip())
+        delimiter = self._delimiter or self._delimiter_of(second.decode().strip())
+        return begin, self._event_regex(line.strip()), delimiter
 
     def items(
         self, text: _ShivizText, start: int, end: int, events: _EventRegex
@@ -171,7 +170,9 @@ class _ShivizReader:
                     )
                 if text.is_invalid(head, last):
                     raise EventError("the event's text is not valid UTF-8")
-                yield self._item(events.groups, match), head
+                cells = {name: match[index] for name, index in events.groups.items()}
+                record = {name: cell.decode() for name, cell in cells.items() if cell is not None}
+                yield self._shape.item(record), head
             except EventError as fault:
                 yield fault, head
         if matched:
@@ -184,14 +185,6 @@ class _ShivizReader:
             reason = f"the regular expression `{shortened(events.text, 120)}` matches nothing here"
             hint = "(--regex gives another one, --format another kind of log)"
             yield EventError(f"{reason} {hint}"), text.first_word(start, end)
-
-    def _item(self, groups: dict[str, int], match: Any) -> Item:
-        record = {
-            name: cell.decode()
-            for name, index in groups.items()
-            if (cell := match[index]) is not None
-        }
-        return self._shape.item(record)
 
 
 def check_expressions(source: Source, limits: Limits) -> None:
