@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from ketal.errors import SettingError, wrong_type
+from ketal.model.events.control import CONTROL_PREFIX
 from ketal.trace.activities import Activities, Kind
 from ketal.trace.delivery.sinks import EventSink, Feeding, JsonLines, default_sink
 from ketal.trace.forks import CLOCKS
@@ -82,7 +83,7 @@ class EventRecording:
         type = cut_text(type if isinstance(type, str) else str(type))
         if not type:
             raise ValueError("the type of an event is not empty")
-        if type.startswith("ketal."):  # CONTROL_PREFIX; its module would load msgspec here
+        if type.startswith(CONTROL_PREFIX):
             raise ValueError(f"the type {type!r} is one of a control event, no event's")
         with self.activities.current() as line:
             line.merge(message.clock)

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ketal.errors import SettingError
-from ketal.logs.formats.documents import Text
 from ketal.logs.log_records import Record, rejected
 from ketal.logs.streams import LogOrigin, whole
+from ketal.logs.traces.documents import Text
 from ketal.logs.traces.otlp import otlp_spans
 from ketal.logs.traces.rebuilding import Rebuilding
 from ketal.logs.traces.spans import stamped

@@ -23,9 +23,9 @@ from typing import Any
 import msgspec
 
 from ketal.errors import EventError
-from ketal.logs.formats.documents import Text, decoded, elements, members
 from ketal.logs.log_records import Record
 from ketal.logs.shape import json_type_of
+from ketal.logs.traces.documents import Text, decoded, elements, members
 from ketal.logs.traces.spans import KINDS, TIME_NS_MAX, TraceSpan, checked_object, span_data
 
 _HEX = re.compile(r"[0-9a-fA-F]+")
