@@ -94,11 +94,9 @@ def join(a: IntervalTreeClock, b: IntervalTreeClock) -> IntervalTreeClock:
 def leq(a: Events, b: Events) -> bool:
     """Return whether `a` is nowhere greater than `b`."""
     if isinstance(a, int):
-        return a <= (b if isinstance(b, int) else b[0])
+        return a <= _base(b)
     n, left, right = a
-    if isinstance(b, int):
-        return n <= b and leq(_lift(left, n), b) and leq(_lift(right, n), b)
-    m, others_left, others_right = b
+    m, others_left, others_right = _halved(b)
     return (
         n <= m
         and leq(_lift(left, n), _lift(others_left, m))
@@ -148,6 +146,11 @@ def _top(events: Events) -> int:
     return events[0] + max(_top(events[1]), _top(events[2]))
 
 
+def _halved(events: Events) -> tuple[int, Events, Events]:
+    """Return base and halves."""
+    return (events, 0, 0) if isinstance(events, int) else events
+
+
 def _lift(events: Events, by: int) -> Events:
     if isinstance(events, int):
         return events + by
@@ -165,10 +168,10 @@ def _events(n: int, left: Events, right: Events) -> Events:
 def _joined(a: Events, b: Events) -> Events:
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
-    n, left, right = (a, 0, 0) if isinstance(a, int) else a
-    m, others_left, others_right = (b, 0, 0) if isinstance(b, int) else b
-    if n > m:
-        return _joined((m, others_left, others_right), (n, left, right))
+    if _base(a) > _base(b):
+        a, b = b, a
+    n, left, right = _halved(a)
+    m, others_left, others_right = _halved(b)
     up = m - n
     return _events(
         n, _joined(left, _lift(others_left, up)), _joined(right, _lift(others_right, up))

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ketal.clocks.mobile_hosts.stations import Label, Station, StationScheme
+from ketal.clocks.mobile_hosts.stations import Label, StationScheme
 from ketal.clocks.scheme import counter_of, not_a_stamp
 from ketal.errors import EventError
 
@@ -90,22 +90,23 @@ class DependencyClocks(StationScheme[DependencySequences, Mapping[str, Pairs]]):
 
     def registered(
         self,
-        station: Station[DependencySequences],
+        station: str,
+        log: Sequence[DependencySequences],
         host: str,
         previous: Mapping[str, Pairs] | None,
         received: Sequence[Mapping[str, Pairs]],
     ) -> DependencySequences:
         """Stamp an event by the union of what is known and its own number."""
-        index = len(station.log) + 1
+        index = len(log) + 1
         known = received if previous is None else [previous, *received]
         names = dict.fromkeys(name for history in known for name in history)
         history = {
             name: _merged(bounds for one in known for bounds in _ranges(one.get(name, ())))
             for name in names
         }
-        own = _ranges(history.get(station.name, ()))
-        history[station.name] = _merged([*own, (index, index)])
-        return DependencySequences(host, station.name, history)
+        own = _ranges(history.get(station, ()))
+        history[station] = _merged([*own, (index, index)])
+        return DependencySequences(host, station, history)
 
     def header(self, stamp: DependencySequences) -> Mapping[str, Pairs]:
         """Return the sequences."""

@@ -41,7 +41,7 @@ import msgspec
 
 from ketal.clocks.mobile_hosts.station_links import Carried, LinkedStations
 from ketal.clocks.mobile_hosts.station_vectors import StationStamp, clock_read, next_station_clock
-from ketal.clocks.mobile_hosts.stations import Label, Station, label_of
+from ketal.clocks.mobile_hosts.stations import Label, label_of
 from ketal.clocks.scheme import not_a_stamp
 
 
@@ -69,22 +69,23 @@ class HierarchicalClocks(LinkedStations[HierarchicalStamp]):
 
     def registered(
         self,
-        station: Station[HierarchicalStamp],
+        station: str,
+        log: Sequence[HierarchicalStamp],
         host: str,
         previous: Carried | None,
         received: Sequence[Carried],
     ) -> HierarchicalStamp:
         """Stamp an event by the station's next clock, the bits of local causes, remote labels."""
         known = received if previous is None else [previous, *received]
-        local = 1 << len(station.log)
+        local = 1 << len(log)
         remote = []
         for name, index in dict.fromkeys(one.label for one in known):
-            if name == station.name:
-                local |= station.log[index - 1].local
+            if name == station:
+                local |= log[index - 1].local
             else:
                 remote.append((name, index))
-        clock = next_station_clock(station, [one.clock for one in known])
-        return HierarchicalStamp(host, station.name, clock, local, tuple(remote))
+        clock = next_station_clock(station, log, [one.clock for one in known])
+        return HierarchicalStamp(host, station, clock, local, tuple(remote))
 
     def causes(
         self, stamp: HierarchicalStamp, log: Mapping[Label, HierarchicalStamp]

@@ -33,7 +33,7 @@ from typing import Any
 
 from ketal.clocks.mobile_hosts.station_links import Carried, LinkedStations
 from ketal.clocks.mobile_hosts.station_vectors import StationStamp, clock_read, next_station_clock
-from ketal.clocks.mobile_hosts.stations import Label, Station, label_of
+from ketal.clocks.mobile_hosts.stations import Label, label_of
 from ketal.clocks.scheme import not_a_stamp
 
 
@@ -61,7 +61,8 @@ class InterleavingClocks(LinkedStations[InterleavingStamp]):
 
     def registered(
         self,
-        station: Station[InterleavingStamp],
+        station: str,
+        log: Sequence[InterleavingStamp],
         host: str,
         previous: Carried | None,
         received: Sequence[Carried],
@@ -70,8 +71,8 @@ class InterleavingClocks(LinkedStations[InterleavingStamp]):
         known = received if previous is None else [previous, *received]
         return InterleavingStamp(
             host,
-            station.name,
-            next_station_clock(station, [one.clock for one in known]),
+            station,
+            next_station_clock(station, log, [one.clock for one in known]),
             None if previous is None else previous.label,
             tuple(message.label for message in received),
         )

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.mobile_hosts.stations import Label, Station, StationScheme
+from ketal.clocks.mobile_hosts.stations import Label, StationScheme
 from ketal.clocks.scheme import Clock, counters_of, not_a_stamp
 from ketal.clocks.vector import next_clock
 
@@ -50,10 +50,9 @@ class StationStamp:
         return self.station, self.clock[self.station]
 
 
-def next_station_clock(station: Station[Any], known: Iterable[Clock]) -> Clock:
+def next_station_clock(station: str, log: Sequence[StationStamp], known: Iterable[Clock]) -> Clock:
     """Return the clock of a station at its next event, at which it learns other clocks."""
-    last = [station.log[-1].clock] if station.log else []
-    return next_clock(station.name, [*last, *known])
+    return next_clock(station, [*(stamp.clock for stamp in log[-1:]), *known])
 
 
 def may_know(a: StationStamp, b: StationStamp) -> bool:
@@ -82,14 +81,15 @@ class StationClocks(StationScheme[StationStamp, Clock]):
 
     def registered(
         self,
-        station: Station[StationStamp],
+        station: str,
+        log: Sequence[StationStamp],
         host: str,
         previous: Clock | None,
         received: Sequence[Clock],
     ) -> StationStamp:
         """Stamp an event by the station's next clock."""
         known = received if previous is None else [previous, *received]
-        return StationStamp(host, station.name, next_station_clock(station, known))
+        return StationStamp(host, station, next_station_clock(station, log, known))
 
     def header(self, stamp: StationStamp) -> Clock:
         """Return the clock."""

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from ketal.clocks.scheme import H, Happening, S, Scheme, counter_of
@@ -32,22 +31,6 @@ from ketal.errors import EventError
 
 Label = tuple[str, int]
 """The name of an event: its station, and its number there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Station(Generic[S]):
-    """A support station.
-
-    Attributes
-    ----------
-    name : str
-        Its name.
-    log : list of S
-        The stamps of the events that it mediated, in its order: event 1 first.
-    """
-
-    name: str
-    log: list[S] = field(default_factory=list)
 
 
 class StationScheme(Scheme[S], Generic[S, H]):
@@ -58,14 +41,16 @@ class StationScheme(Scheme[S], Generic[S, H]):
 
     @abstractmethod
     def registered(
-        self, station: Station[S], host: str, previous: H | None, received: Sequence[H]
+        self, station: str, log: Sequence[S], host: str, previous: H | None, received: Sequence[H]
     ) -> S:
         """Return the stamp of the next event that a station mediates.
 
         Parameters
         ----------
-        station : Station
-            The station, and its log as far as it goes.
+        station : str
+            The station.
+        log : sequence of S
+            The stamps of the events that it mediated, in its order: event 1 first.
         host : str
             Where the event happened.
         previous : H or None
@@ -84,19 +69,19 @@ class StationScheme(Scheme[S], Generic[S, H]):
 
     def stamped(self, events: Sequence[Happening]) -> list[S]:
         """Return the stamps of an execution: each event sends to those that receive it."""
-        stations: dict[str, Station[S]] = {}
+        logs: dict[str, list[S]] = {}
         last: dict[str, H] = {}
         headers: list[H] = []
         stamps: list[S] = []
         for event in events:
-            name = event.station or event.node
-            station = stations.setdefault(name, Station(name))
+            station, host = event.station or event.node, event.node
+            log = logs.setdefault(station, [])
             received = [headers[send] for send in event.receives]
-            stamp = self.registered(station, event.node, last.get(event.node), received)
-            station.log.append(stamp)
+            stamp = self.registered(station, log, host, last.get(host), received)
+            log.append(stamp)
             stamps.append(stamp)
             headers.append(self.header(stamp))
-            last[event.node] = headers[-1]
+            last[host] = headers[-1]
         return stamps
 
 
