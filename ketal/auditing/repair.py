@@ -147,7 +147,7 @@ def _corrected(
 
 def _holds(part: Examined, items: list[_Item], decisions: dict[int, _Decision]) -> bool:
     """Return whether a corrected log has no fault but those that were left."""
-    again = Examined(part.name, part.messages, part.limits)
+    again = Examined(part.name, part.messages)
     for position, item in items:
         again.add(position, item)
     again.examine()

@@ -43,8 +43,8 @@ class Examined:
     ----------
     name : str
         The execution's name.
-    messages, limits
-        How it is examined.
+    messages : Messages or None
+        What pairs its sends and receives.
     events : list of AuditedEvent
         Its events as they were read.
     controls : list of (position, Control)
@@ -59,7 +59,6 @@ class Examined:
 
     name: str
     messages: Messages | None
-    limits: Limits
     events: list[AuditedEvent] = field(default_factory=list)
     controls: list[tuple[int, Control]] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
@@ -86,7 +85,7 @@ class Examined:
     def examine(self) -> None:
         """Find the faults of the events, nodes that started again read as incarnations."""
         left = _departed(self.events, self.controls)
-        restarts = read_restarts(self.events, self.controls, left, self.limits)
+        restarts = read_restarts(self.events, self.controls, left)
         left |= restarts.departed | {e.node for e in restarts.events if e.read.node in left}
         self.execution, self.aside = examine(restarts.events, left, self.messages), restarts.aside
         for event, base in restarts.starts:
@@ -160,7 +159,7 @@ def examined(
     for position, (name, item, file, line) in enumerate(records_of(log)):
         part = parts.get(name)
         if part is None:
-            part = parts[name] = Examined(name, messages, limits)
+            part = parts[name] = Examined(name, messages)
         count += part.add(position, item, file, line)
         if count > limits.events_max:
             raise SettingError(
