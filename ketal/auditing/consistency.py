@@ -24,9 +24,8 @@ from collections.abc import Iterable, Sequence
 
 from ketal.auditing.contradictions import find_contradictions
 from ketal.auditing.dangling_references import find_unknown_references
-from ketal.auditing.dots import assign_dots
+from ketal.auditing.dots import admit, assign_dots
 from ketal.auditing.log_model import AuditedEvent, AuditedExecution
-from ketal.auditing.own_entry import admitted
 from ketal.logs.traces.message_pairing import Messages, paired
 
 
@@ -46,10 +45,10 @@ def examine(
         What pairs sends and receives; a receive must know its send.
     """
     execution, left = AuditedExecution(events), frozenset(departed)
-    trouble = admitted(execution)
+    admit(execution)
     if messages is not None:
         _match(execution, messages)
-    assign_dots(execution, trouble, left)
+    assign_dots(execution, left)
     find_unknown_references(execution)
     if left:
         _restore(execution, left)

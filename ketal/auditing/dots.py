@@ -12,6 +12,9 @@ its own entry is the fault, and no event is missing.
 The order of the file is evidence, too: where it has the order of each node, the line
 of the event must fit the hole as well; elsewhere it only decides between two that fit.
 
+First each event has the dot of its own entry, if that is a valid one (`admit`); of a clock
+that is none the valid entries are used and the others reported.
+
 The one rule: one fault before two. An event that fits no hole is left at its recorded
 dot, and a hole that nothing fits is a lost event.
 """
@@ -20,14 +23,22 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import sqrt
+from typing import NamedTuple
 
-from ketal.auditing.log_model import NONE, AuditedEvent, AuditedExecution, Everything, Hole
-from ketal.auditing.own_entry import Trouble
+from ketal.auditing.log_model import (
+    NONE,
+    AuditedEvent,
+    AuditedExecution,
+    Everything,
+    Hole,
+    NodeEvents,
+)
+from ketal.clocks.vector import COUNTER_MAX
 from ketal.model.events.dot import Dot
+from ketal.model.events.draft import Draft
 
 _PAIRS = 12
 """From so many neighbours on, the order of a file proves something."""
@@ -35,26 +46,85 @@ _NEAR = 16
 """So many holes are tried for an event, around the place that it must have."""
 
 
-def assign_dots(
-    execution: AuditedExecution, trouble: dict[str, Trouble], left: frozenset[str] = NONE
-) -> None:
+def admit(execution: AuditedExecution) -> None:
+    """Assign each event the dot of its own entry, if that is a valid one."""
+    copies: set[int] = set()
+    known: dict[tuple[str, int], set[bytes]] = {}
+    for event in execution.events:
+        if isinstance(event.read, Draft):
+            _admit_draft(execution, event, event.read)
+        line = execution.lines.get(event.node)
+        if line is None:
+            line = execution.lines[event.node] = NodeEvents()
+        if not event.counter:
+            line.strays.append(event)
+            continue
+        first = line.at.setdefault(event.counter, event)
+        if first is event:
+            continue
+        contents = known.setdefault((event.node, event.counter), {first.content})
+        if event.content in contents:
+            line.copies.append(event)
+            copies.add(event.position)
+        else:
+            contents.add(event.content)
+            line.twins.setdefault(event.counter, [first]).append(event)
+    for line in execution.lines.values():
+        line.sort()
+    if copies:
+        execution.events = [e for e in execution.events if e.position not in copies]
+
+
+def _admit_draft(execution: AuditedExecution, event: AuditedEvent, draft: Draft) -> None:
+    """Take the valid entries of an invalid clock, and report the others."""
+    node = event.node
+    raw = draft.clock if isinstance(draft.clock, dict) else {}
+    wrong = [str(m) for m, v in raw.items() if not (isinstance(m, str) and is_counter(v))]
+    event.clock = {m: v for m, v in raw.items() if isinstance(m, str) and is_counter(v) and v}
+    event.counter = event.clock.get(node, 0)
+    event.unknown |= frozenset(wrong) - {node}
+    if not isinstance(draft.clock, dict):
+        event.unknown = Everything()
+        execution.report("A002", event, f"the event of {node} has no vector clock")
+    elif node in wrong:
+        shown = repr(raw.get(node))[:40]
+        message = f"the own entry of {node} is {shown}, which is no counter"
+        execution.report("A002", event, message)
+    elif not event.counter:
+        if not event.clock:
+            # It may know nothing, or not record what it knows; its place decides.
+            event.unknown = Everything()
+        what = "is zero" if node in raw else "is missing"
+        execution.report("A001", event, f"the own entry of {node} {what}")
+    else:
+        name = wrong[0] if wrong else "?"
+        message = f"the entry of {name} is {repr(raw.get(name))[:40]}, which is no counter"
+        execution.report("A002", event, message, dot=event.dot, blamed=event.unknown)
+
+
+def is_counter(value: object) -> bool:
+    """Return whether a value can be an entry of a clock."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= COUNTER_MAX
+
+
+# --- dots that are missing, or used twice -----------------------------------------------------
+
+
+def assign_dots(execution: AuditedExecution, left: frozenset[str] = NONE) -> None:
     """Assign a dot to each event of a node that does not count 1, 2, 3, …; report the faults.
 
-    `trouble` is what `admitted` returned; entries of nodes that `left` contradict nothing.
+    Entries of nodes that `left` contradict nothing.
     """
-    for node, line in execution.lines.items():
-        if line.top != len(line.counters):
-            trouble.setdefault(node, Trouble())
-    if not trouble:
+    lines = {node: line for node, line in execution.lines.items() if not line.whole}
+    if not lines:
         return
-    most = {n: line.top + trouble.get(n, Trouble()).spare for n, line in execution.lines.items()}
+    most = {node: line.top + line.spare for node, line in execution.lines.items()}
     named = _named_behind(execution, most)
-    unsettled = {e.position for of in trouble.values() for s in of.twins.values() for e in s}
+    unsettled = {e.position for line in lines.values() for e in chain(*line.twins.values())}
     evidence = _DotEvidence(execution, most, left, unsettled, _is_ordered(execution))
-    for node, line in execution.lines.items():
-        if node in trouble:
-            _DotAssignment(evidence, node, trouble[node], named.get(node, 0)).assign()
-            unsettled.difference_update(event.position for event in line.events())
+    for node, line in lines.items():
+        _DotAssignment(evidence, node, named.get(node, 0)).assign()
+        unsettled.difference_update(event.position for event in line.events())
     execution.events.sort(key=lambda event: event.position)
     _report_holes(execution)
 
@@ -99,22 +169,14 @@ def _report_holes(execution: AuditedExecution) -> None:
             execution.report("A004", after, message, dot=Dot(node, first))
 
 
-@dataclass(slots=True, eq=False)
-class _Loose:
-    """An event that is to get another counter.
+class _Loose(NamedTuple):
+    """An event that is to get another counter, and the holes where it fits, the best first.
 
-    Attributes
-    ----------
-    event : AuditedEvent
-        The event.
-    holes : list of Hole
-        Where it fits, the best first.
-    rivals : bool
-        Whether another event with its dot could get one in its stead.
+    It has `rivals` if another event with its dot could get one in its stead.
     """
 
     event: AuditedEvent
-    holes: Sequence[Hole]
+    holes: list[Hole]
     rivals: bool = False
 
 
@@ -205,36 +267,38 @@ class _DotEvidence:
 class _DotAssignment:
     """The events of one node that counts otherwise than 1, 2, 3, …."""
 
-    def __init__(self, evidence: _DotEvidence, node: str, trouble: Trouble, named: int) -> None:
+    def __init__(self, evidence: _DotEvidence, node: str, named: int) -> None:
         self._execution = evidence.execution
         self._evidence = evidence
         self._ordered = evidence.ordered
         self._node = node
         self._line = evidence.execution.lines[node]
-        self._trouble = trouble
         self._named = named
         # Wrong own entries far behind have places of their own, in no order.
         self._by_place = sorted((self._place_before(hole), hole) for hole in self._line.holes())
 
     def assign(self) -> None:
         """Assign a counter to each of its events, or report it."""
-        trouble, line = self._trouble, self._line
+        line = self._line
         behind = self._take_behind()
-        holes = self._line.holes()
-        if line.top < (last := min(self._named, line.top + trouble.spare)):
+        holes = line.holes()
+        if line.top < (last := min(self._named, line.top + line.spare)):
             holes.append(Hole(line.top + 1, last))
         movers = self._movers(holes)
-        loose = [_Loose(e, self._options(e, holes, fill=True)) for e in trouble.strays]
+        loose = [_Loose(e, self._options(e, holes, fill=True)) for e in line.strays]
         loose += [_Loose(e, self._options(e, holes)) for e in behind]
         self._place(loose + movers)
-        for event in [*behind, *(mover.event for mover in movers)]:
+        taken = [*behind, *(mover.event for mover in movers)]
+        for event in taken:
             if not event.counter:
-                self._put_back(event)
-        self._put_last([event for event in trouble.strays if not event.counter])
-        for same in trouble.twins.values():
-            for event in same:
-                if event is not line.at[event.counter]:
-                    self._report_extra(event)
+                # Others took its place: it is left at its recorded dot.
+                event.counter = event.clock[self._node]
+                if event.counter not in line.at:
+                    line.put(event)
+        self._put_last([event for event in line.strays if not event.counter])
+        for event in chain(taken, *line.twins.values()):
+            if event is not line.at[event.counter]:
+                self._report_extra(event)
         self._place_copies()
 
     # --- where an event fits ------------------------------------------------------------------
@@ -280,11 +344,11 @@ class _DotAssignment:
         latest = max(line.events(), key=self._place_of, default=None)
         while holes:
             top = line.top
-            same = self._trouble.twins.get(top, [line.at[top]])
+            same = self._line.twins.get(top, [line.at[top]])
             if not all(self._belongs_below(event, top, holes, latest) for event in same):
                 break
             taken += same
-            self._trouble.twins.pop(top, None)
+            self._line.twins.pop(top, None)
             line.take(line.at[top])
             if holes[-1].last == top - 1:
                 holes.pop()
@@ -326,7 +390,7 @@ class _DotAssignment:
         """
         movers: list[_Loose] = []
         evidence, at = self._evidence, self._line.at
-        for counter, same in sorted(self._trouble.twins.items()):
+        for counter, same in sorted(self._line.twins.items()):
             here = Hole(counter, counter)
             keepers = sorted(
                 same,
@@ -366,14 +430,6 @@ class _DotAssignment:
             for counter, one in enumerate(members, hole.first):
                 certain = full and wanted[hole] == hole.room and not one.rivals
                 self._renumber(one.event, counter, certain=certain and len(one.holes) == 1)
-
-    def _put_back(self, event: AuditedEvent) -> None:
-        """Leave an event whose place others took at its recorded dot."""
-        event.counter = event.clock[self._node]
-        if event.counter in self._line.at:
-            self._report_extra(event)
-        else:
-            self._line.put(event)
 
     def _put_last(self, strays: list[AuditedEvent]) -> None:
         """Place events that fit no hole after the last event."""
@@ -422,7 +478,7 @@ class _DotAssignment:
 
         Only a hole right where the second one stands in the file is evidence enough.
         """
-        for event in self._trouble.copies:
+        for event in self._line.copies:
             hole = Hole(event.counter + 1, event.counter + 1)
             free = hole.first not in self._line.at and hole.first < self._line.top
             if free and self._ordered and self._options(event, [hole]):

@@ -179,13 +179,40 @@ class Hole(NamedTuple):
 
 
 class NodeEvents:
-    """The events of one node, by their counters."""
+    """The events of one node, by their counters.
 
-    __slots__ = ("at", "counters")
+    Attributes
+    ----------
+    at : dict of int to AuditedEvent
+        An event for each counter.
+    counters : list of int
+        Its counters, in order.
+    strays : list of AuditedEvent
+        Events without a dot.
+    twins : dict of int to list of AuditedEvent
+        By counter, events of the same dot with other content, the one in `at` too.
+    copies : list of AuditedEvent
+        Events with the dot and content of another one.
+    """
+
+    __slots__ = ("at", "copies", "counters", "strays", "twins")
 
     def __init__(self) -> None:
         self.at: dict[int, AuditedEvent] = {}
         self.counters: list[int] = []
+        self.strays: list[AuditedEvent] = []
+        self.twins: dict[int, list[AuditedEvent]] = {}
+        self.copies: list[AuditedEvent] = []
+
+    @property
+    def whole(self) -> bool:
+        """Whether its events count 1, 2, 3, …, each once."""
+        return self.top == len(self.counters) and not (self.strays or self.twins or self.copies)
+
+    @property
+    def spare(self) -> int:
+        """How many events have no dot for themselves."""
+        return len(self.strays) + sum(len(same) - 1 for same in self.twins.values())
 
     @property
     def top(self) -> int:

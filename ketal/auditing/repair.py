@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ketal.auditing.dots import is_counter
 from ketal.auditing.log_model import AuditedEvent, Everything, Finding
-from ketal.auditing.own_entry import is_counter
 from ketal.auditing.report import Examined
 from ketal.clocks.vector import join
 from ketal.model.events.control import Control
