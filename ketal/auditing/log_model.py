@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from ketal.logs.traces.message_pairing import Pairing
@@ -376,23 +376,15 @@ class AuditedExecution:
         and the sends that it receives know of the node, and at most what those know of it
         that know the event; None where none does.
         """
-        low = 0
-        before = self.known_before(event, name)
-        named = [
-            self.named(node, value)
-            for node, value in event.clock.items()
-            if node not in (event.node, name) and node not in event.unknown
-        ]
-        for known in (before, *named, *self.sends.get(event.position, ())):
-            if known is not None and name not in known.unknown:
-                low = max(low, known.value(name))
-        later = [e.value(name) - (e.node == name) for e in self.later_than(event, name)]
-        return low, min(later, default=None)
+        named = (known for known in self.knowns(event) if known.node != name)
+        lower = [self.known_before(event, name), *named, *self.sends.get(event.position, ())]
+        least = [e.value(name) for e in lower if e is not None and name not in e.unknown]
+        most = [e.value(name) - (e.node == name) for e in self.later_than(event, name)]
+        return max(least, default=0), min(most, default=None)
 
     def knowns(self, event: AuditedEvent) -> Iterator[AuditedEvent]:
         """Yield the events that an event knows directly, its predecessor first."""
-        before = self.before(event)
-        if before is not None and before is not event:
+        if (before := self.before(event)) is not None:
             yield before
         for node, counter in event.clock.items():
             if node != event.node and node not in event.unknown:
@@ -409,18 +401,16 @@ class AuditedExecution:
         for name, line in self.lines.items():
             if name == node:
                 continue
-            counters, at = line.counters, line.at
+            at = line.at
 
             def entry(own: int, at: dict[int, AuditedEvent] = at) -> int:
                 return at[own].clock.get(node, 0)
 
-            rank = bisect_left(counters, counter, key=entry)
-            while rank < len(counters):
-                event = at[counters[rank]]
-                if event.clock.get(node, 0) >= counter and node not in event.unknown:
-                    yield event
+            first = bisect_left(line.counters, counter, key=entry)
+            for own in islice(line.counters, first, None):
+                if entry(own) >= counter and node not in at[own].unknown:
+                    yield at[own]
                     break
-                rank += 1
 
     def in_causal_order(self) -> Iterator[AuditedEvent]:
         """Yield the events, each after those that its clock names and the sends it receives.

@@ -19,13 +19,13 @@ audited again: if it has a fault that the log did not have, nothing is changed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from ketal.auditing.dots import is_counter
 from ketal.auditing.log_model import AuditedEvent, Everything, Finding
 from ketal.auditing.report import Examined
 from ketal.clocks.vector import join
 from ketal.model.events.control import Control
-from ketal.model.events.dot import Dot
 from ketal.model.events.draft import Draft, known_receives
 from ketal.model.events.event import Event
 from ketal.model.wording import file_and_line, place_at
@@ -86,8 +86,8 @@ class Repair:
 
 
 Clock = dict[str, int]
-_Item = tuple[int, Event | Control | Draft]
-"""The content of a log at a position."""
+_Items = dict[int, Event | Control | Draft]
+"""The content of a log, by position."""
 
 
 @dataclass(slots=True)
@@ -122,49 +122,40 @@ def repaired(part: Examined) -> Repair:
 
 def _corrected(
     part: Examined, decisions: dict[int, _Decision], renamed: frozenset[str]
-) -> tuple[list[_Item], Repair]:
+) -> tuple[_Items, Repair]:
     """Return the log as it was decided, by position and as a repair."""
-    items: list[_Item] = list(part.controls)
+    items: _Items = dict(part.controls)
     changed: list[Correction] = []
     left: list[Correction] = []
     for event in (*part.aside, *part.execution.events):
         decision = decisions.get(event.position) or _Decision()
-        new, changes = _rewritten(event, decision, renamed)
-        items.append((event.position, new))
-        left += [_change(finding, event, why) for finding, why in decision.left]
+        items[event.position], changes = _rewritten(event, decision, renamed)
+        dot = str(event.dot) if event.counter else ""
+        place: dict[str, Any] = {"file": event.file, "line": event.line, "dot": dot}
+        left += [Correction(**place, code=f.code, message=why) for f, why in decision.left]
         if changes:
-            finding = decision.corrected[0] if decision.corrected else None
-            changed.append(_change(finding, event, changes))
-    left += [_not_kept(item.place, item.reason) for item in part.rejected]
-    items.sort(key=lambda item: item[0])
+            code = decision.corrected[0].code if decision.corrected else ""
+            changed.append(Correction(**place, code=code, message=changes))
+    for item in part.rejected:
+        file, line = file_and_line(item.place)
+        message = f"not in the corrected log, it is no event: {item.reason}"
+        left.append(Correction(file=file, line=line, code="", dot="", message=message))
     return items, Repair(
-        items=tuple(item for _, item in items),
+        items=tuple(items[position] for position in sorted(items)),
         changed=tuple(changed),
         left=tuple(left),
         duplicates=part.execution.duplicates,
     )
 
 
-def _holds(part: Examined, items: list[_Item], decisions: dict[int, _Decision]) -> bool:
+def _holds(part: Examined, items: _Items, decisions: dict[int, _Decision]) -> bool:
     """Return whether a corrected log has no fault but those that were left."""
     again = Examined(part.name, part.messages)
-    for position, item in items:
-        again.add(position, item)
+    for position in sorted(items):
+        again.add(position, items[position])
     again.examine()
     left = {(f.event.position, f.code) for d in decisions.values() for f, _ in d.left}
     return left.issuperset((f.event.position, f.code) for f in again.execution.findings)
-
-
-def _change(finding: Finding | None, event: AuditedEvent, message: str) -> Correction:
-    code = finding.code if finding is not None else ""
-    dot = str(Dot(event.node, event.counter)) if event.counter else ""
-    return Correction(file=event.file, line=event.line, code=code, dot=dot, message=message)
-
-
-def _not_kept(place: str, reason: str) -> Correction:
-    file, line = file_and_line(place)
-    message = f"not in the corrected log, it is no event: {reason}"
-    return Correction(file=file, line=line, code="", dot="", message=message)
 
 
 # --- what an event is written as -----------------------------------------------------------
@@ -237,7 +228,7 @@ class _Corrector:
         execution = self._execution
         for event in execution.in_causal_order():
             before = execution.before(event)
-            causes = (*([before] if before else ()), *self._sends(event))
+            causes = ([before] if before else []) + self._sends(event)
             learned = join(self._learned.get(known.position, {}) for known in causes)
             learned[event.node] = event.counter
             self._learned[event.position] = learned
