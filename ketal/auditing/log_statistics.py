@@ -94,7 +94,7 @@ _HIGHEST = ("longest_chain", "held_back_max")
 """Of several executions the highest counts, not the sum."""
 
 
-def measured(events: Sequence[Event]) -> dict[str, int]:
+def measured(events: Sequence[Event]) -> Statistics:
     """Return the numbers of one execution's events, given in file order.
 
     No two events may have one dot.
@@ -103,16 +103,16 @@ def measured(events: Sequence[Event]) -> dict[str, int]:
     pairs = comb(len(events), 2)
     ordered = ordered_pairs(events, ranks)
     inversions, before = _file_order(events, ranks)
-    return {
-        "nodes": len(ranks.counters),
-        "events": len(events),
-        "ordered_pairs": ordered,
-        "concurrent_pairs": pairs - ordered,
-        "longest_chain": _longest_chain(events, ranks),
-        "inversions": inversions,
-        "inverted_pairs": max(0, ordered - before),
-        "held_back_max": _held_back(events),
-    }
+    return Statistics(
+        nodes=len(ranks.counters),
+        events=len(events),
+        ordered_pairs=ordered,
+        concurrent_pairs=pairs - ordered,
+        longest_chain=_longest_chain(events, ranks),
+        inversions=inversions,
+        inverted_pairs=max(0, ordered - before),
+        held_back_max=_held_back(events),
+    )
 
 
 class DotAndClock(NamedTuple):
@@ -241,12 +241,11 @@ def _held_back(events: Sequence[Event]) -> int:
 
 def summed(parts: dict[str, Statistics]) -> Statistics:
     """Return the statistics of a log of several executions."""
-    all_parts = list(parts.values())
-    matched = [part.messages for part in all_parts if part.messages is not None]
-    numbers = {name: [getattr(part, name) for part in all_parts] for name in _NUMBERS}
+    matched = [part.messages for part in parts.values() if part.messages is not None]
+    numbers = {name: [getattr(part, name) for part in parts.values()] for name in _NUMBERS}
     return Statistics(
         **{name: max(of) if name in _HIGHEST else sum(of) for name, of in numbers.items()},
-        first_rejected=next((p.first_rejected for p in all_parts if p.first_rejected), ""),
+        first_rejected=next((p.first_rejected for p in parts.values() if p.first_rejected), ""),
         messages={key: sum(of[key] for of in matched) for key in matched[0]} if matched else None,
         executions=parts,
     )

@@ -13,8 +13,7 @@ regular expression does not match) has no clock to judge and is counted only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from ketal.auditing.consistency import examine
 from ketal.auditing.faults import CODES, Audit, Fault
@@ -143,11 +142,12 @@ def audit(
 
 def summarised(parts: list[Examined]) -> Audit:
     """Return the audit of a log from its examined executions."""
-    faults = [fault for part in parts for fault in _faults(part)]
-    statistics = {part.name: _statistics(part) for part in parts}
-    if statistics.keys() <= {""}:
-        return Audit(faults=tuple(faults), statistics=statistics.get("", Statistics()))
-    return Audit(faults=tuple(faults), statistics=summed(statistics))
+    faults = tuple(fault for part in parts for fault in _faults(part))
+    named = {part.name: _statistics(part) for part in parts}
+    several = named.keys() - {""}
+    return Audit(
+        faults=faults, statistics=summed(named) if several else named.get("", Statistics())
+    )
 
 
 def examined(
@@ -216,9 +216,6 @@ def _hint(finding: Finding, part: Examined) -> str:
 def _statistics(part: Examined) -> Statistics:
     execution = part.execution
     events = sorted(execution.settled(), key=lambda event: event.position)
-    measures: dict[str, Any] = {**measured([event.as_event() for event in events])}
-    # Those without a dot of their own are there, too.
-    measures["events"] = len(execution.events) + len(part.aside)
     pairing, messages = execution.pairing, None
     if pairing is not None:
         messages = {
@@ -227,11 +224,12 @@ def _statistics(part: Examined) -> Statistics:
             "unsent": len(pairing.unsent),
             "ambiguous": len(pairing.ambiguous),
         }
-    first = part.rejected[0] if part.rejected else None
-    return Statistics(
-        **measures,
+    return replace(
+        measured([event.as_event() for event in events]),
+        # Those without a dot of their own are there, too.
+        events=len(execution.events) + len(part.aside),
         duplicates=execution.duplicates,
         rejected=len(part.rejected),
-        first_rejected=f"{first.place}: {first.reason}" if first is not None else "",
+        first_rejected="".join(f"{one.place}: {one.reason}" for one in part.rejected[:1]),
         messages=messages,
     )
