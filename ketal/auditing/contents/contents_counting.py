@@ -80,16 +80,6 @@ def stats(log: Log | Iterable[Event], *, limits: Limits = DEFAULT) -> LogStats:
     return counted.to_stats()
 
 
-class _TypeCounts:
-    """The events of one type."""
-
-    __slots__ = ("attributes", "events")
-
-    def __init__(self) -> None:
-        self.events = 0
-        self.attributes: dict[str, AttributeCounts] = {}
-
-
 class LogCounts:
     """The counts of the records that were read."""
 
@@ -101,8 +91,9 @@ class LogCounts:
         self._timed = 0
         self._times: list[float] = []
         self._nodes: BoundedCounts[str] = BoundedCounts(limits.stats_nodes_max)
-        self._types: dict[str, _TypeCounts] = {}
-        self._other_types = _TypeCounts()
+        self._types: BoundedCounts[str] = BoundedCounts(limits.stats_types_max)
+        # By type, and of all types that are not counted by themselves.
+        self._attributes_of: dict[str | None, dict[str, AttributeCounts]] = {}
         self._attributes = AttributeTable(limits)
         self._dots = RepeatedDots(limits)
         self._sample = _Sample(limits.stats_entries_max)
@@ -131,13 +122,9 @@ class LogCounts:
     def _count(self, event: Event) -> None:
         self._events += 1
         self._nodes.add(event.node)
-        counts = self._types.get(event.type)
-        if counts is None:
-            counts = self._other_types
-            if len(self._types) < self._limits.stats_types_max:
-                counts = self._types[event.type] = _TypeCounts()
-        counts.events += 1
-        self._attributes.count(counts.attributes, event.data)
+        self._types.add(event.type)
+        counted_as = event.type if event.type in self._types.counts else None
+        self._attributes.count(self._attributes_of.setdefault(counted_as, {}), event.data)
         time: Any = event.time
         if time is not None:
             self._timed += 1
@@ -146,9 +133,9 @@ class LogCounts:
 
     def to_stats(self) -> LogStats:
         """Return what was counted."""
-        types = [*self._types.values(), self._other_types]
-        whole = self._attributes.merged(counts.attributes for counts in types)
-        messages = self._messages.found()
+        # Those of types without a place of their own last.
+        others = self._attributes_of.pop(None, {})
+        whole = self._attributes.merged([*self._attributes_of.values(), others])
         return LogStats(
             events=self._events,
             duplicates=self._duplicates,
@@ -164,23 +151,21 @@ class LogCounts:
             types=tuple(
                 TypeStats(
                     type=name,
-                    events=counts.events,
-                    attributes=tuple(listed(counts.attributes, counts.events)),
+                    events=events,
+                    attributes=tuple(listed(self._attributes_of[name], events)),
                 )
-                for name, counts in sorted(
-                    self._types.items(), key=lambda item: (-item[1].events, item[0])
-                )
+                for name, events in self._types.common().items()
             ),
             attributes=tuple(listed(whole, self._events)),
             concurrency=self._sample.measured(),
-            messages=messages,
+            messages=self._messages.found(),
             left_out=tuple(self._left_out()),
         )
 
     def _left_out(self) -> list[LeftOut]:
         """Return what limits left out."""
         numbers = {
-            "types": ("stats_types_max", self._other_types.events),
+            "types": ("stats_types_max", self._types.cut),
             "nodes": ("stats_nodes_max", self._nodes.cut),
             "attributes": ("stats_attributes_max", self._attributes.cut),
             "message types": ("stats_pairs_max", self._messages.types.cut),

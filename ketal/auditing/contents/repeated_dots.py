@@ -10,7 +10,8 @@ is not held any more and no other content of its node repeated a dot.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ketal.model.events.content import digest
@@ -21,19 +22,14 @@ from ketal.model.sets.counter_sets import Counters
 Status = Literal["new", "duplicate", "repeated"]
 
 
+@dataclass(slots=True)
 class _NodeDots:
-    """The dots of one node in an execution."""
+    """The dots of one node in an execution, and the digest of its first event."""
 
-    __slots__ = ("beyond", "first", "repeated", "upto")
-
-    def __init__(self) -> None:
-        self.upto = 0
-        self.beyond: Counters | None = None
-        self.first: bytes | None = None  # digest of the event of counter 1
-        self.repeated = False
-
-    def seen(self, counter: int) -> bool:
-        return counter <= self.upto or (self.beyond is not None and counter in self.beyond)
+    upto: int = 0
+    beyond: Counters = field(default_factory=lambda: Counters(tracking=False))
+    first: bytes | None = None
+    repeated: bool = False
 
 
 class RepeatedDots:
@@ -49,8 +45,7 @@ class RepeatedDots:
         self._counters_max = limits.counters_max
         self._digests_max = limits.dots_max
         self._nodes: dict[tuple[str, str], _NodeDots] = {}
-        self._digests: dict[tuple[str, str, int], bytes] = {}
-        self._oldest: deque[tuple[str, str, int]] = deque()
+        self._digests: OrderedDict[tuple[str, str, int], bytes] = OrderedDict()
         self._beyond = 0
         self.cut = 0
 
@@ -64,9 +59,11 @@ class RepeatedDots:
                 return "new"
             dots = self._nodes[execution, node] = _NodeDots()
         content = digest(event)
-        if not dots.seen(counter):
+        if counter > dots.upto and counter not in dots.beyond:
             self._record(dots, counter)
-            self._hold((execution, node, counter), content)
+            self._digests[execution, node, counter] = content
+            if len(self._digests) > self._digests_max:
+                self._digests.popitem(last=False)
             if counter == 1:
                 dots.first = content
             return "new"
@@ -81,25 +78,15 @@ class RepeatedDots:
         return "repeated"
 
     def _record(self, dots: _NodeDots, counter: int) -> None:
-        if counter == dots.upto + 1 and not dots.beyond:
+        beyond, before = dots.beyond, dots.upto
+        if counter == before + 1 and not beyond:
             dots.upto = counter
             return
-        if counter > dots.upto + 1 and self._beyond >= self._counters_max:
+        if counter > before + 1 and self._beyond >= self._counters_max:
             self.cut += 1
             return
-        beyond = dots.beyond
-        if beyond is None:
-            beyond = dots.beyond = Counters(tracking=False)
         beyond.add(counter)
-        self._beyond += 1
-        before = dots.upto
         dots.upto = beyond.last_after(before)
+        self._beyond += 1 - (dots.upto - before)
         beyond.count -= dots.upto - before
-        self._beyond -= dots.upto - before
         beyond.drop(dots.upto)
-
-    def _hold(self, dot: tuple[str, str, int], content: bytes) -> None:
-        self._digests[dot] = content
-        self._oldest.append(dot)
-        if len(self._oldest) > self._digests_max:
-            del self._digests[self._oldest.popleft()]
