@@ -286,8 +286,9 @@ def test_duplicates_are_known_out_of_order_up_to_a_limit() -> None:
 def test_dots_that_are_not_held_may_come_again_beyond_the_contents_that_are() -> None:
     far = [ketal.Event("a", "x", {"a": n}) for n in range(50, 1, -1)]
     near = [ketal.Event("b", "x", {"b": n}) for n in range(1, 200)]
-    limits = ketal.Limits(counters_max=10, dots_max=60)
-    assert ketal.stats([*far, *far, *near], limits=limits).duplicates == 10
+    for limits in ({"dots_max": 60}, {"stats_entries_max": 40}, {"stats_entries_max": 130}):
+        stats = ketal.stats([*far, *far, *near], limits=ketal.Limits(counters_max=10, **limits))
+        assert stats.duplicates == 10
 
 
 def test_control_events_and_rejected_records_are_counted() -> None:

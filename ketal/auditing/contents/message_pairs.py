@@ -46,8 +46,10 @@ class MessageSearch:
         self._receives = self._pairs = self._unknown = 0
 
     def add(self, execution: str, event: Event) -> None:
-        """Add an event; no two have one dot."""
+        """Add an event; of a dot that is stored already the first stands."""
         dot = (execution, event.node, event.clock[event.node])
+        if dot in self._stored:
+            return
         self._stored[dot] = _Stored(event.type, event.clock)
         self._unjudged.append(dot)
         self._entries += len(event.clock)
@@ -82,17 +84,14 @@ class MessageSearch:
             self._unknown += 1
             return
         old = before.clock
-        new = {
-            (name, value): self._stored.get((execution, name, value))
-            for name, value in clock.items()
-            if name != node and value > old.get(name, 0)
-        }
-        known = {sent: event for sent, event in new.items() if event is not None}
+        new = [(name, v) for name, v in clock.items() if name != node and v > old.get(name, 0)]
+        stored = {sent: self._stored.get((execution, *sent)) for sent in new}
+        known = {sent: event for sent, event in stored.items() if event is not None}
         if len(known) < len(new):
             self._unknown += 1
         elif known:
             self._receives += 1
-            for sent in latest({dot: event.clock for dot, event in known.items()}):
+            for sent in latest({sent: event.clock for sent, event in known.items()}):
                 self._pairs += 1
                 self.types.add((known[sent].type, type))
                 self.nodes.add((sent[0], node))
