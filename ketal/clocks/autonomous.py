@@ -36,8 +36,7 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, TypeAlias
 
-from ketal.clocks.forking import ForkingScheme
-from ketal.clocks.scheme import Clock, counter_of, not_a_stamp
+from ketal.clocks.scheme import Clock, ForkingScheme, counter_of, not_a_stamp
 from ketal.errors import EventError
 
 COMBINED = "c"

@@ -19,8 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ketal.clocks.forking import ForkingScheme
-from ketal.clocks.scheme import StampIsHeader, counter_of, not_a_stamp
+from ketal.clocks.scheme import ForkingScheme, StampIsHeader, counter_of, not_a_stamp
 
 Identity: TypeAlias = "int | tuple[Identity, Identity]"
 """Which part of the interval is owned: 0, 1, or of its halves."""

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ketal.clocks.forking import ForkingScheme
 from ketal.clocks.interval_tree import SEED, IntervalTreeClock, event, fork, join, leq, peek
-from ketal.clocks.scheme import StampOrder
+from ketal.clocks.scheme import ForkingScheme, StampOrder
 from ketal.clocks.schemes import SCHEMES, scheme_named
 from ketal.clocks.versions.version_vectors import StoreReplica
 from tests.sampling import examples, sample

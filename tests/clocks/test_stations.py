@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from ketal.clocks.mobile_hosts.dependency_sequences import DependencyClocks, Pairs
 from ketal.clocks.mobile_hosts.hierarchical import HierarchicalClocks, HierarchicalStamp, digits
 from ketal.clocks.mobile_hosts.interleaving import InterleavingClocks, InterleavingStamp
-from ketal.clocks.mobile_hosts.station_links import Carried
-from ketal.clocks.mobile_hosts.station_vectors import StationClocks, StationStamp
+from ketal.clocks.mobile_hosts.station_vectors import Carried, StationClocks, StationStamp
 from ketal.clocks.mobile_hosts.stations import Label
 from ketal.clocks.scheme import Happening, Scheme, StampOrder
 from ketal.clocks.schemes import scheme_named

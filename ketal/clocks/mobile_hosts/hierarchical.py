@@ -39,8 +39,13 @@ from typing import Any
 
 import msgspec
 
-from ketal.clocks.mobile_hosts.station_links import Carried, LinkedStations
-from ketal.clocks.mobile_hosts.station_vectors import StationStamp, clock_read, next_station_clock
+from ketal.clocks.mobile_hosts.station_vectors import (
+    Carried,
+    LinkedStations,
+    StationStamp,
+    clock_read,
+    next_station_clock,
+)
 from ketal.clocks.mobile_hosts.stations import Label, label_of
 from ketal.clocks.scheme import not_a_stamp
 
