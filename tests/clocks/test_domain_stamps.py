@@ -15,7 +15,6 @@ from ketal.clocks.matrices.domain_stamps import (
     arrive,
     deliverable,
     global_stamp_bytes,
-    overtakings,
     send,
     simulate,
     stamp_bytes,
@@ -54,6 +53,35 @@ def schedule(rng: random.Random, edges: list[tuple[str, str]], sends_max: int = 
 
 def delivered(history: MessageHistory) -> list[int]:
     return [moment.number for moment in history.moments if moment.did == "delivered"]
+
+
+def overtakings(history: MessageHistory) -> set[tuple[int, int]]:
+    """Return the pairs of messages that break global causal delivery, from its definition.
+
+    (m, n): both go to one process, m was sent happened-before n, and n was
+    delivered while m was not.
+    """
+    past: list[set[int]] = []
+    latest: dict[str, int] = {}
+    sent: dict[int, int] = {}
+    delivered: dict[int, int] = {}
+    for i, moment in enumerate(history.moments):
+        causes = {latest[moment.process]} if moment.process in latest else set()
+        if moment.did == "delivered":
+            causes.add(sent[moment.number])
+        past.append(causes.union(*(past[cause] for cause in causes)))
+        latest[moment.process] = i
+        (sent if moment.did == "sent" else delivered)[moment.number] = i
+    never = len(history.moments)
+    return {
+        (m.number, n.number)
+        for n in history.messages
+        for m in history.messages
+        if m.receiver == n.receiver
+        and n.number in delivered
+        and sent[m.number] in past[sent[n.number]]
+        and delivered.get(m.number, never) > delivered[n.number]
+    }
 
 
 def paths(edges: list[tuple[str, str]], source: str, target: str) -> Iterator[tuple[str, ...]]:

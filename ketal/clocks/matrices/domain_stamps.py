@@ -15,8 +15,8 @@ associated to the graph gives it globally. Why: let m1 go from p to q, and let a
 chain of messages lead from there to m2, delivered at q. Cut where it comes back
 to a process, the chain is an elementary path from p to q, so it lies in D(p, q),
 and so in a domain that is kept; if it passes q before its end, the message that
-arrived there was held back for m1 already. `simulate` and `overtakings` let a
-test look for a counterexample, and find one where a domain is taken away.
+arrived there was held back for m1 already. `simulate` lets a test look for a
+counterexample, and find one where a domain is taken away.
 
 These matrices count messages between two processes, of which one is held back
 for another. Those that count the events which a process is known to know, and
@@ -156,35 +156,6 @@ def simulate(groups: Collection[Domain], actions: Iterable[Action]) -> MessageHi
             moments.append(MessageEvent(name, "sent", message.number))
             messages.append(message)
     return MessageHistory(tuple(messages), tuple(moments))
-
-
-def overtakings(history: MessageHistory) -> set[tuple[int, int]]:
-    """Return the pairs of messages that break global causal delivery, from its definition.
-
-    (m, n): both go to one process, m was sent happened-before n, and n was
-    delivered while m was not.
-    """
-    past: list[set[int]] = []
-    latest: dict[str, int] = {}
-    sent: dict[int, int] = {}
-    delivered: dict[int, int] = {}
-    for i, moment in enumerate(history.moments):
-        causes = {latest[moment.process]} if moment.process in latest else set()
-        if moment.did == "delivered":
-            causes.add(sent[moment.number])
-        past.append(causes.union(*(past[cause] for cause in causes)))
-        latest[moment.process] = i
-        (sent if moment.did == "sent" else delivered)[moment.number] = i
-    never = len(history.moments)
-    return {
-        (m.number, n.number)
-        for n in history.messages
-        for m in history.messages
-        if m.receiver == n.receiver
-        and n.number in delivered
-        and sent[m.number] in past[sent[n.number]]
-        and delivered.get(m.number, never) > delivered[n.number]
-    }
 
 
 # --- sizes ------------------------------------------------------------------
