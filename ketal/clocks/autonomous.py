@@ -14,7 +14,7 @@ segments S(I) and with what was combined with one of those:
     A(nil) = {},  A(I) = S(I) and A(Eq(t)) of each t in S(I), together
 
 Read as a procedure this does not end: Eq is symmetric, so A(m) calls A(n) for a pair (m, n), and
-A(n) calls A(m). `ancestors` is the least solution. An instance ends once, so an identifier is
+A(n) calls A(m); the least solution is meant. An instance ends once, so an identifier is
 combined at most once, and Eq(t) is one identifier or nil. By induction over the operations all of
 Eq is in a stamp's past, and of a pair only the one identifier goes on, with a ◇; so the least
 solution is S(I) and the initial segments of those that do not go on. `precedes` searches these.
@@ -128,30 +128,6 @@ def combine(m: AutonomousStamp, n: AutonomousStamp) -> AutonomousStamp:
         raise ValueError("an instance that has ended is not combined")
     pairs = sorted([*m.combined, *n.combined, (n.identifier, m.identifier)])
     return AutonomousStamp(m.identifier + COMBINED, 1, tuple(dict.fromkeys(pairs)))
-
-
-def ancestors(stamp: AutonomousStamp) -> frozenset[str]:
-    """Return A(I), the least solution of its equation: the instance of a stamp and its past ones.
-
-    Examples
-    --------
-    >>> from ketal.clocks.autonomous import ROOT, ancestors, combine, duplicate
-    >>> _, first, second = duplicate(ROOT)
-    >>> sorted(ancestors(combine(first, second)))
-    ['0', '00', '00c', '01']
-    """
-    other = dict(stamp.combined) | {on: ended for ended, on in stamp.combined}
-    known: set[str] = set()
-    waiting = [stamp.identifier]
-    while waiting:
-        identifier = waiting.pop()
-        # Of an identifier that is known the initial segments are known.
-        while identifier and identifier not in known:
-            known.add(identifier)
-            if identifier in other:
-                waiting.append(other[identifier])
-            identifier = identifier[:-1]
-    return frozenset(known)
 
 
 def is_ancestor(identifier: str, stamp: AutonomousStamp) -> bool:

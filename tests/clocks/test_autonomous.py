@@ -19,7 +19,6 @@ from ketal.clocks.autonomous import (
     ROOT,
     AutonomousStamp,
     AutonomousStamps,
-    ancestors,
     combine,
     duplicate,
     internal,
@@ -33,6 +32,22 @@ EventName = tuple[int, int]
 """An event: the number of its instance and its index there."""
 
 SCHEME = AutonomousStamps()
+
+
+def ancestors(stamp: AutonomousStamp) -> frozenset[str]:
+    """Return A(I), the least solution of its equation: the instance of a stamp, and past ones."""
+    other = dict(stamp.combined) | {on: ended for ended, on in stamp.combined}
+    known: set[str] = set()
+    waiting = [stamp.identifier]
+    while waiting:
+        identifier = waiting.pop()
+        # Of an identifier that is known the initial segments are known.
+        while identifier and identifier not in known:
+            known.add(identifier)
+            if identifier in other:
+                waiting.append(other[identifier])
+            identifier = identifier[:-1]
+    return frozenset(known)
 
 
 @dataclass
