@@ -106,20 +106,6 @@ class AttributeCounts:
         for name, inner in other.inner.items():
             self.inner.setdefault(name, AttributeCounts(self.values.most)).merge(inner)
 
-    def to_stats(self, path: _Path, of: int) -> AttributeStats:
-        """Return the counts as they are shown; `of` is how many events there are."""
-        values = self.values.counts
-        common = sorted(values.items(), key=lambda item: -item[1])[:EXAMPLES]
-        return AttributeStats(
-            path=path,
-            events=sum(self.kinds.values()),
-            of=of,
-            kinds={kind: self.kinds[kind] for kind in KINDS if kind in self.kinds},
-            values=len(values),
-            more_values=bool(self.values.cut),
-            examples=tuple(_value(key) for key, _ in common),
-        )
-
 
 class AttributeTable:
     """Counts attributes, at most `stats_attributes_max` paths of types.
@@ -175,8 +161,17 @@ def listed(
     `within` is the path of the object that they are in.
     """
     for name, one in counts.items():
-        path = (*within, name)
-        yield one.to_stats(path, of)
+        path, values = (*within, name), one.values.counts
+        common = sorted(values.items(), key=lambda item: -item[1])[:EXAMPLES]
+        yield AttributeStats(
+            path=path,
+            events=sum(one.kinds.values()),
+            of=of,
+            kinds={kind: one.kinds[kind] for kind in KINDS if kind in one.kinds},
+            values=len(values),
+            more_values=bool(one.values.cut),
+            examples=tuple(_value(key) for key, _ in common),
+        )
         yield from listed(one.inner, of, path)
 
 

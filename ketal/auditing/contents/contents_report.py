@@ -244,7 +244,13 @@ def _attributes(stats: LogStats, rows: int) -> Iterator[str]:
 def _attribute_rows(attributes: Sequence[AttributeStats], rows: int) -> Iterator[str]:
     shown = attributes[:rows]
     table = [
-        (f"{one.events:,}", _share(one.events, one.of), _name(one), _kinds(one), _examples(one))
+        (
+            f"{one.events:,}",
+            _share(one.events, one.of),
+            _rendered(syntax.Attribute(one.path)),
+            _kinds(one),
+            _examples(one),
+        )
         for one in shown
     ]
     widths = [max(columns(row[at]) for row in table) for at in range(4)]
@@ -256,7 +262,8 @@ def _attribute_rows(attributes: Sequence[AttributeStats], rows: int) -> Iterator
 
 
 def _types(stats: LogStats, rows: int) -> Iterator[str]:
-    everywhere = {one.path for one in stats.attributes if _everywhere(one)}
+    # Attributes of every event, always of one kind.
+    everywhere = {a.path for a in stats.attributes if a.events == a.of and len(a.kinds) == 1}
     apart = len(stats.types) > 1
     yield ""
     heading = f"types ({_number(stats, 'types', len(stats.types))})"
@@ -272,10 +279,6 @@ def _types(stats: LogStats, rows: int) -> Iterator[str]:
     yield from _more(len(stats.types) - rows, 20)
     if len(stats.types) > rows:
         yield from _by_first_word(stats.types)
-
-
-def _everywhere(of: AttributeStats) -> bool:
-    return of.events == of.of and len(of.kinds) == 1
 
 
 def _by_first_word(types: Sequence[TypeStats]) -> Iterator[str]:
@@ -356,10 +359,6 @@ def _share(number: int, of: int) -> str:
     if text == "0.0%" and number:
         return "<0.1%"
     return ">99.9%" if text == "100.0%" and number < of else text
-
-
-def _name(one: AttributeStats) -> str:
-    return _rendered(syntax.Attribute(one.path))
 
 
 def _text(text: str) -> str:
