@@ -29,7 +29,7 @@ HAPPENINGS = [
 ]
 
 
-def stamps_of(scheme: ReplicaScheme[Any, Any, Any]) -> dict[str, Any]:
+def stamps_of(scheme: ReplicaScheme[Any]) -> dict[str, Any]:
     """Return the stamps of the run of Fig. 2, by the names of its events."""
     return dict(zip(NAMES, scheme.stamped(HAPPENINGS), strict=True))
 

@@ -138,7 +138,7 @@ def is_ancestor(identifier: str, stamp: AutonomousStamp) -> bool:
     return at < len(stamp.combined) and stamp.combined[at][0].startswith(identifier)
 
 
-class AutonomousStamps(ForkingScheme[AutonomousStamp, AutonomousStamp, AutonomousStamp]):
+class AutonomousStamps(ForkingScheme[AutonomousStamp]):
     """The stamps of autonomous causality, for processes and messages: section 4 of the paper.
 
     The processes are instances that are made of one root by duplications. An event that sends is

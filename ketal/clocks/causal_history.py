@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.scheme import Clock, StampIsHeader, counter_of, not_a_stamp
+from ketal.clocks.scheme import Clock, ReplicaScheme, counter_of, not_a_stamp
 from ketal.clocks.vector import join
 
 Dots = frozenset[tuple[str, int]]
@@ -40,7 +40,7 @@ class CausalHistory:
     dots: Dots
 
 
-class CausalHistories(StampIsHeader[CausalHistory, CausalHistory]):
+class CausalHistories(ReplicaScheme[CausalHistory]):
     """Causal histories."""
 
     name = "history"

@@ -12,36 +12,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.scheme import Clock, StampIsHeader, counter_of, counters_of, not_a_stamp
-from ketal.clocks.vector import Vector, join
+from ketal.clocks.scheme import Clock, ReplicaScheme, counter_of, counters_of, not_a_stamp
+from ketal.clocks.vector import join
 
 
 @dataclass(frozen=True, slots=True)
 class DottedVector:
-    """The dot of an event, and the clock of what it knows beside itself."""
+    """The dot of an event, and the clock of what it knows beside itself; 0 before the first."""
 
     node: str
     counter: int
     past: Clock
 
 
-class DottedClocks(StampIsHeader[Vector, DottedVector]):
+class DottedClocks(ReplicaScheme[DottedVector]):
     """Vector clocks in the dotted form."""
 
     name = "dvv"
     decides = True
 
-    def replicas(self, nodes: Sequence[str]) -> dict[str, Vector]:
+    def replicas(self, nodes: Sequence[str]) -> dict[str, DottedVector]:
         """Return clocks of zeros."""
-        return {node: Vector(node, {}) for node in nodes}
+        return {node: DottedVector(node, 0, {}) for node in nodes}
 
     def event(
-        self, replica: Vector, received: Iterable[DottedVector] = (), *, time_us: int = 0
-    ) -> tuple[Vector, DottedVector]:
+        self, replica: DottedVector, received: Iterable[DottedVector] = (), *, time_us: int = 0
+    ) -> tuple[DottedVector, DottedVector]:
         """Stamp an event by its dot and the point-wise maximum."""
-        past = join([replica.clock, *map(known_by, received)])
-        stamp = DottedVector(replica.node, past.get(replica.node, 0) + 1, past)
-        return Vector(replica.node, known_by(stamp)), stamp
+        past = join(map(known_by, [replica, *received]))
+        after = DottedVector(replica.node, past.get(replica.node, 0) + 1, past)
+        return after, after
 
     def precedes(self, a: DottedVector, b: DottedVector) -> bool:
         """Return whether b's past has a's dot."""

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ketal.clocks.scheme import ForkingScheme, StampIsHeader, counter_of, not_a_stamp
+from ketal.clocks.scheme import ForkingScheme, counter_of, not_a_stamp
 
 Identity: TypeAlias = "int | tuple[Identity, Identity]"
 """Which part of the interval is owned: 0, 1, or of its halves."""
@@ -215,10 +215,7 @@ def _grow(identity: Identity, events: Events) -> tuple[Events, int]:
     return (n, left, other), others_cost + 1
 
 
-class IntervalTreeClocks(
-    StampIsHeader[IntervalTreeClock, IntervalTreeClock],
-    ForkingScheme[IntervalTreeClock, IntervalTreeClock, IntervalTreeClock],
-):
+class IntervalTreeClocks(ForkingScheme[IntervalTreeClock]):
     """Interval tree clocks, nodes being forked from one seed, halves first.
 
     A stamp has no identity (`peek`), so it does not grow by that.

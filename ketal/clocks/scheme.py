@@ -23,8 +23,6 @@ from ketal.errors import EventError
 Clock = Mapping[str, int]
 """A vector clock: node to counter; an absent node counts 0."""
 
-H = TypeVar("H")
-R = TypeVar("R")
 S = TypeVar("S")
 
 
@@ -168,14 +166,14 @@ class Scheme(ABC, Generic[S]):
         return self.read(value, node)
 
 
-class ReplicaScheme(Scheme[S], Generic[R, S, H]):
+class ReplicaScheme(Scheme[S], Generic[S]):
     """A scheme in which each node stamps its events by what it and its messages know.
 
-    `R` is the type of its replicas, `S` of its stamps, `H` of the headers of its messages.
+    Replicas and headers are of the type of its stamps.
     """
 
     @abstractmethod
-    def replicas(self, nodes: Sequence[str]) -> dict[str, R]:
+    def replicas(self, nodes: Sequence[str]) -> dict[str, S]:
         """Return what the nodes keep before their first events.
 
         Parameters
@@ -185,14 +183,14 @@ class ReplicaScheme(Scheme[S], Generic[R, S, H]):
         """
 
     @abstractmethod
-    def event(self, replica: R, received: Iterable[H] = (), *, time_us: int = 0) -> tuple[R, S]:
+    def event(self, replica: S, received: Iterable[S] = (), *, time_us: int = 0) -> tuple[S, S]:
         """Stamp the next event of a node: internal, a send or a receive.
 
         Parameters
         ----------
-        replica : R
+        replica : S
             What the node keeps.
-        received : iterable of H
+        received : iterable of S
             The headers of the messages that the event receives; none of an internal event or
             a send.
         time_us : int
@@ -200,17 +198,16 @@ class ReplicaScheme(Scheme[S], Generic[R, S, H]):
 
         Returns
         -------
-        (R, S)
+        (S, S)
             What the node keeps from then on, and the stamp.
         """
 
-    @abstractmethod
-    def header(self, replica: R, stamp: S, to: str) -> tuple[R, H]:
-        """Make the header of a message that is sent at the last event of a node.
+    def header(self, replica: S, stamp: S, to: str) -> tuple[S, S]:
+        """Make the header of a message that is sent at the last event of a node: its stamp.
 
         Parameters
         ----------
-        replica : R
+        replica : S
             What the node keeps since that event, and since its other messages.
         stamp : S
             The stamp of the event.
@@ -219,9 +216,10 @@ class ReplicaScheme(Scheme[S], Generic[R, S, H]):
 
         Returns
         -------
-        (R, H)
+        (S, S)
             What the node keeps from then on, and the header.
         """
+        return replica, stamp
 
     @abstractmethod
     def precedes(self, a: S, b: S) -> bool:
@@ -242,7 +240,7 @@ class ReplicaScheme(Scheme[S], Generic[R, S, H]):
             for send in event.receives:
                 receivers.setdefault(send, []).append(number)
         replicas = self.replicas(tuple(dict.fromkeys(event.node for event in events)))
-        headers: dict[tuple[int, int], H] = {}
+        headers: dict[tuple[int, int], S] = {}
         stamps: list[S] = []
         for number, event in enumerate(events):
             received = [headers.pop((send, number)) for send in event.receives]
@@ -255,15 +253,7 @@ class ReplicaScheme(Scheme[S], Generic[R, S, H]):
         return stamps
 
 
-class StampIsHeader(ReplicaScheme[R, S, S]):
-    """A scheme whose messages carry the stamps of their sends."""
-
-    def header(self, replica: R, stamp: S, to: str) -> tuple[R, S]:
-        """Return the stamp; a node sends as often as it likes."""
-        return replica, stamp
-
-
-class ForkingScheme(ReplicaScheme[R, S, H]):
+class ForkingScheme(ReplicaScheme[S]):
     """A scheme whose replicas are all forked from one seed, so that nodes come and go unregistered.
 
     Neither a fork nor a join is an event that is ordered; what forks share, they knew before.
@@ -272,15 +262,15 @@ class ForkingScheme(ReplicaScheme[R, S, H]):
     """
 
     @abstractmethod
-    def seed(self) -> R:
+    def seed(self) -> S:
         """Return the first replica, before its first event."""
 
     @abstractmethod
-    def fork(self, replica: R) -> tuple[R, R]:
+    def fork(self, replica: S) -> tuple[S, S]:
         """Return the two replicas that go on in place of one."""
 
     @abstractmethod
-    def join(self, a: R, b: R) -> R:
+    def join(self, a: S, b: S) -> S:
         """Return the replica that goes on in place of two, and knows what one of them knows.
 
         Raises
@@ -289,9 +279,9 @@ class ForkingScheme(ReplicaScheme[R, S, H]):
             If they cannot both be there.
         """
 
-    def replicas(self, nodes: Sequence[str]) -> dict[str, R]:
+    def replicas(self, nodes: Sequence[str]) -> dict[str, S]:
         """Return replicas that are forked evenly, halves first."""
-        out: dict[str, R] = {}
+        out: dict[str, S] = {}
         waiting = [(self.seed(), tuple(nodes))] if nodes else []
         while waiting:
             replica, names = waiting.pop()

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.scheme import Clock, StampIsHeader, not_a_stamp
+from ketal.clocks.scheme import Clock, ReplicaScheme, not_a_stamp
 from ketal.errors import EventError
 
 COUNTER_MAX = 2**63 - 1
@@ -106,7 +106,7 @@ class Vector:
     clock: Clock
 
 
-class VectorClocks(StampIsHeader[Vector, Vector]):
+class VectorClocks(ReplicaScheme[Vector]):
     """Vector clocks."""
 
     name = "vector"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.scheme import StampIsHeader, counter_of, not_a_stamp
+from ketal.clocks.scheme import ReplicaScheme, counter_of, not_a_stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class HybridStamp:
     counter: int
 
 
-class HybridClocks(StampIsHeader[HybridStamp, HybridStamp]):
+class HybridClocks(ReplicaScheme[HybridStamp]):
     """Hybrid logical clocks."""
 
     name = "hlc"

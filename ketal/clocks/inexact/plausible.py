@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.scheme import StampIsHeader, counter_of, not_a_stamp
+from ketal.clocks.scheme import ReplicaScheme, counter_of, not_a_stamp
 from ketal.errors import SettingError
 
 ENTRIES = 4
@@ -32,7 +32,7 @@ class PlausibleStamp:
     entries: tuple[int, ...]
 
 
-class PlausibleClocks(StampIsHeader[PlausibleStamp, PlausibleStamp]):
+class PlausibleClocks(ReplicaScheme[PlausibleStamp]):
     """Plausible clocks: nodes share entries.
 
     Parameters

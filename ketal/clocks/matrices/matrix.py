@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.scheme import Clock, StampIsHeader, not_a_stamp
+from ketal.clocks.scheme import Clock, ReplicaScheme, not_a_stamp
 from ketal.clocks.vector import checked, happened_before, next_clock
 from ketal.errors import EventError
 
@@ -77,7 +77,7 @@ def known_everywhere(stamp: MatrixStamp, nodes: Iterable[str]) -> dict[str, int]
     return {of: counter for of, counter in least.items() if counter}
 
 
-class MatrixClocks(StampIsHeader[MatrixStamp, MatrixStamp]):
+class MatrixClocks(ReplicaScheme[MatrixStamp]):
     """Matrix clocks."""
 
     name = "matrix"

@@ -24,10 +24,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
-from ketal.clocks.scheme import H, Happening, S, Scheme, counter_of
+from ketal.clocks.scheme import Happening, S, Scheme, counter_of
 from ketal.errors import EventError
+
+H = TypeVar("H")
 
 Label = tuple[str, int]
 """The name of an event: its station, and its number there."""
