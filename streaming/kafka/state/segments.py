@@ -60,10 +60,6 @@ class Segments:
         """The number of the oldest segment; that of the next one where there is none."""
         return next(iter(self._sizes), self._next)
 
-    def begin_after(self, number: int) -> None:
-        """Give the next segment a number above that of an earlier one."""
-        self._next = max(self._next, number + 1)
-
     def restore(self, number: int, content: bytes) -> None:
         """Apply a segment that was read, after those before it."""
         self._put(number, decode(content), len(content))

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from kafka import TopicPartition
@@ -36,30 +36,13 @@ from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.state.segments import Segments, hole_in
 
 FORMAT = 2
-NO_FORMAT = 0
-"""The format of a message that is no state of ketal's."""
 PARTS = OTHERS + b"parts"
 """The record of how many parts the job has."""
 POLL_MS = 200
 Message = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
 """(key, value, headers)."""
-
-
-class SegmentPiece(NamedTuple):
-    """A message of the changelog: a segment, or a piece of one."""
-
-    value: bytes
-    format: int
-    pieces: int
-    """How many messages the segment has."""
-    first: int
-    """The number of the oldest segment at its commit."""
-    commit: str
-    place: str
-
-
-Pieces = dict[bytes, SegmentPiece]
-"""Key of a message → the message."""
+Compacted = dict[bytes, Any]
+"""Key → its newest ConsumerRecord, where that has a value."""
 
 
 @dataclass
@@ -169,7 +152,6 @@ class Changelog:
     def discard(self, loaded: Loaded) -> None:
         """Mark all messages of the topic to be deleted by the next commit."""
         self._stale = list(loaded.keys)
-        self._segments.begin_after(max(loaded.segments, default=-1))
 
 
 def _key(segment: int, piece: int) -> bytes:
@@ -214,14 +196,14 @@ def load(
         reader.assign(wanted)
         for one, offset in reader.beginning_offsets(wanted, timeout_ms=timeout_ms).items():
             reader.seek(one, offset)
-        pieces = _read(job, reader, ends, stopping)
-    return {} if pieces is None else {n: _whole(job, n, pieces.get(n, {})) for n in numbers}
+        read = _read(job, reader, ends, stopping)
+    return {} if read is None else {n: loaded_of(job, n, read.get(n, {})) for n in numbers}
 
 
 def _read(
     job: Job, reader: Any, ends: Mapping[TopicPartition, int], stopping: Callable[[], bool]
-) -> dict[int, Pieces] | None:
-    out: dict[int, Pieces] = {}
+) -> dict[int, Compacted] | None:
+    out: dict[int, Compacted] = {}
     patience_s = (clients.transaction_timeout_ms(job) + job.call_timeout_ms) / 1e3
     until_s = time.monotonic() + patience_s
     while not stopping():
@@ -229,7 +211,9 @@ def _read(
         for one, records in batches.items():
             held = out.setdefault(one.partition, {})
             for record in records:
-                _take(held, record)
+                held.pop(record.key, None)
+                if record.value is not None:
+                    held[record.key] = record
         behind = [
             str(one)
             for one, end in ends.items()
@@ -244,45 +228,41 @@ def _read(
     return None
 
 
-def _take(held: Pieces, record: Any) -> None:
-    if record.value is None:
-        held.pop(record.key, None)
-        return
-    headers = dict(record.headers)
-    place = place_of(record)
-    try:
-        _numbers(record.key)
-        format_, pieces, first = (int(headers[name]) for name in ("format", "pieces", "first"))
-        commit = headers["commit"].decode()
-        held[record.key] = SegmentPiece(record.value, format_, pieces, first, commit, place)
-    except (AttributeError, KeyError, ValueError):
-        held[record.key] = SegmentPiece(record.value, NO_FORMAT, 0, 0, "", place)
-
-
-def _whole(job: Job, number: int, pieces: Pieces) -> Loaded:
-    """Put the pieces of each segment together."""
-    loaded = Loaded(keys=list(pieces))
+def loaded_of(job: Job, number: int, messages: Compacted) -> Loaded:
+    """Return what the newest messages of a partition are, put together."""
+    loaded = Loaded(keys=list(messages))
     where = f"the changelog {job.changelog}/{number}"
-    for piece in pieces.values():
-        if piece.format != FORMAT:
-            loaded.fault = StateError(
-                f"{piece.place} is no state of ketal's: a changelog is of one job alone"
-                if piece.format == NO_FORMAT
-                else f"{where} has format {piece.format}; this version has {FORMAT}"
-            )
-            return loaded
-    count_of = {_numbers(key)[0]: piece.pieces for key, piece in pieces.items()}
-    for segment, count in sorted(count_of.items()):
-        parts = [pieces.get(_key(segment, at)) for at in range(count)]
-        if None in parts:
-            missing = f"segment {segment} lacks piece {parts.index(None)}"
-            loaded.fault = StateError(f"{where} is damaged: {missing}")
-            return loaded
-        loaded.segments[segment] = b"".join(part.value for part in parts if part is not None)
-    if loaded.segments:
-        newest = pieces[_key(max(loaded.segments), 0)]
-        loaded.commit = newest.commit
-        hole = hole_in(loaded.segments, newest.first)
-        if hole is not None:
-            loaded.fault = StateError(f"{where} is damaged: segment {hole} is missing")
+    try:
+        loaded.segments, loaded.commit = _segments(where, messages)
+    except StateError as fault:
+        loaded.fault = fault
     return loaded
+
+
+def _segments(where: str, messages: Compacted) -> tuple[dict[int, bytes], str]:
+    """Return the segments by number, and the newest commit; a StateError if they are not whole."""
+    pieces: dict[int, dict[int, bytes]] = {}
+    heads: dict[int, tuple[int, int, str]] = {}
+    for key, record in messages.items():
+        headers = dict(record.headers)
+        try:
+            segment, piece = _numbers(key)
+            format_, count, first = (int(headers[name]) for name in ("format", "pieces", "first"))
+            heads[segment] = count, first, headers["commit"].decode()
+        except (AttributeError, KeyError, ValueError):
+            raise StateError(
+                f"{place_of(record)} is no state of ketal's: a changelog is of one job alone"
+            ) from None
+        if format_ != FORMAT:
+            raise StateError(f"{where} has format {format_}; this version has {FORMAT}")
+        pieces.setdefault(segment, {})[piece] = record.value
+    for segment, (count, _, _) in heads.items():
+        missing = hole_in([*pieces[segment], count], 0)
+        if missing is not None:
+            raise StateError(f"{where} is damaged: segment {segment} lacks piece {missing}")
+    _, first, commit = heads[max(heads)] if heads else (0, 0, "")
+    hole = hole_in(pieces, first)
+    if hole is not None:
+        raise StateError(f"{where} is damaged: segment {hole} is missing")
+    whole = {n: b"".join(value for _, value in sorted(pieces[n].items())) for n in sorted(pieces)}
+    return whole, commit

@@ -786,13 +786,15 @@ class CompactedTopic:
     """Keeps the messages that a changelog sends, as a compacted topic does."""
 
     def __init__(self) -> None:
-        self.pieces: changelog.Pieces = {}
+        self.pieces: changelog.Compacted = {}
 
     def send(self, topic: str, **message: Any) -> None:
-        changelog._take(self.pieces, SimpleNamespace(topic=topic, offset=0, **message))
+        self.pieces.pop(message["key"], None)
+        if message["value"] is not None:
+            self.pieces[message["key"]] = SimpleNamespace(topic=topic, offset=0, **message)
 
     def load(self) -> Loaded:
-        return changelog._whole(job(), 0, self.pieces)
+        return changelog.loaded_of(job(), 0, self.pieces)
 
 
 def store(bytes_max: int = 50) -> Changelog:
