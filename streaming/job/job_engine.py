@@ -1,5 +1,8 @@
 """What the engines of a job have in common: what they show, how they end, what an outage is.
 
+They also warn of verdicts that are probably missing: no message came, or what no event met is still
+so after `[time] vacuous_after_ms`.
+
 The one rule: while Kafka is away the job is retried, for `lost_after_ms` at most.
 """
 
@@ -7,15 +10,18 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from ketal.errors import LostError
 from ketal.programs.program import Program
+from ketal.runtime.silence import unknown_comparisons, vacuity
+from ketal.runtime.silence.vacuity import Findings
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Figures, Hooks
-from ketal.streaming.job.vacuity_watch import VacuityWatch
 
 _WAIT_S = 0.05
+_VACUITY_EVERY_S = 5.0
 
 
 class JobEngine(ABC):
@@ -33,7 +39,7 @@ class JobEngine(ABC):
         """Since when Kafka is away."""
         self._is_back = False
         self.figures = Figures()
-        self.vacuity_watch = VacuityWatch(job, program, self.figures, hooks.notify)
+        self.vacuity_watch = VacuityWatch(self)
 
     @abstractmethod
     def run(self) -> None:
@@ -84,3 +90,43 @@ class JobEngine(ABC):
         until_s = time.monotonic() + time_s
         while not self.stopping and time.monotonic() < until_s:
             time.sleep(_WAIT_S)
+
+
+class VacuityWatch:
+    """Looks at what the events of a job met, sets the findings of its figures, and warns once."""
+
+    def __init__(self, engine: JobEngine) -> None:
+        self._engine = engine
+        self._began_s: float | None = None
+        self._due_s = 0.0
+        self._warned: set[str] = set()
+
+    def look(self, now_s: float, findings: Callable[[], Findings]) -> None:
+        """Look, if it is time; the time is in seconds since any moment."""
+        engine = self._engine
+        if self._began_s is None:
+            self._began_s = now_s
+        warned_s = self._began_s + engine.job.vacuous_after_ms / 1e3
+        if now_s < self._due_s:
+            return
+        is_early = now_s < warned_s
+        self._due_s = now_s + _VACUITY_EVERY_S
+        if is_early:
+            self._due_s = min(self._due_s, warned_s)
+        engine.figures.findings = lists = findings()
+        if is_early:
+            return
+        if not engine.figures.consumed:
+            topics = ", ".join(engine.job.topics)
+            self._warn("", f"no message has come from {topics} since the job began")
+        for compiled in engine.program.compiled:
+            name = compiled.name
+            texts = vacuity.warnings(compiled.kind, lists.get("vacuous", {}).get(name, []))
+            texts += unknown_comparisons.warnings(lists.get("unknown", {}).get(name, []))
+            if texts:
+                self._warn(name, "; ".join(f"{name}: {text}" for text in texts))
+
+    def _warn(self, name: str, text: str) -> None:
+        if name not in self._warned:
+            self._warned.add(name)
+            self._engine.hooks.notify(f"warning: {text}")
