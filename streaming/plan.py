@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.programs.program import Program
+from ketal.streaming.job.distribution import not_shared
 from ketal.streaming.job.file import Job
-from ketal.streaming.job.sharing import not_shared
 from ketal.streaming.spark.families import families
 from ketal.streaming.spark.families import warnings as key_group_warnings
 

@@ -70,7 +70,7 @@ class Figures:
         self._rate = 0.0
         self.lag: dict[str, int] = {}
         self._events: dict[str, int] = {}
-        self._live_runs = 0
+        self._live_runs: int | None = None
         self._watermark_s: float | None = None
         self.parts: tuple[int, int] | None = None
         self.findings: Findings = {}
@@ -132,7 +132,7 @@ class Figures:
             f"{self._rate:,.0f}/s",
             f"lag {sum(self.lag.values()):,}",
             f"held back {self._events.get('held_back', 0):,}",
-            f"live runs {self._live_runs:,}",
+            f"live runs {self._live_runs or 0:,}",
             counts or "no verdicts",
         ]
         if self.parts is not None:
@@ -140,32 +140,34 @@ class Figures:
         return " · ".join(parts)
 
     def _rendered(self) -> str:
-        values: dict[str, Mapping[str, float]] = {
-            "messages_total": {"": self.consumed},
-            "messages_per_second": {"": self._rate},
+        values: dict[str, Mapping[str, float] | float | None] = {
+            "messages_total": self.consumed,
+            "messages_per_second": self._rate,
             "records": {_label(outcome=k): n for k, n in self._events.items() if k != "read"},
             "verdicts_total": {
                 _label(verdict=kind, pattern=pattern): n
                 for (kind, pattern), n in sorted(self.verdicts.items())
             },
             "lag_messages": {_label(partition=k): n for k, n in sorted(self.lag.items())},
-            "held_back_events": {"": self._events["held_back"]} if self._events else {},
-            "live_runs": {"": self._live_runs} if self._events else {},
-            "commits_total": {"": self.commits},
-            "commit_seconds_total": {"": self._commit_s},
-            "restarts_total": {"": self.restarts},
+            "held_back_events": self._events.get("held_back"),
+            "live_runs": self._live_runs,
+            "commits_total": self.commits,
+            "commit_seconds_total": self._commit_s,
+            "restarts_total": self.restarts,
+            "parts": self.parts and self.parts[0],
+            "watermark_seconds": self._watermark_s,
         }
         for what in ("vacuous", "unknown"):
             lists = sorted(self.findings.get(what, {}).items())
             values[what] = {_label(pattern=name): len(some) for name, some in lists}
-        if self.parts is not None:
-            values["parts"] = {"": self.parts[0]}
-        if self._watermark_s is not None:
-            values["watermark_seconds"] = {"": self._watermark_s}
         out: list[str] = []
-        for name, numbers in values.items():
+        for name, text in _HELP.items():
+            value = values[name]
+            if value is None:
+                continue
+            numbers = value if isinstance(value, Mapping) else {"": value}
             kind = "counter" if name.endswith("_total") else "gauge"
-            out += [f"# HELP ketal_{name} {_HELP[name]}", f"# TYPE ketal_{name} {kind}"]
+            out += [f"# HELP ketal_{name} {text}", f"# TYPE ketal_{name} {kind}"]
             out += [f"ketal_{name}{labels} {number}" for labels, number in numbers.items()]
         return "\n".join([*out, ""])
 

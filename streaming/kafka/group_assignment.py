@@ -41,9 +41,8 @@ from ketal.errors import SettingError
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, drop_parked, keep_joining
 from ketal.streaming.kafka.job_session import Assignment, Session
-from ketal.streaming.kafka.ownership import refuse_other_job
-from ketal.streaming.kafka.part_opening import metadata_of, open_part
-from ketal.streaming.kafka.partition_state import Part
+from ketal.streaming.kafka.partition_state import Part, open_part
+from ketal.streaming.kafka.running_job import metadata_of
 
 KEEP_S = 0.05
 """So often the group is polled while parts are restored."""
@@ -71,7 +70,7 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         """Check the topics, and join the group."""
         connection = self._connection
         if not self._engine.claimed:
-            refuse_other_job(self._engine, self._storage, connection.group_offsets())
+            self._engine.refuse_other_job(self._storage, connection.group_offsets())
         connection.connect_consumer()
         connection.connect_producer(f"{clients.transactional_id(self._job)}-{self._engine.owner}")
         partitions = connection.inputs()

@@ -29,8 +29,7 @@ from ketal.runtime.silence.vacuity import Findings, MetEvents, add_findings, fin
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX
 from ketal.streaming.kafka.connecting.clients import StoppedError
 from ketal.streaming.kafka.connection import Connection
-from ketal.streaming.kafka.part_opening import part_of
-from ketal.streaming.kafka.partition_state import Part
+from ketal.streaming.kafka.partition_state import Part, part_of
 from ketal.streaming.kafka.running_job import RunningJob
 from ketal.streaming.kafka.state.storage import storage_of
 from ketal.streaming.kafka.watermarks import LOOK_MS

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from ketal.errors import StateError
 from ketal.programs.program import Program
+from ketal.streaming.job.distribution import check_shared
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.properties import check_properties
-from ketal.streaming.job.sharing import check_shared
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, OUT_OF_RANGE, StoppedError
 from ketal.streaming.kafka.group_assignment import GroupAssignment

@@ -1,19 +1,32 @@
-"""The state of a job that outlives its sessions."""
+"""The state of a job that outlives its sessions, and whose its group is.
+
+A job is identified by its state: processes with the same state, or the same state topic, are of the
+same job, and any other is refused before it fences anybody. In a job of one consumer each commit
+has the name of its process; a process that finds another name was replaced, and ends.
+
+The one rule: a group that is another job's is not changed.
+"""
 
 from __future__ import annotations
 
+import json
 import uuid
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 from kafka import TopicPartition
 
+from ketal.errors import LostError, SettingError
 from ketal.programs.program import Program
+from ketal.streaming.job.distribution import Watch
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.job_engine import JobEngine
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.outputs import Outputs
-from ketal.streaming.job.sharing import Watch
+from ketal.streaming.kafka.state.storage import Storage
+
+Offsets = Mapping[TopicPartition, Any]
 
 
 class RunningJob(JobEngine):
@@ -26,7 +39,7 @@ class RunningJob(JobEngine):
         """Whether a session of this process has begun."""
         self.ends: dict[TopicPartition, int] | None = None
         """The ends of the topics when the job started, under `until_end`."""
-        self.elsewhere: dict[Any, Any] | None = None
+        self._elsewhere: Offsets | None = None
         """The group's offsets of other topics when the last session began."""
         self.consumed = 0
         self.watch = Watch(job, program) if job.is_shared else None
@@ -41,3 +54,66 @@ class RunningJob(JobEngine):
         if "outputs" in vars(self):
             self.outputs.close()
             del self.outputs
+
+    def refuse_other_job(self, storage: Storage, offsets: Offsets) -> None:
+        """Raise a SettingError if the group is another job's, unless `fresh` takes it over."""
+        job = self.job
+        named = {one: metadata_of(held.metadata) for one, held in offsets.items()}
+        of_jobs = {one: m for one, m in named.items() if "snapshot" in m or "changelog" in m}
+        hint = (
+            "\n  hint: give this job a --group-id of its own, and a --state where that is set"
+            + ("" if job.group_id_given else "; the default is the name of the pattern file")
+        )
+        same_topics = [metadata for one, metadata in of_jobs.items() if one.topic in job.topics]
+        if of_jobs and not same_topics:
+            topics = ", ".join(sorted({one.topic for one in of_jobs}))
+            raise SettingError(f"group {job.group_id} is another job's, which reads {topics}{hint}")
+        if job.on_change != "fresh" and not all(map(storage.is_own, same_topics)):
+            raise SettingError(
+                f"group {job.group_id} has committed offsets of these topics with the state "
+                f"elsewhere, and not in {job.store}: the group is another job's, or that state is "
+                f"to be brought here{hint}; --on-change fresh takes the group over, and starts "
+                "anew at the stored offsets"
+            )
+
+    def check_owner(self, offsets: Offsets) -> None:
+        """Raise if another process has taken over, or the group is another job's too.
+
+        Raises
+        ------
+        LostError
+            If the offsets of the job's topics are another process's; or if offsets of other topics
+            were committed since the last session began: each session of one job fences the other,
+            and the offsets of its own topics do not show that.
+        """
+        job = self.job
+        owners = {
+            metadata_of(held.metadata).get("owner")
+            for one, held in offsets.items()
+            if one.topic in job.topics
+        }
+        if owners - {None, self.owner}:
+            raise LostError(
+                f"another process of group {job.group_id} has taken over (fenced)\n"
+                "  hint: of two processes with one state the later one goes on; another job is to "
+                "have a --group-id and a --state of its own"
+            )
+        elsewhere = {one: held for one, held in offsets.items() if one.topic not in job.topics}
+        before, self._elsewhere = self._elsewhere, elsewhere
+        if before is None or elsewhere == before:
+            return
+        topics = sorted({one.topic for one, held in elsewhere.items() if before.get(one) != held})
+        raise LostError(
+            f"group {job.group_id} is another job's too, which reads {', '.join(topics)}: "
+            "each fences the other\n  hint: give this job a --group-id of its own, and a --state "
+            "where that is set"
+        )
+
+
+def metadata_of(text: str | None) -> dict[str, Any]:
+    """Return the metadata of a commit beside the offset; nothing if it is not one of ketal's."""
+    try:
+        decoded = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return decoded if isinstance(decoded, dict) else {}

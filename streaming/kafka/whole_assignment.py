@@ -17,9 +17,8 @@ from kafka import TopicPartition
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import StoppedError
 from ketal.streaming.kafka.job_session import Assignment, ChangedError
-from ketal.streaming.kafka.ownership import Offsets, check_owner, refuse_other_job
-from ketal.streaming.kafka.part_opening import metadata_of, open_part
-from ketal.streaming.kafka.partition_state import Part
+from ketal.streaming.kafka.partition_state import Part, open_part
+from ketal.streaming.kafka.running_job import Offsets, metadata_of
 
 AHEAD_MAX = 5
 """How often the state is read ahead while another process commits."""
@@ -38,9 +37,9 @@ class WholeAssignment(Assignment):
         session, connection = self._session, self._connection
         offsets = connection.group_offsets()
         if self._engine.claimed:
-            check_owner(self._engine, offsets)
+            self._engine.check_owner(offsets)
         else:
-            refuse_other_job(self._engine, self._storage, offsets)
+            self._engine.refuse_other_job(self._storage, offsets)
         connection.connect_consumer()
         partitions = connection.inputs()
         self._storage.check(connection.numbers, 1)

@@ -22,7 +22,7 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.locks import lock, locked
 from ketal.streaming.job.outputs import Outputs
-from ketal.streaming.kafka import part_opening
+from ketal.streaming.kafka import partition_state
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.kafka.running_job import RunningJob
 from tests.streaming.jobs import FORKS, Told, Topic, accept, job_of, produce, run, written
@@ -146,7 +146,7 @@ def test_of_two_jobs_that_start_in_one_folder_at_once_the_second_is_told(
         job, group_id="second", verdicts=Target("stdout"), rejected=Target("stdout")
     )  # fmt: skip
     caught: list[Exception] = []
-    open_part = part_opening.open_part
+    open_part = partition_state.open_part
 
     def rival() -> None:
         try:

@@ -31,8 +31,8 @@ from ketal.errors import SettingError, StateError
 from ketal.model.events.event import Event
 from ketal.programs.program import Program
 from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.distribution import Watch, check_shared
 from ketal.streaming.job.file import Job, Target
-from ketal.streaming.job.sharing import Watch, check_shared
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.group_assignment import GroupAssignment
 from ketal.streaming.kafka.partition_state import OFFSETS, Part

@@ -15,7 +15,6 @@ import ketal
 from ketal.errors import LostError, SettingError, StateError
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
-from ketal.streaming.kafka import ownership
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS
 from ketal.streaming.kafka.process_engine import ProcessEngine
@@ -80,7 +79,7 @@ def test_of_two_jobs_of_one_group_and_other_topics_one_ends_and_says_why(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They begin at the same moment, when the group is nobody's, and each has its own folder."""
-    refuse, second_looked = ownership.refuse_other_job, threading.Event()
+    refuse, second_looked = RunningJob.refuse_other_job, threading.Event()
 
     def look(engine: RunningJob, *given: Any) -> None:
         refuse(engine, *given)
@@ -89,7 +88,7 @@ def test_of_two_jobs_of_one_group_and_other_topics_one_ends_and_says_why(
             until(lambda: running[0].engine.claimed)
         assert second_looked.wait(PATIENCE_S)
 
-    monkeypatch.setattr("ketal.streaming.kafka.whole_assignment.refuse_other_job", look)
+    monkeypatch.setattr(RunningJob, "refuse_other_job", look)
     sources, sinks, program = [topic(), topic()], [topic(), topic()], ketal.compile(FORKS)
     for source in sources:
         (tmp_path / source).mkdir()
