@@ -14,6 +14,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 import uuid
@@ -36,6 +37,7 @@ START_S = 120.0
 STOP_S = 30.0
 """How long a broker may take to end before it is killed."""
 
+_ANSWER_MS = 5_000
 _PORT_TRIES = 3
 _JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-Dlog4j2.configurationFile=log4j2.properties")
 
@@ -115,7 +117,7 @@ class Broker:
         return state.bootstrap_servers
 
     def running(self) -> Running | None:
-        """Return the broker that runs in this folder, if one does, as `BrokerFolder` does."""
+        """Return the broker that runs in this folder, if one does."""
         return self._folder.running()
 
     def is_own(self) -> bool:
@@ -167,9 +169,8 @@ class Broker:
             )
         # While the lock is held, a process that broker.json names is believed to be the broker.
         self._folder.write(replace(before, pid=None))
-        controller_port = free_port()
-        while controller_port == port:
-            controller_port = free_port()
+        while (controller_port := free_port()) == port:
+            pass
 
         def put(data: str) -> None:
             text = properties_text(
@@ -182,7 +183,7 @@ class Broker:
             # It gets its name when it is whole: a start may be broken off at any point.
             shutil.rmtree(self.folder / "data.new", ignore_errors=True)
             put("data.new")
-            self._format(java, jars)
+            self._format_data(java, jars)
             os.rename(self.folder / "data.new", self.folder / "data")
         put("data")
         return port
@@ -201,8 +202,11 @@ class Broker:
                 **options,
             )
 
-    def _format(self, java: Java, jars: Path) -> None:
-        words = ("format", "-t", _new_id(), "-c", "server.properties")
+    def _format_data(self, java: Java, jars: Path) -> None:
+        # Kafka's ids are random UUIDs in base 64, whose first sign is a letter.
+        number = (uuid.uuid4().int >> 1).to_bytes(16)
+        cluster = base64.urlsafe_b64encode(number).rstrip(b"=").decode()
+        words = ("format", "-t", cluster, "-c", "server.properties")
         process = self._spawned(java, jars, "kafka.tools.StorageTool", *words)
         try:
             code = process.wait(self._start_s)
@@ -232,12 +236,9 @@ class Broker:
         return state
 
     def _await(self, process: subprocess.Popen[bytes], port: int) -> None:
-        # To stop a broker no client of Kafka is loaded.
-        from ketal.streaming.broker.probing import serves
-
         cluster = self._folder.cluster()
         deadline = time.monotonic() + self._start_s
-        while not serves(HOST, port, cluster):
+        while not serves(port, cluster):
             code = process.poll()
             if code is not None:
                 error = self._failed(f"it ended with {code}")
@@ -300,7 +301,22 @@ class Broker:
         return True
 
 
-def _new_id() -> str:
-    """Return an id as Kafka makes them: a random UUID in base 64, whose first sign is a letter."""
-    number = uuid.uuid4().int >> 1
-    return base64.urlsafe_b64encode(number.to_bytes(16)).rstrip(b"=").decode()
+def serves(port: int, cluster: str) -> bool:
+    """Return whether a broker of this cluster serves on a port.
+
+    A broker listens before it serves: its port accepts connections while the controller still
+    fences it, and a client finds no broker then. The cluster's id shows whether another Kafka
+    listens there.
+    """
+    # To stop a broker no client of Kafka is loaded.
+    from kafka import KafkaAdminClient
+    from kafka.errors import KafkaError
+
+    with contextlib.suppress(OSError, KafkaError):
+        # A client would try a port where nobody listens yet again and again, in pauses of its own.
+        socket.create_connection((HOST, port), timeout=_ANSWER_MS / 1e3).close()
+        with KafkaAdminClient(
+            bootstrap_servers=f"{HOST}:{port}", bootstrap_timeout_ms=_ANSWER_MS
+        ) as admin:
+            return bool(admin.describe_cluster()["cluster_id"] == cluster)
+    return False

@@ -11,6 +11,7 @@ refused by name.
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import re
 import socket
@@ -81,13 +82,8 @@ def properties_text(*, port: int, controller_port: int, data: str, given: Mappin
 
 
 def _escaped(value: str) -> str:
-    # Java reads properties as Latin-1, strips blanks, and takes a backslash as an escape.
-    units = memoryview(value.encode("utf-16-be", "surrogatepass"))
-    codes = [int.from_bytes(units[n : n + 2], "big") for n in range(0, len(units), 2)]
-    plain = range(0x21, 0x7F)
-    return "".join(
-        chr(code) if code in plain and code != ord("\\") else f"\\u{code:04x}" for code in codes
-    )
+    # Java reads properties as Latin-1 with JSON's escapes, and strips blanks.
+    return json.dumps(value)[1:-1].replace(" ", "\\u0020")
 
 
 LOGGING = """\
