@@ -180,33 +180,41 @@ def _job(
     limits: Limits,
     base: Path,
 ) -> Job:
-    tables = {name: _Table(document, name) for name in KEYS}
-    kafka, output, state = (tables[name] for name in ("kafka", "output", "state"))
+    tables = {name: _table(document, name) for name in KEYS}
+
+    def text(table: str, key: str) -> str | None:
+        return _text(f"[{table}] {key}", tables[table].get(key))
+
     _refuse_variables(document, ())
     for name, flag in _TEXT_FLAGS.items():
         # As of `-b "$SERVERS"` without that variable: the default would be another place.
         _text(flag, flags.get(name))
     engine = _known("engine", flags.get("engine") or document.get("engine", "process"), ENGINES)
-    pattern = flags.get("pattern") or _from(base, _text("pattern", document.get("pattern")))
-    if not pattern:
+    pattern = flags.get("pattern") or _text("pattern", document.get("pattern"))
+    if pattern is None:
         raise SettingError('no pattern: `pattern = "FILE"` in the file, or `ketal stream PATTERN`')
+    if not flags.get("pattern"):
+        pattern = str(base / pattern)
     topics = _topics(flags.get("topics") or source.topics)
-    named = flags.get("group_id") or kafka.text("group_id")
+    named = flags.get("group_id") or text("kafka", "group_id")
     group_id = named or Path(pattern).stem
     if not group_id.isprintable() or len(group_id) > 200:
         raise SettingError(f"the group_id {group_id[:60]!r} is too long or does not print")
     _check_source(source, limits)
-    changelog, folder, address = _store(flags.get("state"), state.text("store"), base, group_id)
+    changelog, folder, address = _store(flags.get("state"), text("state", "store"), base, group_id)
     if address and engine != "spark":
         raise SettingError(
             f"the engine {engine} keeps its state on this machine, not in {address}: choose "
             "dir:PATH, or the engine spark"
         )
-    verdicts = _target(flags.get("to"), output.text("verdicts"), base, "verdicts")
-    verdicts = verdicts or Target("stdout")
-    rejected = _target(None, output.text("rejected"), base, "rejected") or verdicts
+    if flags.get("to"):
+        verdicts = _target(flags["to"], Path(), "verdicts")
+    else:
+        verdicts = _target(text("output", "verdicts") or "-", base, "verdicts")
+    to_reject = text("output", "rejected")
+    rejected = verdicts if to_reject is None else _target(to_reject, base, "rejected")
     _check_topics(topics, (verdicts, rejected), changelog)
-    start = kafka.text("start") or "earliest"
+    start = text("kafka", "start") or "earliest"
     if start not in STARTS:
         raise SettingError(f"[kafka] start must be earliest or latest, not {start!r}")
     on_change = _known("--on-change", flags.get("on_change") or "stop", ON_CHANGE)
@@ -222,13 +230,13 @@ def _job(
         pattern=pattern,
         topics=topics,
         bootstrap_servers=_servers(
-            flags.get("bootstrap_servers") or kafka.text("bootstrap_servers") or "localhost"
+            flags.get("bootstrap_servers") or text("kafka", "bootstrap_servers") or "localhost"
         ),
         group_id=group_id,
         group_id_given=named is not None,
         params=_params(document.get("params", {})),
         start=start,
-        properties=_properties(kafka.values.get("properties", {})),
+        properties=_properties(tables["kafka"].get("properties", {})),
         source=source,
         verdicts=verdicts,
         rejected=rejected,
@@ -242,8 +250,8 @@ def _job(
         metrics_port=flags.get("metrics_port"),
         metrics_host=flags.get("metrics_host") or "",
         engine=engine,
-        jars=_jars(tables["spark"].values.get("jars", []), base),
-        **{name: number for table in tables.values() for name, number in table.numbers()},
+        jars=_jars(tables["spark"].get("jars", []), base),
+        **{key: number for name in NUMBERS for key, number in _numbers(name, tables[name])},
     )
 
 
@@ -253,33 +261,28 @@ def _known(what: str, word: str, words: Sequence[str]) -> str:
     return word
 
 
-class _Table:
-    """A table of the file; a key that is unknown is refused."""
+def _table(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a table of the file; a key that is unknown is refused."""
+    table = document.get(name, {})
+    if not isinstance(table, dict):
+        raise SettingError(f"{name} must be a table, [{name}]")
+    for key in table:
+        if key not in KEYS[name]:
+            raise SettingError(f"[{name}] has no key {key!r}{near(key, KEYS[name])}")
+    return table
 
-    def __init__(self, document: Mapping[str, Any], name: str) -> None:
-        values = document.get(name, {})
-        if not isinstance(values, dict):
-            raise SettingError(f"{name} must be a table, [{name}]")
-        for key in values:
-            if key not in KEYS[name]:
-                raise SettingError(f"[{name}] has no key {key!r}{near(key, KEYS[name])}")
-        self.name = name
-        self.values: dict[str, Any] = values
 
-    def text(self, key: str) -> str | None:
-        return _text(f"[{self.name}] {key}", self.values.get(key))
-
-    def numbers(self) -> Iterator[tuple[str, Any]]:
-        for key, (least, most) in NUMBERS.get(self.name, {}).items():
-            value = self.values.get(key, least)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise SettingError(
-                    f"[{self.name}] {key} must be an integer of {least} or more, not {value!r}"
-                )
-            if value > most:
-                raise SettingError(f"[{self.name}] {key} must be at most {most}, and is larger")
-            if key in self.values:
-                yield key, value
+def _numbers(name: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, (least, most) in NUMBERS[name].items():
+        value = table.get(key, least)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise SettingError(
+                f"[{name}] {key} must be an integer of {least} or more, not {value!r}"
+            )
+        if value > most:
+            raise SettingError(f"[{name}] {key} must be at most {most}, and is larger")
+        if key in table:
+            yield key, value
 
 
 def _text(what: str, value: object) -> str | None:
@@ -397,21 +400,14 @@ def _jars(given: object, base: Path) -> tuple[Path, ...]:
     return jars
 
 
-def _from(base: Path, path: str | None) -> str:
-    return "" if path is None else str(base / path)
-
-
-def _target(flag: str | None, setting: str | None, base: Path, what: str) -> Target | None:
-    text = flag or setting
-    if text is None:
-        return None
-    kind, colon, name = text.partition(":")
+def _target(text: str, base: Path, what: str) -> Target:
+    kind, _, name = text.partition(":")
     if text == "-":
         return Target("stdout")
-    if kind == "kafka" and colon and _TOPIC.fullmatch(name):
+    if kind == "kafka" and _TOPIC.fullmatch(name):
         return Target("kafka", name)
-    if kind == "file" and colon and name:
-        return Target("file", name if flag else _from(base, name))
+    if kind == "file" and name:
+        return Target("file", str(base / name))
     raise SettingError(f"the output of {what} is kafka:TOPIC, file:PATH or -, not {text!r}")
 
 
@@ -423,8 +419,8 @@ def _store(
     default = state_folder() / "stream" / _SAFE.sub("_", group_id)
     if text is None:
         return None, default, ""
-    kind, colon, name = text.partition(":")
-    if kind == "kafka" and colon and _TOPIC.fullmatch(name):
+    kind, _, name = text.partition(":")
+    if kind == "kafka" and _TOPIC.fullmatch(name):
         return name, default, ""
     if kind != "dir" or not name:
         raise SettingError(f"the state store is dir:PATH or kafka:TOPIC, not {text!r}")

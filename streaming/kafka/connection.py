@@ -97,11 +97,6 @@ class Connection:
             f"there is no topic {topic} at {self._job.bootstrap_servers}; create it first"
         )
 
-    def topic_ids(self) -> dict[str, int]:
-        """Return the ids of the input's topics, as far as the consumer knows them."""
-        ids = {topic: clients.topic_id(self.consumer, topic) for topic in self._job.topics}
-        return {topic: one for topic, one in ids.items() if one}
-
     # --- offsets ---
 
     def group_offsets(self) -> dict[TopicPartition, Any]:
@@ -130,11 +125,11 @@ class Connection:
             whole.
         """
         timeout_ms = self._job.call_timeout_ms
-        fresh = [one for one, held in committed.items() if held is None]
-        known = {one.topic for one, held in committed.items() if grown and held is not None}
+        offsets = {one: held.offset for one, held in committed.items() if held is not None}
+        fresh = committed.keys() - offsets
+        known = {one.topic for one in offsets if grown}
         first = [one for one in fresh if self._job.start == "earliest" or one.topic in known]
         last = [one for one in fresh if one not in first]
-        offsets = {one: held.offset for one, held in committed.items() if held is not None}
         if first:
             ask = self.consumer.beginning_offsets
             offsets.update(self._call("asking for beginnings", ask, first, timeout_ms))
@@ -154,12 +149,6 @@ class Connection:
         consumer = self.consumer if committed_only else self._uncommitted
         timeout_ms = self._job.call_timeout_ms
         return self._call("asking for ends", consumer.end_offsets, list(partitions), timeout_ms)
-
-    def position(self, partition: TopicPartition) -> int | None:
-        """Return the client's next offset; None if it has none."""
-        timeout_ms = self._job.call_timeout_ms
-        position: int | None = self.consumer.position(partition, timeout_ms=timeout_ms)
-        return position
 
     def commit(
         self,

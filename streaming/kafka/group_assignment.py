@@ -31,6 +31,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import wait
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, TopicPartition
@@ -39,7 +40,12 @@ from kafka.structs import OffsetAndMetadata
 
 from ketal.errors import SettingError
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, drop_parked, keep_joining
+from ketal.streaming.kafka.connecting.clients import (
+    CLIENT_ERRORS,
+    drop_parked,
+    in_background,
+    keep_joining,
+)
 from ketal.streaming.kafka.job_session import Assignment, Session
 from ketal.streaming.kafka.partition_state import Part, open_part
 from ketal.streaming.kafka.running_job import metadata_of
@@ -55,7 +61,6 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._count = 0
         self.fault: BaseException | None = None
         """What the listener raised."""
         self._given: set[TopicPartition] | None = None
@@ -74,8 +79,8 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         connection.connect_consumer()
         connection.connect_producer(f"{clients.transactional_id(self._job)}-{self._engine.owner}")
         partitions = connection.inputs()
-        self.parts = self._count = self._equal_count()
-        self._storage.check(connection.numbers, self._count)
+        self.parts = self._equal_count()
+        self._storage.check(connection.numbers, self.parts)
         self._session.note_ends(partitions)
         connection.consumer.subscribe(self._job.topics, listener=self)
 
@@ -94,9 +99,9 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
     def check_partitions(self) -> None:
         """End the job if partitions were added: scopes would move to others."""
         now = self._equal_count()
-        if now != self._count:
+        if now != self.parts:
             raise SettingError(
-                f"the topics have {now} partitions, and had {self._count}: keys are in other "
+                f"the topics have {now} partitions, and had {self.parts}: keys are in other "
                 "partitions than before, and scopes with them; another group_id and state topic "
                 "begin anew"
             )
@@ -226,7 +231,7 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         session.sum_up()
         for notice in filter(None, [part.notice for part in restored.values()]):
             self._engine.hooks.notify(notice)
-        self._engine.hooks.notify(f"has {len(parts)} of {self._count} parts: {listed}")
+        self._engine.hooks.notify(f"has {len(parts)} of {self.parts} parts: {listed}")
 
     def _commit_beginnings(
         self, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Any]
@@ -250,38 +255,30 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         committed: Mapping[TopicPartition, Any],
     ) -> dict[int, Part] | None:
         """Return the restored parts of what was loaded; None if they were revoked meanwhile."""
-        parts: dict[int, Part] = {}
-        fault: list[BaseException] = []
         enough = threading.Event()
 
-        def restore() -> None:
-            try:
-                for number, one in loaded.items():
-                    if enough.is_set():
-                        return
-                    own = {p: positions[p] for p in sorted(given) if p.partition == number}
-                    held = {p: committed[p] for p in own}
-                    parts[number] = open_part(self._engine, self._storage, number, own, held, one)
-            except BaseException as error:
-                fault.append(error)
+        def restore() -> dict[int, Part]:
+            parts: dict[int, Part] = {}
+            for number, one in loaded.items():
+                if enough.is_set():
+                    break
+                own = {p: positions[p] for p in sorted(given) if p.partition == number}
+                held = {p: committed[p] for p in own}
+                parts[number] = open_part(self._engine, self._storage, number, own, held, one)
+            return parts
 
-        thread = threading.Thread(target=restore, name="ketal restoring", daemon=True)
-        thread.start()
+        restoring = in_background("restoring", restore)
         try:
-            while thread.is_alive() and not self._engine.stopping:
+            while not (restoring.done() or self._engine.stopping):
                 if not self._keeps(given):
                     enough.set()
-                thread.join(KEEP_S)
+                wait([restoring], KEEP_S)
         finally:
             enough.set()
             if not self._engine.stopping:
                 # Two threads must not share the watch.
-                thread.join()
-        if not self._keeps(given):
-            return None
-        if fault:
-            raise fault[0]
-        return parts
+                wait([restoring])
+        return restoring.result() if self._keeps(given) else None
 
     def _keeps(self, given: set[TopicPartition]) -> bool:
         """Poll the group; return whether the parts of these partitions are still to be opened.
@@ -297,9 +294,9 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         wanted = {TopicPartition(topic, n) for topic in self._job.topics for n in numbers}
         missing = sorted(wanted - given)
         if not missing:
-            if numbers and numbers[-1] >= self._count:
+            if numbers and numbers[-1] >= self.parts:
                 self.check_partitions()
-                raise TimeoutError(f"there is a part {numbers[-1]}, and {self._count} partitions")
+                raise TimeoutError(f"there is a part {numbers[-1]}, and {self.parts} partitions")
             return True
         if time.monotonic() - self._waiting_since_s >= SETTLE_S:
             one = missing[0]

@@ -27,6 +27,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.execution_counts import total
 from ketal.runtime.silence.vacuity import Findings, MetEvents, add_findings, findings
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX
+from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import StoppedError
 from ketal.streaming.kafka.connection import Connection
 from ketal.streaming.kafka.partition_state import Part, part_of
@@ -55,8 +56,8 @@ class Assignment(ABC):
     """Assigns parts to a session."""
 
     def __init__(self, session: Session) -> None:
-        self.parts: int | None = None
-        """How many parts the job has; None where there is always one."""
+        self.parts = 0
+        """How many parts the job has; 0 where there is always one."""
         self._is_closing = False
         self._session = session
         self._engine = session.engine
@@ -187,8 +188,9 @@ class Session:
 
     def _check_topics(self) -> None:
         """Raise if a topic was deleted and made anew: its offsets are of other messages."""
-        for topic, topic_id in self.connection.topic_ids().items():
-            if self._topic_ids.setdefault(topic, topic_id) != topic_id:
+        for topic in self.engine.job.topics:
+            topic_id = clients.topic_id(self.connection.consumer, topic)
+            if topic_id and self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 raise ChangedError(f"the topic {topic} was deleted and made anew")
 
     def _mark_active(self, batches: Iterable[TopicPartition]) -> None:
@@ -251,7 +253,8 @@ class Session:
 
     def _position(self, one: TopicPartition) -> int:
         """Return the next offset; the client's is past the markers of transactions."""
-        position = self.connection.position(one)
+        timeout_ms = self.engine.job.call_timeout_ms
+        position: int | None = self.connection.consumer.position(one, timeout_ms=timeout_ms)
         return self.part_of[one].positions[one] if position is None else position
 
     def _check_clock(self) -> None:
@@ -275,7 +278,6 @@ class Session:
             self._ends_known |= self.connection.ends(partitions)
         if now_s - self._began_s >= STEADY_S and not self._is_dirty:
             self.engine.failing_since_s = None
-        count = self.assignment.parts
         marks_s = [p.watermarks.watermark_s for p in self.parts]
         known_s = [mark_s for mark_s in marks_s if mark_s is not None]
         self.engine.figures.update(
@@ -286,7 +288,7 @@ class Session:
             events=total(part.execution.counts.tally.to_dict() for part in self.parts),
             live_runs=sum(part.execution.counts.live_runs for part in self.parts),
             watermark_s=min(known_s, default=None) if len(known_s) == len(marks_s) else None,
-            parts=None if count is None else (len(self.parts), count),
+            parts=(len(self.parts), count) if (count := self.assignment.parts) else None,
         )
         if self.parts:
             self.engine.vacuity_watch.look(now_s, lambda: self._findings(self.parts))

@@ -9,7 +9,6 @@ The one rule: of two processes of one job the later one goes on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from kafka import TopicPartition
@@ -33,7 +32,6 @@ class WholeAssignment(Assignment):
             self._begin()
 
     def _begin(self) -> None:
-        """Begin, while no other process begins with this state."""
         session, connection = self._session, self._connection
         offsets = connection.group_offsets()
         if self._engine.claimed:
@@ -57,7 +55,8 @@ class WholeAssignment(Assignment):
             part.store.close()
             part = None
         if part is None:
-            part = self._opened(positions, committed, self._loaded(open_too=True))
+            loaded = self._loaded(open_too=True)
+            part = open_part(self._engine, self._storage, 0, positions, committed, loaded)
         session.note_ends(partitions)
         part.dirty = True  # The first commit names the owner.
         session.hold([part])
@@ -81,7 +80,7 @@ class WholeAssignment(Assignment):
             commits = [metadata_of(held.metadata) for held in own.values()]
             if self._storage.is_of(loaded, commits):
                 positions = {one: held.offset for one, held in own.items()}
-                return self._opened(positions, own, loaded), own
+                return open_part(self._engine, self._storage, 0, positions, own, loaded), own
             before, own = own, self._own(self._connection.group_offsets())
             if _named(own) == _named(before):
                 break
@@ -94,19 +93,13 @@ class WholeAssignment(Assignment):
             raise StoppedError("reading the state")
         return loaded[0]
 
-    def _opened(
-        self, positions: Mapping[TopicPartition, int], committed: Offsets, loaded: Any
-    ) -> Part:
-        """Return the part with the state that the offsets name."""
-        return open_part(self._engine, self._storage, 0, positions, committed, loaded)
-
     def check_partitions(self) -> None:
         """Begin again if a topic has other partitions than before."""
         if set(self._connection.inputs()) != set(self._session.part_of):
             raise ChangedError("the topics have other partitions than before")
 
 
-def _named(committed: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Any]:
+def _named(committed: Offsets) -> dict[TopicPartition, Any]:
     """Return the offset and metadata of each partition, by which commits are compared."""
     return {
         one: None if held is None else (held.offset, held.metadata)

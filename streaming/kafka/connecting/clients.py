@@ -28,6 +28,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 import kafka
@@ -294,27 +295,30 @@ def within(
     StoppedError
         If it has not returned and `enough` returned True; the same holds.
     """
-    result: list[T] = []
-    fault: list[BaseException] = []
+    result = in_background(what, call, *args)
+    until_s = time.monotonic() + timeout_s
+    while not result.done():
+        left_s = until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"{what} took more than {timeout_s:g} s")
+        wait([result], min(left_s, SLICE_S))
+        if not result.done() and enough():
+            raise StoppedError(what)
+    return result.result()
+
+
+def in_background(what: str, call: Callable[..., T], *args: Any) -> Future[T]:
+    """Call a function on a thread of its own, for which Python does not wait at its end."""
+    result: Future[T] = Future()
 
     def run() -> None:
         try:
-            result.append(call(*args))
+            result.set_result(call(*args))
         except BaseException as error:
-            fault.append(error)
+            result.set_exception(error)
 
-    thread = threading.Thread(target=run, name=f"ketal {what}", daemon=True)
-    thread.start()
-    until_s = time.monotonic() + timeout_s
-    while thread.is_alive() and (left_s := until_s - time.monotonic()) > 0:
-        thread.join(min(left_s, SLICE_S))
-        if thread.is_alive() and enough():
-            raise StoppedError(what)
-    if fault:
-        raise fault[0]
-    if not result:
-        raise TimeoutError(f"{what} took more than {timeout_s:g} s")
-    return result[0]
+    threading.Thread(target=run, name=f"ketal {what}", daemon=True).start()
+    return result
 
 
 _RIGHTS = (
