@@ -4,9 +4,9 @@ Consume, transform, produce, as in Kafka's KIP-98: a commit is one transaction w
 since the last one, the offsets, and the name of the state of each part. It is atomic, so a topic
 that is read committed has each verdict once.
 
-The loop is the same for one consumer and several: an `Assignment` assigns parts to the session and
-revokes them (KIP-429: assigned, revoked, lost). One consumer has all partitions as one part from
-the beginning; one of several has the parts that its group assigns.
+The loop is the same for one consumer and several. One consumer has all partitions as one part from
+the beginning (`whole_session`); one of several has the parts that its group assigns and revokes
+(`group_session`).
 
 The one rule: state, offsets and verdicts are committed together or not at all.
 """
@@ -17,7 +17,7 @@ import contextlib
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kafka import TopicPartition
@@ -52,60 +52,19 @@ class ChangedError(Exception):
     """The topics have changed, so that another session is to begin; not a failure."""
 
 
-class Assignment(ABC):
-    """Assigns parts to a session."""
-
-    def __init__(self, session: Session) -> None:
-        self.parts = 0
-        """How many parts the job has; 0 where there is always one."""
-        self._is_closing = False
-        self._session = session
-        self._engine = session.engine
-        self._job = session.engine.job
-        self._connection = session.connection
-        self._storage = session.storage
-
-    @abstractmethod
-    def begin(self) -> None:
-        """Connect, and open the parts that are assigned."""
-
-    @abstractmethod
-    def check_partitions(self) -> None:
-        """Raise if the topics have other partitions than before."""
-
-    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
-        """Return messages of the session's parts."""
-        batches: dict[TopicPartition, list[Any]] = self._connection.consumer.poll(
-            timeout_ms=timeout_ms
-        )
-        return batches
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the assignment is complete: it is, unless the group decides."""
-        return True
-
-    @property
-    def member(self) -> Any:
-        """The group's member that commits the offsets."""
-        return self._connection.consumer.group_metadata()
-
-    def close(self) -> None:
-        """Ignore the group from now on."""
-        self._is_closing = True
-
-
-class Session:
+class Session(ABC):
     """The clients and parts of a job between two faults, and the loop over them."""
 
-    def __init__(self, engine: RunningJob, assign: Callable[[Session], Assignment]) -> None:
+    def __init__(self, engine: RunningJob) -> None:
         self.engine = engine
+        self.job = engine.job
         self.connection = Connection(engine)
         self.storage = storage_of(engine.job)
         self.outputs = engine.outputs
+        self.count = 0
+        """How many parts the job has; 0 where there is always one."""
         self.parts: list[Part] = []
         self.part_of: dict[TopicPartition, Part] = {}
-        self.assignment = assign(self)
         self._topic_ids: dict[str, int] = {}
         self._ends_known: dict[TopicPartition, int] = {}
         """The ends of partitions when their part began, as long as nothing of them was fetched."""
@@ -117,9 +76,17 @@ class Session:
     def begin(self) -> None:
         """Connect, open the parts that are assigned, and report Kafka back if it was away."""
         self.connection.check_access()
-        self.assignment.begin()
+        self._claim()
         self.engine.claimed = True
         self.engine.returned()
+
+    @abstractmethod
+    def _claim(self) -> None:
+        """Connect the clients, and open the parts or join the group that assigns them."""
+
+    @abstractmethod
+    def _check_partitions(self) -> None:
+        """Raise if the topics have other partitions than before."""
 
     def hold(self, parts: list[Part]) -> None:
         """Replace the parts; none of their partitions is idle."""
@@ -131,12 +98,11 @@ class Session:
 
     def note_ends(self, partitions: Sequence[TopicPartition]) -> None:
         """Record the ends of the topics when the job starts, under `until_end`."""
-        if self.engine.ends is None and self.engine.job.until_end:
+        if self.engine.ends is None and self.job.until_end:
             self.engine.ends = self.connection.ends(partitions)
 
     def close(self) -> None:
         """Discard clients and state."""
-        self.assignment.close()
         self.outputs.clear()
         for part in self.parts:
             part.store.close()
@@ -175,7 +141,7 @@ class Session:
     def _consume(self) -> None:
         left_ms = 1e3 * (self._commit_after_s - time.monotonic())
         timeout_ms = max(1, min(POLL_MS, int(left_ms))) if self._is_dirty else POLL_MS
-        batches = self.assignment.poll(timeout_ms)
+        batches = self._poll(timeout_ms)
         self._check_topics()
         self._mark_active(batches)
         for one in sorted(batches):
@@ -186,9 +152,15 @@ class Session:
             if part.ended:
                 self.connection.consumer.pause(*part.positions)
 
+    def _poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        """Return messages of the session's parts."""
+        batches: dict[TopicPartition, list[Any]]
+        batches = self.connection.consumer.poll(timeout_ms=timeout_ms)
+        return batches
+
     def _check_topics(self) -> None:
         """Raise if a topic was deleted and made anew: its offsets are of other messages."""
-        for topic in self.engine.job.topics:
+        for topic in self.job.topics:
             topic_id = clients.topic_id(self.connection.consumer, topic)
             if topic_id and self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 raise ChangedError(f"the topic {topic} was deleted and made anew")
@@ -236,12 +208,17 @@ class Session:
             self.outputs.add(verdict, None if record is None else record.key)
             self.engine.figures.verdict(verdict.kind, getattr(verdict, "pattern", None))
 
+    @property
+    def _is_settled(self) -> bool:
+        """Whether it is decided which parts this session has."""
+        return True
+
     def _is_finished(self) -> bool:
         """Return whether all parts have ended, or under `until_end` are at the ends of the start.
 
         Without `until_end`, a process without a part is not finished: it stands by.
         """
-        if not self.assignment.is_settled:
+        if not self._is_settled:
             return False
         ends = self.engine.ends
         if ends is None:
@@ -253,7 +230,7 @@ class Session:
 
     def _position(self, one: TopicPartition) -> int:
         """Return the next offset; the client's is past the markers of transactions."""
-        timeout_ms = self.engine.job.call_timeout_ms
+        timeout_ms = self.job.call_timeout_ms
         position: int | None = self.connection.consumer.position(one, timeout_ms=timeout_ms)
         return self.part_of[one].positions[one] if position is None else position
 
@@ -271,7 +248,7 @@ class Session:
         now_s = time.monotonic()
         if now_s - self._listed_s >= PARTITIONS_S:
             self._listed_s = now_s
-            self.assignment.check_partitions()
+            self._check_partitions()
             # Where nothing is read or committed, or no part is assigned, nothing else shows that
             # Kafka is away: the consumer retries silently.
             partitions = sorted(self.part_of) or self.connection.inputs()
@@ -288,7 +265,7 @@ class Session:
             events=total(part.execution.counts.tally.to_dict() for part in self.parts),
             live_runs=sum(part.execution.counts.live_runs for part in self.parts),
             watermark_s=min(known_s, default=None) if len(known_s) == len(marks_s) else None,
-            parts=(len(self.parts), count) if (count := self.assignment.parts) else None,
+            parts=(len(self.parts), self.count) if self.count else None,
         )
         if self.parts:
             self.engine.vacuity_watch.look(now_s, lambda: self._findings(self.parts))
@@ -320,7 +297,7 @@ class Session:
         sent = self.outputs.send(producer)
         for part in chosen:
             sent += part.store.send(producer)
-        self.connection.commit(offsets, sent, self.assignment.member)
+        self.connection.commit(offsets, sent, self._member)
         for part, name in names.items():
             part.store.committed(name)
             part.dirty = False
@@ -328,8 +305,13 @@ class Session:
         self.sum_up()
         self._committed_s = now_s = time.monotonic()
         self.engine.figures.committed(now_s - began_s)
-        least_s = self.engine.job.commit_interval_ms / 1e3
+        least_s = self.job.commit_interval_ms / 1e3
         self._commit_after_s = now_s + max(least_s, (SAVING_SHARE - 1) * saving_s)
+
+    @property
+    def _member(self) -> Any:
+        """The group's member that commits the offsets."""
+        return self.connection.consumer.group_metadata()
 
     def sum_up(self) -> None:
         """Sum up the parts, or an empty one if there is none; all is committed."""

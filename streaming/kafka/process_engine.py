@@ -2,8 +2,8 @@
 
 The engine runs sessions. A session has clients and state of its own; whatever a client raises ends
 it, and the next one replays from the last commit, which is the only way to recover. A process
-reads all partitions (`WholeAssignment`), or shares them with others of its group
-(`GroupAssignment`).
+reads all partitions (`WholeSession`), or shares them with others of its group
+(`GroupSession`).
 
 The one rule: a fault ends a session, and loses no commit.
 """
@@ -18,10 +18,10 @@ from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.properties import check_properties
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, OUT_OF_RANGE, StoppedError
-from ketal.streaming.kafka.group_assignment import GroupAssignment
+from ketal.streaming.kafka.group_session import GroupSession
 from ketal.streaming.kafka.job_session import ChangedError, Session
 from ketal.streaming.kafka.running_job import RunningJob
-from ketal.streaming.kafka.whole_assignment import WholeAssignment
+from ketal.streaming.kafka.whole_session import WholeSession
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 3.0
 
@@ -89,4 +89,4 @@ class ProcessEngine(RunningJob):
 
 def session_of(engine: RunningJob) -> Session:
     """Return the next session of a job."""
-    return Session(engine, GroupAssignment if engine.job.is_shared else WholeAssignment)
+    return GroupSession(engine) if engine.job.is_shared else WholeSession(engine)

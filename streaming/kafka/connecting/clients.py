@@ -1,18 +1,18 @@
 """Kafka's clients, and the workarounds that a job needs (kafka-python 3.0.12).
 
-Seven defects, each with its workaround here or in `group_assignment`:
+Seven defects, each with its workaround here or in `group_session`:
 
 1. `send_offsets_to_transaction` and `commit_transaction` have no timeout and hang for ever when the
    broker dies inside a transaction: `within` gives every such call a deadline.
 2. A producer that was fenced asks for a new epoch on some errors, and thereby aborts the
    transaction of its successor: `producer_of` makes those errors fatal.
 3. A producer that failed once is of no use: it is discarded with all state.
-4. Listeners of a consumer run on its own thread: `group_assignment` makes that safe.
+4. Listeners of a consumer run on its own thread: `group_session` makes that safe.
 5. A consumer that rejoins its group because its leader saw other metadata stops joining if `poll`
    returns meanwhile, and is never assigned anything: `keep_joining` has it go on.
 6. `group_metadata` changes at any time. Once heartbeats find that the group has given the consumer
    up, it is that of no member, generation -1, and offsets that are sent with it are not fenced:
-   `group_assignment` commits with the one of the time when partitions were assigned.
+   `group_session` commits with the one of the time when partitions were assigned.
 7. `allow_auto_create_topics` does not reach the requests for metadata, so that a client makes a
    topic again that was deleted, where the broker allows that: `make_no_topics` has it reach them.
 

@@ -163,7 +163,7 @@ def test_of_two_jobs_that_start_in_one_folder_at_once_the_second_is_told(
             assert thread.is_alive(), "it waits"
         return open_part(engine, *given)
 
-    monkeypatch.setattr("ketal.streaming.kafka.whole_assignment.open_part", slowly)
+    monkeypatch.setattr("ketal.streaming.kafka.whole_session.open_part", slowly)
     run(job, program)
     thread.join(60)
     (fault,) = caught

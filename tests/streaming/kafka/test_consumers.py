@@ -34,7 +34,7 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.distribution import Watch, check_shared
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.group_assignment import GroupAssignment
+from ketal.streaming.kafka.group_session import GroupSession
 from ketal.streaming.kafka.partition_state import OFFSETS, Part
 from ketal.streaming.kafka.process_engine import ProcessEngine, session_of
 from ketal.streaming.kafka.state import topic_store as changelog
@@ -643,7 +643,7 @@ def test_a_part_that_comes_in_two_is_refused(
 ) -> None:
     """Somebody of the group reads one of the topics only."""
     one, other = topic(PARTITIONS), topic(PARTITIONS)
-    monkeypatch.setattr("ketal.streaming.kafka.group_assignment.SETTLE_S", 1.0)
+    monkeypatch.setattr("ketal.streaming.kafka.group_session.SETTLE_S", 1.0)
     job = shared(broker, [one, other], tmp_path, until_end=False)
     with Stranger(job, [one]), pytest.raises(SettingError, match=r"part \d, without topic-"):
         run(job, ketal.compile(FORKS))
@@ -655,17 +655,16 @@ def test_whoever_gives_up_its_parts_goes_on_with_joining(
     """kafka-python may forget it, and the member would be given nothing ever after."""
     job = shared(broker, [topic(PARTITIONS)], tmp_path)
     session = session_of(ProcessEngine(job, ketal.compile(FORKS), Told().hooks()))
-    assignment = session.assignment
-    assert isinstance(assignment, GroupAssignment)
+    assert isinstance(session, GroupSession)
     try:
         session.begin()
         while not session.parts:
-            assignment.poll(100)
+            session._poll(100)
         coordinator = session.connection.consumer._coordinator
-        for give_up in (assignment.on_partitions_revoked, assignment.on_partitions_lost):
+        for give_up in (session.on_partitions_revoked, session.on_partitions_lost):
             coordinator.rejoin_needed = False
             give_up(())
-            assert assignment.fault is None
+            assert session.fault is None
             assert coordinator.rejoin_needed
             assert session.parts == []
     finally:

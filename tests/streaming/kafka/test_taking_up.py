@@ -22,7 +22,7 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.group_assignment import GroupAssignment
+from ketal.streaming.kafka.group_session import GroupSession
 from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.conftest import make_topic
@@ -142,9 +142,9 @@ def test_parts_that_are_taken_away_while_they_are_restored_are_dropped(
     second = ProcessEngine(theirs, program, Told().hooks())
     other = threading.Thread(target=second.run, daemon=True)
     taken_away = threading.Event()
-    revoked = GroupAssignment.on_partitions_revoked
+    revoked = GroupSession.on_partitions_revoked
 
-    def give_up(self: GroupAssignment, partitions: Any) -> None:
+    def give_up(self: GroupSession, partitions: Any) -> None:
         revoked(self, partitions)
         if self._job is ours and other.ident:
             taken_away.set()
@@ -154,7 +154,7 @@ def test_parts_that_are_taken_away_while_they_are_restored_are_dropped(
             other.start()
             assert taken_away.wait(PATIENCE_S), "the group is not polled"
 
-    monkeypatch.setattr(GroupAssignment, "on_partitions_revoked", give_up)
+    monkeypatch.setattr(GroupSession, "on_partitions_revoked", give_up)
     by = slow_restore(monkeypatch, wait)
     found = [0, 0]
 

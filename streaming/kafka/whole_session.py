@@ -1,4 +1,4 @@
-"""The assignment of one consumer: all partitions, as one part.
+"""The session of one consumer: all partitions, as one part.
 
 Each session begins with a commit of its own, which fences an earlier process of the job and names
 this one as the owner of the offsets. All that may refuse the job is checked before, so that a
@@ -15,7 +15,7 @@ from kafka import TopicPartition
 
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import StoppedError
-from ketal.streaming.kafka.job_session import Assignment, ChangedError
+from ketal.streaming.kafka.job_session import ChangedError, Session
 from ketal.streaming.kafka.partition_state import Part, open_part
 from ketal.streaming.kafka.running_job import Offsets, metadata_of
 
@@ -23,29 +23,29 @@ AHEAD_MAX = 5
 """How often the state is read ahead while another process commits."""
 
 
-class WholeAssignment(Assignment):
+class WholeSession(Session):
     """All partitions, as one part."""
 
-    def begin(self) -> None:
+    def _claim(self) -> None:
         """Fence an earlier process, restore the state, and commit as its owner."""
-        with self._storage.exclusive(lambda: self._engine.stopping):
-            self._begin()
+        with self.storage.exclusive(lambda: self.engine.stopping):
+            self._take_over()
 
-    def _begin(self) -> None:
-        session, connection = self._session, self._connection
+    def _take_over(self) -> None:
+        connection = self.connection
         offsets = connection.group_offsets()
-        if self._engine.claimed:
-            self._engine.check_owner(offsets)
+        if self.engine.claimed:
+            self.engine.check_owner(offsets)
         else:
-            self._engine.refuse_other_job(self._storage, offsets)
+            self.engine.refuse_other_job(self.storage, offsets)
         connection.connect_consumer()
         partitions = connection.inputs()
-        self._storage.check(connection.numbers, 1)
+        self.storage.check(connection.numbers, 1)
         own = self._own(offsets)
         part = None
-        if own and not self._engine.claimed:
+        if own and not self.engine.claimed:
             part, own = self._opened_ahead(own)
-        connection.connect_producer(clients.transactional_id(self._job))
+        connection.connect_producer(clients.transactional_id(self.job))
         connection.consumer.assign(partitions)
         committed = connection.committed(partitions)
         positions = connection.beginnings(committed)
@@ -56,17 +56,17 @@ class WholeAssignment(Assignment):
             part = None
         if part is None:
             loaded = self._loaded(open_too=True)
-            part = open_part(self._engine, self._storage, 0, positions, committed, loaded)
-        session.note_ends(partitions)
+            part = open_part(self.engine, self.storage, 0, positions, committed, loaded)
+        self.note_ends(partitions)
         part.dirty = True  # The first commit names the owner.
-        session.hold([part])
-        session.commit()
+        self.hold([part])
+        self.commit()
         if part.notice:
-            self._engine.hooks.notify(part.notice)
+            self.engine.hooks.notify(part.notice)
 
     def _own(self, offsets: Offsets) -> Offsets:
         """Return the offsets of the job's topics."""
-        return {one: held for one, held in offsets.items() if one.topic in self._job.topics}
+        return {one: held for one, held in offsets.items() if one.topic in self.job.topics}
 
     def _opened_ahead(self, own: Offsets) -> tuple[Part | None, Offsets]:
         """Return the part as it is before anybody is fenced, and the offsets that it is of.
@@ -78,24 +78,24 @@ class WholeAssignment(Assignment):
         for _ in range(AHEAD_MAX):
             loaded = self._loaded(open_too=False)
             commits = [metadata_of(held.metadata) for held in own.values()]
-            if self._storage.is_of(loaded, commits):
+            if self.storage.is_of(loaded, commits):
                 positions = {one: held.offset for one, held in own.items()}
-                return open_part(self._engine, self._storage, 0, positions, own, loaded), own
-            before, own = own, self._own(self._connection.group_offsets())
+                return open_part(self.engine, self.storage, 0, positions, own, loaded), own
+            before, own = own, self._own(self.connection.group_offsets())
             if _named(own) == _named(before):
                 break
         return None, own
 
     def _loaded(self, *, open_too: bool) -> Any:
         """Return what the storage loads."""
-        loaded = self._storage.load([0], lambda: self._engine.stopping, open_too=open_too)
+        loaded = self.storage.load([0], lambda: self.engine.stopping, open_too=open_too)
         if not loaded:
             raise StoppedError("reading the state")
         return loaded[0]
 
-    def check_partitions(self) -> None:
+    def _check_partitions(self) -> None:
         """Begin again if a topic has other partitions than before."""
-        if set(self._connection.inputs()) != set(self._session.part_of):
+        if set(self.connection.inputs()) != set(self.part_of):
             raise ChangedError("the topics have other partitions than before")
 
 

@@ -1,4 +1,4 @@
-"""The assignment of one of several consumers: the parts that its group assigns and revokes.
+"""The session of one of several consumers: the parts that its group assigns and revokes.
 
 Kafka's range assignor assigns the partitions of each topic to the members in the same order, so
 with equally many partitions in each topic a part is assigned to one member whole.
@@ -46,9 +46,9 @@ from ketal.streaming.kafka.connecting.clients import (
     in_background,
     keep_joining,
 )
-from ketal.streaming.kafka.job_session import Assignment, Session
+from ketal.streaming.kafka.job_session import Session
 from ketal.streaming.kafka.partition_state import Part, open_part
-from ketal.streaming.kafka.running_job import metadata_of
+from ketal.streaming.kafka.running_job import RunningJob, metadata_of
 
 KEEP_S = 0.05
 """So often the group is polled while parts are restored."""
@@ -56,37 +56,43 @@ SETTLE_S = 10.0
 """So long an assignment may lack partitions: its leader did not know all topics yet."""
 
 
-class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[misc]
+class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
     """The parts that the group assigns to this consumer, whose listener it is."""
 
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
+    def __init__(self, engine: RunningJob) -> None:
+        super().__init__(engine)
+        self._is_closing = False
         self.fault: BaseException | None = None
         """What the listener raised."""
         self._given: set[TopicPartition] | None = None
         """The assigned partitions whose parts are not open yet."""
         self._revoked: dict[int, Part] = {}
         """Parts as they were committed when they were revoked, by number."""
-        self._member: Any = None
-        self._is_settled = False
+        self._joined_as: Any = None
+        self._is_open = False
         self._waiting_since_s = time.monotonic()
 
-    def begin(self) -> None:
+    def _claim(self) -> None:
         """Check the topics, and join the group."""
-        connection = self._connection
-        if not self._engine.claimed:
-            self._engine.refuse_other_job(self._storage, connection.group_offsets())
+        connection = self.connection
+        if not self.engine.claimed:
+            self.engine.refuse_other_job(self.storage, connection.group_offsets())
         connection.connect_consumer()
-        connection.connect_producer(f"{clients.transactional_id(self._job)}-{self._engine.owner}")
+        connection.connect_producer(f"{clients.transactional_id(self.job)}-{self.engine.owner}")
         partitions = connection.inputs()
-        self.parts = self._equal_count()
-        self._storage.check(connection.numbers, self.parts)
-        self._session.note_ends(partitions)
-        connection.consumer.subscribe(self._job.topics, listener=self)
+        self.count = self._equal_count()
+        self.storage.check(connection.numbers, self.count)
+        self.note_ends(partitions)
+        connection.consumer.subscribe(self.job.topics, listener=self)
+
+    def close(self) -> None:
+        """Discard clients and state, whatever the group still assigns or revokes."""
+        self._is_closing = True
+        super().close()
 
     def _equal_count(self) -> int:
         """Return how many partitions each topic has."""
-        counts = {topic: len(self._connection.numbers(topic)) for topic in self._job.topics}
+        counts = {topic: len(self.connection.numbers(topic)) for topic in self.job.topics}
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{topic} has {n}" for topic, n in counts.items())
             raise SettingError(
@@ -96,12 +102,12 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
             )
         return next(iter(counts.values()))
 
-    def check_partitions(self) -> None:
+    def _check_partitions(self) -> None:
         """End the job if partitions were added: scopes would move to others."""
         now = self._equal_count()
-        if now != self.parts:
+        if now != self.count:
             raise SettingError(
-                f"the topics have {now} partitions, and had {self.parts}: keys are in other "
+                f"the topics have {now} partitions, and had {self.count}: keys are in other "
                 "partitions than before, and scopes with them; another group_id and state topic "
                 "begin anew"
             )
@@ -113,14 +119,14 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         if self._is_closing:
             return
         try:
-            keep_joining(self._connection.consumer)
-            self._session.commit()
+            keep_joining(self.connection.consumer)
+            self.commit()
         except BaseException as fault:
             self.fault = fault
             self._revoked = {}
         else:
             # Parts of an earlier assignment that were not opened since are held as well.
-            self._revoked |= {_number(part): part for part in self._session.parts}
+            self._revoked |= {_number(part): part for part in self.parts}
         self._give_up()
 
     def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
@@ -128,16 +134,16 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         if self._is_closing:
             return
         try:
-            keep_joining(self._connection.consumer)
+            keep_joining(self.connection.consumer)
         except SettingError as fault:
             self.fault = fault
-        self._session.outputs.clear()
+        self.outputs.clear()
         self._revoked = {}
         self._give_up()
 
     def _give_up(self) -> None:
-        self._session.hold([])
-        self._is_settled = False
+        self.hold([])
+        self._is_open = False
         self._given = None
         self._waiting_since_s = time.monotonic()
 
@@ -145,10 +151,10 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         """Pause partitions until their parts are open."""
         if self._is_closing:
             return
-        consumer = self._connection.consumer
+        consumer = self.connection.consumer
         self._given = set(assigned)
-        self._member = consumer.group_metadata()
-        if self._member.generation_id < 0:
+        self._joined_as = consumer.group_metadata()
+        if self._joined_as.generation_id < 0:
             self.fault = faults.UnknownMemberIdError("given up for dead while parts were given")
         self._waiting_since_s = time.monotonic()
         for one in self._given:
@@ -157,23 +163,23 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
 
     # --- opening parts, on the engine's thread ---
 
-    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+    def _poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
         """Return messages of the parts that are open; open those that were assigned."""
         batches = self._polled(timeout_ms)
         if self._given is not None:
             self._open_parts(self._given)
             return {}
         # A member takes part in a rebalance when it polls.
-        patience_ms = self._connection.consumer.config["max_poll_interval_ms"]
-        patience_s = (patience_ms + self._job.call_timeout_ms) / 1e3
-        if not self._is_settled and time.monotonic() - self._waiting_since_s > patience_s:
-            raise TimeoutError(f"the group {self._job.group_id} does not come together")
-        return {one: records for one, records in batches.items() if one in self._session.part_of}
+        patience_ms = self.connection.consumer.config["max_poll_interval_ms"]
+        patience_s = (patience_ms + self.job.call_timeout_ms) / 1e3
+        if not self._is_open and time.monotonic() - self._waiting_since_s > patience_s:
+            raise TimeoutError(f"the group {self.job.group_id} does not come together")
+        return {one: records for one, records in batches.items() if one in self.part_of}
 
     def _polled(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
         """Poll the consumer; raise what the listener raised."""
         try:
-            batches = super().poll(timeout_ms)
+            batches = super()._poll(timeout_ms)
         except CLIENT_ERRORS:
             if self.fault is not None:
                 raise self.fault from None
@@ -183,34 +189,34 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         return batches
 
     @property
-    def member(self) -> Any:
-        """The member that the parts were assigned to, whatever the consumer is by now."""
-        return self._member
+    def _member(self) -> Any:
+        # The one that the parts were assigned to, whatever the consumer is by now.
+        return self._joined_as
 
     @property
-    def is_settled(self) -> bool:
+    def _is_settled(self) -> bool:
         """Whether the parts are open; without a part, whether none was assigned for a while."""
         waited_s = time.monotonic() - self._waiting_since_s
-        return self._is_settled and (bool(self._session.parts) or waited_s >= SETTLE_S)
+        return self._is_open and (bool(self.parts) or waited_s >= SETTLE_S)
 
     def _open_parts(self, given: set[TopicPartition]) -> None:
         """Open the parts of the partitions that were assigned."""
-        session, connection = self._session, self._connection
+        connection = self.connection
         numbers = sorted({one.partition for one in given})
         if not self._is_whole(numbers, given):
             return
         committed = connection.committed(sorted(given))
         positions = connection.beginnings(committed, grown=False)
-        if self._job.start == "latest" and None in committed.values():
+        if self.job.start == "latest" and None in committed.values():
             self._commit_beginnings(positions, committed)
             committed = connection.committed(sorted(given))
         new = [n for n in numbers if not self._is_as_committed(n, committed)]
-        loaded = self._storage.load(new, lambda: not self._keeps(given))
+        loaded = self.storage.load(new, lambda: not self._keeps(given))
         if not self._keeps(given):
             return
         if new and connection.committed(sorted(given)) != committed:
             raise TimeoutError(
-                f"the group {self._job.group_id} moved on while this consumer read the state"
+                f"the group {self.job.group_id} moved on while this consumer read the state"
             )
         restored = self._restored(given, loaded, positions, committed)
         if restored is None:
@@ -218,20 +224,20 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         parts = [restored[n] if n in restored else self._revoked[n] for n in numbers]
         self._revoked = {}
         self._given = None
-        self._is_settled = True
-        session.hold(parts)
+        self._is_open = True
+        self.hold(parts)
         drop_parked(connection.consumer)
         for one, offset in positions.items():
             connection.consumer.seek(one, offset)
-            if not session.part_of[one].ended:
+            if not self.part_of[one].ended:
                 connection.consumer.resume(one)
         # A part that was never committed has a state from now on, for its next member.
-        session.commit()
+        self.commit()
         listed = ", ".join(str(number) for number in numbers) or "none"
-        session.sum_up()
+        self.sum_up()
         for notice in filter(None, [part.notice for part in restored.values()]):
-            self._engine.hooks.notify(notice)
-        self._engine.hooks.notify(f"has {len(parts)} of {self.parts} parts: {listed}")
+            self.engine.hooks.notify(notice)
+        self.engine.hooks.notify(f"has {len(parts)} of {self.count} parts: {listed}")
 
     def _commit_beginnings(
         self, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Any]
@@ -241,11 +247,11 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
         For a later process the latest message would be another one. A commit without a name means
         that there is no state yet.
         """
-        text = json.dumps({**self._storage.metadata(""), "owner": self._engine.owner})
+        text = json.dumps({**self.storage.metadata(""), "owner": self.engine.owner})
         fresh = [one for one, held in committed.items() if held is None]
-        self._connection.producer.begin_transaction()
+        self.connection.producer.begin_transaction()
         offsets = {one: OffsetAndMetadata(positions[one], text, -1) for one in fresh}
-        self._connection.commit(offsets, [], self._member)
+        self.connection.commit(offsets, [], self._joined_as)
 
     def _restored(
         self,
@@ -264,18 +270,18 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
                     break
                 own = {p: positions[p] for p in sorted(given) if p.partition == number}
                 held = {p: committed[p] for p in own}
-                parts[number] = open_part(self._engine, self._storage, number, own, held, one)
+                parts[number] = open_part(self.engine, self.storage, number, own, held, one)
             return parts
 
         restoring = in_background("restoring", restore)
         try:
-            while not (restoring.done() or self._engine.stopping):
+            while not (restoring.done() or self.engine.stopping):
                 if not self._keeps(given):
                     enough.set()
                 wait([restoring], KEEP_S)
         finally:
             enough.set()
-            if not self._engine.stopping:
+            if not self.engine.stopping:
                 # Two threads must not share the watch.
                 wait([restoring])
         return restoring.result() if self._keeps(given) else None
@@ -285,23 +291,23 @@ class GroupAssignment(Assignment, ConsumerRebalanceListener):  # type: ignore[mi
 
         All assigned partitions are paused, so the poll returns no messages.
         """
-        if not self._engine.stopping:
+        if not self.engine.stopping:
             self._polled(0)
-        return not self._engine.stopping and self._given is given
+        return not self.engine.stopping and self._given is given
 
     def _is_whole(self, numbers: Sequence[int], given: set[TopicPartition]) -> bool:
         """Return whether each part is assigned whole; its leader may not know all topics yet."""
-        wanted = {TopicPartition(topic, n) for topic in self._job.topics for n in numbers}
+        wanted = {TopicPartition(topic, n) for topic in self.job.topics for n in numbers}
         missing = sorted(wanted - given)
         if not missing:
-            if numbers and numbers[-1] >= self.parts:
-                self.check_partitions()
-                raise TimeoutError(f"there is a part {numbers[-1]}, and {self.parts} partitions")
+            if numbers and numbers[-1] >= self.count:
+                self._check_partitions()
+                raise TimeoutError(f"there is a part {numbers[-1]}, and {self.count} partitions")
             return True
         if time.monotonic() - self._waiting_since_s >= SETTLE_S:
             one = missing[0]
             raise SettingError(
-                f"the group {self._job.group_id} gave this consumer a piece of part "
+                f"the group {self.job.group_id} gave this consumer a piece of part "
                 f"{one.partition}, without {one.topic}/{one.partition}: do all its members read "
                 "the same topics, with the same version of ketal?"
             )
