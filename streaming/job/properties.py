@@ -67,7 +67,10 @@ def check_properties(properties: Mapping[str, Any]) -> None:
             otherwise = "its names are those of KafkaConsumer, as ssl_cafile"
             hint = near(name.replace(".", "_"), known, otherwise)
             raise SettingError(f"[kafka.properties] kafka-python has no {name!r}{hint}")
-        _check_kind(place, value, _kind(name, defaults[name]), LEAST.get(name, 0))
+        default = defaults[name]
+        of_none: type = int if name.endswith("_bytes") else str
+        kind = of_none if default is None else type(default)
+        _check_kind(place, value, kind, LEAST.get(name, 0))
         if name in WORDS and value not in WORDS[name]:
             raise SettingError(
                 f"{place} is none of the words that it may be\n  hint: {', '.join(WORDS[name])}"
@@ -108,28 +111,19 @@ def _check_login(properties: Mapping[str, Any]) -> None:
         )
 
 
-def _kind(name: str, default: object) -> type:
-    if default is None:
-        return int if name.endswith("_bytes") else str
-    return type(default)
-
-
 def _check_kind(place: str, value: object, kind: type, least: int) -> None:
     """Refuse a value of another kind."""
+    what, hint = f"an integer of {least} or more", "write it without quotes"
     if kind is bool:
-        if not isinstance(value, bool):
-            raise SettingError(f"{place} must be a boolean\n  hint: true or false, without quotes")
+        is_right = isinstance(value, bool)
+        what, hint = "a boolean", "true or false, without quotes"
     elif kind is str:
-        if not isinstance(value, str) or not value:
-            raise SettingError(f"{place} must be text that is not empty\n  hint: put it in quotes")
-    elif isinstance(value, bool) or not isinstance(value, int):
-        raise SettingError(
-            f"{place} must be an integer of {least} or more\n  hint: write it without quotes"
-        )
-    elif not least <= value <= INT_MAX:
-        raise SettingError(
-            f"{place} must be an integer of {least} or more\n  hint: and of {INT_MAX} at most"
-        )
+        is_right = isinstance(value, str) and value != ""
+        what, hint = "text that is not empty", "put it in quotes"
+    elif is_right := isinstance(value, int) and not isinstance(value, bool):
+        is_right, hint = least <= value <= INT_MAX, f"and of {INT_MAX} at most"
+    if not is_right:
+        raise SettingError(f"{place} must be {what}\n  hint: {hint}")
 
 
 @contextlib.contextmanager

@@ -260,7 +260,7 @@ class Session(ABC):
         self.engine.figures.update(
             now_s=now_s,
             messages=self.engine.consumed,
-            control=sum(part.counts.control for part in self.parts),
+            control=sum(part.counts["control"] for part in self.parts),
             lag={f"{one.topic}/{one.partition}": lag for one, lag in behind.items()},
             events=total(part.execution.counts.tally.to_dict() for part in self.parts),
             live_runs=sum(part.execution.counts.live_runs for part in self.parts),

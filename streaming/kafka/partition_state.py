@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -42,14 +41,6 @@ from ketal.streaming.kafka.watermarks import Watermarks
 WATERMARKS, COUNTS, OFFSETS = OTHERS + b"watermarks", OTHERS + b"counts", OTHERS + b"offsets"
 
 Ask = Callable[[Sequence[TopicPartition]], Iterable[TopicPartition]]
-
-
-@dataclass
-class MessageCounts:
-    """The `kafka` object of the summary; `messages` has the execution's `read`, and `control`."""
-
-    messages: int = 0
-    control: int = 0
 
 
 def now_ms() -> float:
@@ -79,7 +70,8 @@ class Part:
             idle_ms=job.idle_ms,
             now_ms=now_ms(),
         )
-        self.counts = MessageCounts()
+        self.counts = {"messages": 0, "control": 0}
+        """The `kafka` object of the summary; `messages` are the execution's `read`, and control."""
         self.dirty = True
         """Whether it is to be committed: a part without state is, for its next owner."""
         self.metadata: dict[str, Any] = {}
@@ -104,7 +96,8 @@ class Part:
             If a live scope is in a partition of another number too.
         """
         try:
-            counts = MessageCounts(**json.loads(records[COUNTS]))
+            counts = json.loads(records[COUNTS])
+            counts = {name: counts[name] for name in self.counts}
             marks = json.loads(records[WATERMARKS])
             held = {(t, n): offset for t, n, offset in json.loads(records[OFFSETS])}
         except (KeyError, TypeError, ValueError) as error:
@@ -141,7 +134,7 @@ class Part:
         """Return the records that are dirty since the last call, or since the restore."""
         changes = self.execution.state.changes()
         changes[WATERMARKS] = json.dumps(self.watermarks.state()).encode()
-        changes[COUNTS] = json.dumps(asdict(self.counts)).encode()
+        changes[COUNTS] = json.dumps(self.counts).encode()
         offsets = [[*one, offset] for one, offset in sorted(self.positions.items())]
         changes[OFFSETS] = json.dumps(offsets).encode()
         return changes
@@ -188,7 +181,7 @@ class Part:
                 break
         if taken:
             self.positions[one] = records[taken - 1].offset + 1
-            self.counts.messages += taken
+            self.counts["messages"] += taken
         return taken
 
     def _items(
@@ -223,7 +216,7 @@ class Part:
 
     def _control(self, one: TopicPartition, control: Control) -> list[Item]:
         """Return what a control event of a partition is to the execution."""
-        self.counts.control += 1
+        self.counts["control"] += 1
         if control.kind == "watermark":
             assert control.time is not None
             self.watermarks.raise_mark(one, control.time)
@@ -269,7 +262,7 @@ class Part:
     @property
     def summed(self) -> dict[str, Any]:
         """The numbers of the execution's summary, with the counts of messages."""
-        return {**self.execution.counts.numbers, "kafka": asdict(self.counts)}
+        return {**self.execution.counts.numbers, "kafka": dict(self.counts)}
 
 
 def _place_in(records: Sequence[Any], numbers: Sequence[int], at: int) -> str:

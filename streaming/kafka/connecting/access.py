@@ -16,7 +16,7 @@ or stopping is retried.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kafka import KafkaConsumer
@@ -109,7 +109,8 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
 
 def _refusal(fault: BaseException) -> str | None:
     """Return the reason, of a server or the TLS library, that settings are wrong; else None."""
-    for one in _with_arguments(fault):
+    # An error may have been made of another one.
+    for one in [one for cause in causes(fault) for one in (cause, *cause.args)]:
         if isinstance(one, _REFUSED):
             return f"{one}\n  hint: look at security_protocol and sasl_* in [kafka.properties]"
         if isinstance(one, ssl.SSLError) and not isinstance(one, _HUNG_UP):
@@ -117,13 +118,6 @@ def _refusal(fault: BaseException) -> str | None:
                 "the certificate of the authority that signed the broker's"
             )
     return None
-
-
-def _with_arguments(fault: BaseException) -> Iterator[BaseException]:
-    """Yield an error, its causes, and errors that one of them was made of."""
-    for one in causes(fault):
-        yield one
-        yield from (arg for arg in one.args if isinstance(arg, BaseException))
 
 
 def _wrong_protocol(job: Job, server: str, given: Mapping[str, Any]) -> str | None:

@@ -202,30 +202,26 @@ def transaction_timeout_ms(job: Job) -> int:
 
 def end_when_fenced(producer: Any) -> None:
     """Make errors fatal after which kafka-python would ask for an epoch above its successor's."""
-    manager = getattr(producer, "_transaction_manager", None)
-    risky = getattr(manager, "_NEEDS_EPOCH_BUMP_ERRORS", None)
-    fatal = getattr(manager, "_FATAL_ERRORS", None)
+    manager = _inner(producer, "_transaction_manager")
+    risky, fatal = _inner(manager, "_NEEDS_EPOCH_BUMP_ERRORS"), _inner(manager, "_FATAL_ERRORS")
     if not isinstance(risky, frozenset) or not isinstance(fatal, frozenset):
         raise _unknown_version()
-    manager._NEEDS_EPOCH_BUMP_ERRORS = frozenset()  # type: ignore[union-attr]
-    manager._FATAL_ERRORS = fatal | risky  # type: ignore[union-attr]
+    manager._NEEDS_EPOCH_BUMP_ERRORS = frozenset()
+    manager._FATAL_ERRORS = fatal | risky
 
 
 def make_no_topics(client: Any, cluster: str) -> None:
     """Have a client's requests for metadata make no topic; `cluster` is its attribute for them."""
-    config = getattr(getattr(client, cluster, None), "config", None)
-    if not isinstance(config, dict) or "allow_auto_create_topics" not in config:
+    config = _inner(client, cluster, "config")
+    if "allow_auto_create_topics" not in config:
         raise _unknown_version()
     config["allow_auto_create_topics"] = False
 
 
 def topic_id(consumer: Any, topic: str) -> int:
     """Return the number by which Kafka tells a topic from another one of its name; 0 if unknown."""
-    cluster = getattr(consumer, "_cluster", None)
-    if not hasattr(cluster, "topic_id"):
-        raise _unknown_version()
-    known = cluster.topic_id(topic)  # type: ignore[union-attr]
-    return 0 if known is None else known.int
+    known = _inner(consumer, "_cluster", "topic_id")(topic)
+    return 0 if known is None else int(known.int)
 
 
 def keep_joining(consumer: Any) -> None:
@@ -235,10 +231,7 @@ def keep_joining(consumer: Any) -> None:
     compares is equal again as soon as it has been elected leader. A listener calls this whenever
     partitions are taken away, for that is how joining begins.
     """
-    coordinator = getattr(consumer, "_coordinator", None)
-    if not hasattr(coordinator, "rejoin_needed"):
-        raise _unknown_version()
-    coordinator.request_rejoin()  # type: ignore[union-attr]
+    _inner(consumer, "_coordinator", "request_rejoin")()
 
 
 def drop_parked(consumer: Any) -> None:
@@ -247,12 +240,19 @@ def drop_parked(consumer: Any) -> None:
     It takes that up again only where it has read no other partition since, and fetches nothing of
     the partition as long as it has it: the partition would stand still for ever.
     """
-    parked = getattr(getattr(consumer, "_fetcher", None), "_paused_partition_records", None)
-    if parked is None:
-        raise _unknown_version()
+    parked = _inner(consumer, "_fetcher", "_paused_partition_records")
     for records in parked.values():
         records.drain()
     parked.clear()
+
+
+def _inner(client: Any, *names: str) -> Any:
+    """Return what a client has under names that are none of kafka-python's interface."""
+    for name in names:
+        client = getattr(client, name, None)
+    if client is None:
+        raise _unknown_version()
+    return client
 
 
 def _unknown_version() -> SettingError:
