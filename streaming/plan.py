@@ -109,6 +109,7 @@ def _order(compiled: CompiledPattern) -> str:
 
 def warnings(program: Program, job: Job) -> Iterator[str]:
     """Yield where a verdict depends on how partitions are interleaved, or is never made."""
+    several = len(job.topics) > 1
     for compiled in program.compiled:
         order = compiled.pattern.order
         waits_for_dots = compiled.causal and not compiled.order_free and order.frontier is None
@@ -120,21 +121,16 @@ def warnings(program: Program, job: Job) -> Iterator[str]:
                 '`gap = …`, after which what is missing counts as lost, or start = "earliest"'
             )
         if not compiled.causal:
-            yield from _by_arrival(compiled, job)
+            # Several consumers have the events of a scope in one partition of each topic.
+            if several or not job.is_shared:
+                yield (
+                    f"{compiled.name} takes events as they are consumed: its answer is the same "
+                    "each time only where the events of a scope are in one partition"
+                    + (" of one topic" if several else "")
+                )
         elif not compiled.order_independent and not (order.total and order.nodes):
             yield (
                 f"{compiled.name} is order-sensitive: its answer may depend on how partitions "
                 "are interleaved; `order CausalOrder(total, nodes = [...])` makes it the same "
                 "each time"
             )
-
-
-def _by_arrival(compiled: CompiledPattern, job: Job) -> Iterator[str]:
-    """Yield where events of one scope may be read in another order the next time."""
-    several = len(job.topics) > 1
-    if not job.is_shared or several:
-        one = "one partition of one topic" if several else "one partition"
-        yield (
-            f"{compiled.name} takes events as they are consumed: its answer is the same each "
-            f"time only where the events of a scope are in {one}"
-        )

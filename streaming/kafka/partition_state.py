@@ -304,11 +304,10 @@ def open_part(
                 f"the offsets of group {job.group_id} were committed by another program, or with "
                 "the state elsewhere"
             )
-        if not commits:
-            storage.check_unused(number, loaded)
-            return part_of(engine, positions, storage.empty(number))
-        store, records = storage.restore(number, loaded, commits)
+        store, records = storage.open(number, loaded, commits)
         part = part_of(engine, positions, store)
+        if not commits:
+            return part
         notice = part.restore(records, on_change)
         part.dirty = bool(notice) or len(commits) < len(committed)
         part.metadata = commits[0]

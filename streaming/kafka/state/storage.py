@@ -72,14 +72,13 @@ class Storage(ABC):
         return True
 
     @abstractmethod
-    def check_unused(self, number: int, loaded: Any) -> None:
-        """Raise a StateError if there is state of a part of which nothing is committed."""
-
-    @abstractmethod
-    def restore(
+    def open(
         self, number: int, loaded: Any, commits: Sequence[Metadata]
     ) -> tuple[Store, dict[bytes, bytes]]:
-        """Return the store of a part, and the records of the state that its commits name."""
+        """Return the store of a part, and the records of the state that its commits name.
+
+        A StateError if they are not there, or if there are some and there is no commit.
+        """
 
     @abstractmethod
     def empty(self, number: int, loaded: Any = None) -> Store:
@@ -126,18 +125,18 @@ class _FolderStorage(Storage):
     def metadata(self, name: str) -> dict[str, str]:
         return {"snapshot": name}
 
-    def check_unused(self, number: int, loaded: Any) -> None:
-        if self._has_begun:
+    def open(
+        self, number: int, loaded: Any, commits: Sequence[Metadata]
+    ) -> tuple[Store, dict[bytes, bytes]]:
+        if self._has_begun and not commits:
             raise StateError(
                 f"group {self._job.group_id} has no offsets at {self._job.bootstrap_servers}, and "
                 f"{self._job.state} holds the state of what it had committed: they have expired or "
                 "were deleted, or this is another Kafka"
             )
-
-    def restore(
-        self, number: int, loaded: Any, commits: Sequence[Metadata]
-    ) -> tuple[Store, dict[bytes, bytes]]:
         store = self.empty(number)
+        if not commits:
+            return store, {}
         # A topic that was not read for a while names an older one.
         return store, store.read(max(str(one["snapshot"]) for one in commits))
 
@@ -188,18 +187,18 @@ class _TopicStorage(Storage):
     def is_of(self, loaded: Loaded, commits: Sequence[Metadata]) -> bool:
         return loaded.fault is not None or loaded.commit in [one.get("commit") for one in commits]
 
-    def check_unused(self, number: int, loaded: Loaded) -> None:
-        if loaded.keys:
+    def open(
+        self, number: int, loaded: Loaded, commits: Sequence[Metadata]
+    ) -> tuple[Store, dict[bytes, bytes]]:
+        if loaded.keys and not commits:
             raise StateError(
                 f"the changelog {self._topic}/{number} holds state, and group "
                 f"{self._job.group_id} has committed nothing: it is of another group, or the "
                 "offsets of this one have expired or were deleted, as a topic's are with it"
             )
-
-    def restore(
-        self, number: int, loaded: Loaded, commits: Sequence[Metadata]
-    ) -> tuple[Store, dict[bytes, bytes]]:
         store = self.empty(number)
+        if not commits:
+            return store, {}
         return store, store.restore(loaded, [str(one.get("commit")) for one in commits])
 
     def empty(self, number: int, loaded: Loaded | None = None) -> Changelog:
