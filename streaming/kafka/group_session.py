@@ -116,32 +116,27 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Commit, and give up all parts."""
-        if self._is_closing:
-            return
-        try:
-            keep_joining(self.connection.consumer)
-            self.commit()
-        except BaseException as fault:
-            self.fault = fault
-            self._revoked = {}
-        else:
-            # Parts of an earlier assignment that were not opened since are held as well.
-            self._revoked |= {_number(part): part for part in self.parts}
-        self._give_up()
+        self._give_up(lost=False)
 
     def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
         """Discard all parts: other members have them by now."""
+        self._give_up(lost=True)
+
+    def _give_up(self, *, lost: bool) -> None:
         if self._is_closing:
             return
         try:
             keep_joining(self.connection.consumer)
-        except SettingError as fault:
-            self.fault = fault
-        self.outputs.clear()
-        self._revoked = {}
-        self._give_up()
-
-    def _give_up(self) -> None:
+            if not lost:
+                self.commit()
+        except BaseException as fault:
+            self.fault, lost = fault, True
+        if lost:
+            self.outputs.clear()
+            self._revoked = {}
+        else:
+            # Parts of an earlier assignment that were not opened since are held as well.
+            self._revoked |= {min(part.positions).partition: part for part in self.parts}
         self.hold([])
         self._is_open = False
         self._given = None
@@ -320,8 +315,3 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
             return False
         held = [committed[one] for one in part.positions]
         return all(one is not None and metadata_of(one.metadata) == part.metadata for one in held)
-
-
-def _number(part: Part) -> int:
-    number: int = next(iter(part.positions)).partition
-    return number

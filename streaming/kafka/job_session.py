@@ -172,14 +172,11 @@ class Session(ABC):
         too. Kafka is asked once a poll, and only if some partition is idle; the next poll returns
         more messages after that wait, so this costs little where messages are many.
         """
-        active: dict[Part, list[TopicPartition]] = {}
-        for one in batches:
-            if not self.part_of[one].ended:
-                active.setdefault(self.part_of[one], []).append(one)
-        for part, partitions in active.items():
-            part.mark_active(partitions)
-        idle = [one for part in active for one in part.idle]
-        for one in self._unread(idle):
+        active = [one for one in batches if not self.part_of[one].ended]
+        for one in active:
+            self.part_of[one].mark_active([one])
+        idle = {other for one in active for other in self.part_of[one].idle}
+        for one in self._unread(sorted(idle)):
             self.part_of[one].mark_active([one])
 
     def _unread(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
