@@ -30,7 +30,7 @@ from ketal.streaming.job.outputs import PENDING_BYTES_MAX
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import StoppedError
 from ketal.streaming.kafka.connection import Connection
-from ketal.streaming.kafka.partition_state import Part, part_of
+from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.running_job import RunningJob
 from ketal.streaming.kafka.state.storage import storage_of
 from ketal.streaming.kafka.watermarks import LOOK_MS
@@ -312,6 +312,6 @@ class Session(ABC):
 
     def sum_up(self) -> None:
         """Sum up the parts, or an empty one if there is none; all is committed."""
-        parts = self.parts or [part_of(self.engine, {}, self.storage.empty(0))]
+        parts = self.parts or [Part(self.engine, {}, self.storage.empty(0))]
         self.engine.summary = total(part.summed for part in parts)
         add_findings(self.engine.summary["patterns"], self._findings(parts))

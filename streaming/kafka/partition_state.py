@@ -27,11 +27,9 @@ from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.programs.program import Program
 from ketal.runtime.execution import BATCH_EVENTS, Execution, Item
 from ketal.runtime.state.records import OTHERS, Changes
-from ketal.streaming.job.distribution import Watch, uses_time
-from ketal.streaming.job.file import Job
+from ketal.streaming.job.distribution import uses_time
 from ketal.streaming.job.messages import Reader, place_of
 from ketal.streaming.job.pattern_migration import resume
 from ketal.streaming.kafka.running_job import RunningJob, metadata_of
@@ -52,15 +50,10 @@ class Part:
     """Some partitions, and the state of what was read in them; `positions` are next offsets."""
 
     def __init__(
-        self,
-        job: Job,
-        program: Program,
-        positions: Mapping[TopicPartition, int],
-        store: Store,
-        watch: Watch | None = None,
+        self, engine: RunningJob, positions: Mapping[TopicPartition, int], store: Store
     ) -> None:
-        self._job = job
-        self._program = program
+        self._job = job = engine.job
+        self._program = program = engine.program
         self.positions = dict(positions)
         self.store = store
         self.execution = Execution(program, limits=job.limits)
@@ -80,7 +73,7 @@ class Part:
         """What is to be reported of its opening, if anything."""
         self._timed = uses_time(program)
         self._reader = Reader(job.source, job.limits)
-        self._watch = watch
+        self._watch = engine.watch
 
     # --- state ---
 
@@ -269,11 +262,6 @@ def _place_in(records: Sequence[Any], numbers: Sequence[int], at: int) -> str:
     return place_of(records[numbers[at]])
 
 
-def part_of(engine: RunningJob, positions: Mapping[TopicPartition, int], store: Store) -> Part:
-    """Return a part without state."""
-    return Part(engine.job, engine.program, positions, store, engine.watch)
-
-
 def open_part(
     engine: RunningJob,
     storage: Storage,
@@ -305,7 +293,7 @@ def open_part(
                 "the state elsewhere"
             )
         store, records = storage.open(number, loaded, commits)
-        part = part_of(engine, positions, store)
+        part = Part(engine, positions, store)
         if not commits:
             return part
         notice = part.restore(records, on_change)
@@ -321,7 +309,7 @@ def open_part(
             then = f"part {number} starts anew at the stored offsets"
         else:
             then = "starting anew at the stored offsets, with nothing of what was before"
-        part = part_of(engine, positions, storage.empty(number, loaded))
+        part = Part(engine, positions, storage.empty(number, loaded))
         part.notice = f"{fault}; {then}"
     return part
 

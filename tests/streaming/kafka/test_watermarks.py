@@ -13,8 +13,10 @@ import ketal
 from ketal.streaming.job.file import Job
 from ketal.streaming.kafka import partition_state as parts
 from ketal.streaming.kafka.partition_state import Part
+from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.kafka.state.topic_store import Changelog
 from ketal.streaming.kafka.watermarks import LOOK_MS, STOOD_MS, Watermarks
+from tests.streaming.jobs import Told
 
 IDLE_MS = 30_000
 HERE, THERE = ("t", 0), ("t", 1)
@@ -129,7 +131,8 @@ class Reading:
             idle_ms=IDLE_MS, changelog="state",
         )  # fmt: skip
         self.offsets = {TopicPartition(*HERE): 0, TopicPartition(*THERE): 0}
-        self.part = Part(job, ketal.compile(NEXT), dict(self.offsets), Changelog(job, 0, 1))
+        engine = ProcessEngine(job, ketal.compile(NEXT), Told().hooks())
+        self.part = Part(engine, self.offsets, Changelog(job, 0, 1))
         self.verdicts: list[ketal.Verdict] = []
 
     def take(self, place: tuple[str, int], kind: str, time_s: int) -> None:
