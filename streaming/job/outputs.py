@@ -68,9 +68,6 @@ class Outputs:
             self.close()
             raise
 
-    def __bool__(self) -> bool:
-        return bool(self._pending or self._shown)
-
     def add(self, verdict: Verdict, key: bytes | None = None) -> None:
         """Add a verdict to the pending ones; `key` is that of a message that was rejected.
 

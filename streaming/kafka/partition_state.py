@@ -163,13 +163,13 @@ class Part:
         taken = 0
         for begin in range(0, len(records), BATCH_EVENTS):
             batch = records[begin : begin + BATCH_EVENTS]
-            items, numbers, some = self._items(one, batch)
-            taken += some
-            places = partial(_place_in, batch, numbers)
+            items, sources, count = self._items(one, batch)
+            taken += count
+            places = partial(_place_in, sources)
             if self._watch is not None:
                 self._watch.check(items, one.partition, places)
             for at, verdicts in self.execution.process(items, places):
-                add(verdicts, batch[numbers[at]])
+                add(verdicts, sources[at])
             if self.ended:
                 break
         if taken:
@@ -179,33 +179,33 @@ class Part:
 
     def _items(
         self, one: TopicPartition, records: Sequence[Any]
-    ) -> tuple[list[Item], list[int], int]:
-        """Return the items of messages, of each its message's number, and how many were read.
+    ) -> tuple[list[Item], list[Any], int]:
+        """Return the items of messages, the message of each, and how many were read.
 
         A watermark that a message raises is an item too. All are read, unless all partitions end.
         """
         items: list[Item] = []
-        numbers: list[int] = []
+        sources: list[Any] = []
         timed, over, count = self._timed, self.watermarks.has_ended(one), 0
-        for number, item in enumerate(self._reader.items(records)):
+        for record, item in zip(records, self._reader.items(records), strict=True):
+            count += 1
             if over:
                 reason = "its partition has ended (ketal.end)"
-                item = Rejected(place=place_of(records[number]), reason=reason)
-            count = number + 1
+                item = Rejected(place=place_of(record), reason=reason)
             if isinstance(item, Control):
                 own = self._control(one, item)
                 over = self.watermarks.has_ended(one)
             else:
                 items.append(item)
-                numbers.append(number)
+                sources.append(record)
                 if not timed:
                     continue
                 own = self._observed(one, item)
             items += own
-            numbers += [number] * len(own)
+            sources += [record] * len(own)
             if over and self.ended:
                 break
-        return items, numbers, count
+        return items, sources, count
 
     def _control(self, one: TopicPartition, control: Control) -> list[Item]:
         """Return what a control event of a partition is to the execution."""
@@ -258,8 +258,8 @@ class Part:
         return {**self.execution.counts.numbers, "kafka": dict(self.counts)}
 
 
-def _place_in(records: Sequence[Any], numbers: Sequence[int], at: int) -> str:
-    return place_of(records[numbers[at]])
+def _place_in(records: Sequence[Any], at: int) -> str:
+    return place_of(records[at])
 
 
 def open_part(

@@ -184,15 +184,17 @@ def load(
     wanted = [TopicPartition(job.changelog, number) for number in numbers]
     if not wanted:
         return {}
+    timeout_ms = job.call_timeout_ms
     with ExitStack() as stack:
-        consumers = []
-        for committed_only in (False, True):
+
+        def consumer_of(*, committed_only: bool) -> Any:
             consumer = clients.consumer_of(job, of_group=False, committed_only=committed_only)
             stack.callback(clients.close_consumer, consumer)
-            consumers.append(consumer)
-        every, reader = consumers
-        timeout_ms = job.call_timeout_ms
-        ends = (every if open_too else reader).end_offsets(wanted, timeout_ms=timeout_ms)
+            return consumer
+
+        reader = consumer_of(committed_only=True)
+        asked = consumer_of(committed_only=False) if open_too else reader
+        ends = asked.end_offsets(wanted, timeout_ms=timeout_ms)
         reader.assign(wanted)
         for one, offset in reader.beginning_offsets(wanted, timeout_ms=timeout_ms).items():
             reader.seek(one, offset)
