@@ -436,9 +436,15 @@ def _properties(table: object) -> dict[str, Any]:
         raise SettingError("kafka.properties must be a table, [kafka.properties]")
     out: dict[str, Any] = {}
     for name, value in _flat(table):
+        place = f"[kafka.properties] {name}"
         if not isinstance(value, str | int | float | bool):
-            raise SettingError(f"[kafka.properties] {name} must be text, a number or a boolean")
-        out[name] = _filled(value, name) if isinstance(value, str) else value
+            raise SettingError(f"{place} must be text, a number or a boolean")
+        if isinstance(value, str):
+            for variable in _VARIABLE.findall(value):
+                if variable not in os.environ:
+                    raise SettingError(f"{place}: the environment has no variable {variable!r}")
+            value = _VARIABLE.sub(lambda match: os.environ[match[1]], value)
+        out[name] = value
     return out
 
 
@@ -449,13 +455,3 @@ def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
             yield from _flat(value, f"{before}{name}.")
         else:
             yield f"{before}{name}", value
-
-
-def _filled(text: str, name: str) -> str:
-    """Return the text of a property with its variables replaced."""
-    for variable in _VARIABLE.findall(text):
-        if variable not in os.environ:
-            raise SettingError(
-                f"[kafka.properties] {name}: the environment has no variable {variable!r}"
-            )
-    return _VARIABLE.sub(lambda match: os.environ[match[1]], text)

@@ -186,7 +186,7 @@ class Part:
         """
         items: list[Item] = []
         sources: list[Any] = []
-        timed, over, count = self._timed, self.watermarks.has_ended(one), 0
+        timed, over, count = self._timed, one in self.watermarks.ended, 0
         for record, item in zip(records, self._reader.items(records), strict=True):
             count += 1
             if over:
@@ -194,7 +194,7 @@ class Part:
                 item = Rejected(place=place_of(record), reason=reason)
             if isinstance(item, Control):
                 own = self._control(one, item)
-                over = self.watermarks.has_ended(one)
+                over = one in self.watermarks.ended
             else:
                 items.append(item)
                 sources.append(record)
@@ -214,9 +214,11 @@ class Part:
             assert control.time is not None
             self.watermarks.raise_mark(one, control.time)
             return self._raised()
-        if control.kind != "end" or self.watermarks.end(one):
-            return [control]
-        return self._raised()
+        if control.kind == "end":
+            self.watermarks.ended.add(one)
+            if not self.ended:
+                return self._raised()
+        return [control]
 
     def _observed(self, one: TopicPartition, item: Item) -> list[Item]:
         """Return the watermark, if the time of an event raises it."""

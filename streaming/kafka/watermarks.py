@@ -40,7 +40,8 @@ class Watermarks:
         self._active_ms = dict.fromkeys(self._marks_s, now_ms)
         self._looked_ms = now_ms
         self._idle: set[Partition] = set()
-        self._ended: set[Partition] = set()
+        self.ended: set[Partition] = set()
+        """The partitions in which nothing more is to come."""
         self.watermark_s: float | None = None
 
     def observe(self, partition: Partition, time_s: float) -> bool:
@@ -70,7 +71,7 @@ class Watermarks:
     @property
     def idle(self) -> set[Partition]:
         """The partitions that are idle and have not ended."""
-        return self._idle - self._ended
+        return self._idle - self.ended
 
     def newly_idle(self, behind: Collection[Partition], now_ms: float) -> set[Partition]:
         """Return the idle partitions and those that would become idle; none if none would.
@@ -78,7 +79,7 @@ class Watermarks:
         Only then does a check advance the watermark, past the idle ones as well.
         """
         quiet = self._quiet(behind, now_ms)
-        return (quiet | self._idle) - self._ended if quiet - self._idle else set()
+        return (quiet | self._idle) - self.ended if quiet - self._idle else set()
 
     def _quiet(self, behind: Collection[Partition], now_ms: float) -> set[Partition]:
         """Return the partitions that had no message for so long that they are idle."""
@@ -107,23 +108,14 @@ class Watermarks:
         self._active_ms = dict.fromkeys(self._marks_s, now_ms)
         self._idle.clear()
 
-    def end(self, partition: Partition) -> bool:
-        """Mark a partition as ended; return whether that was the last one."""
-        self._ended.add(partition)
-        return self.all_ended
-
-    def has_ended(self, partition: Partition) -> bool:
-        """Return whether a partition has ended."""
-        return partition in self._ended
-
     @property
     def all_ended(self) -> bool:
         """Whether every partition has ended."""
-        return len(self._ended) == len(self._marks_s)
+        return len(self.ended) == len(self._marks_s)
 
     def advanced(self) -> float | None:
         """Return the new watermark, in seconds; None if it is the old one."""
-        quiet = self._idle | self._ended
+        quiet = self._idle | self.ended
         active = [mark for one, mark in self._marks_s.items() if one not in quiet]
         if None in active:
             return None
@@ -140,7 +132,7 @@ class Watermarks:
         """Return the marks, the ended partitions and the watermark as plain data."""
         return {
             "marks": [[*one, mark] for one, mark in sorted(self._marks_s.items())],
-            "ended": [list(one) for one in sorted(self._ended)],
+            "ended": [list(one) for one in sorted(self.ended)],
             "watermark": self.watermark_s,
         }
 
@@ -149,5 +141,5 @@ class Watermarks:
         for topic, number, mark_s in state["marks"]:
             if (topic, number) in self._marks_s:
                 self._marks_s[topic, number] = mark_s
-        self._ended = {(t, n) for t, n in state["ended"] if (t, n) in self._marks_s}
+        self.ended = {(t, n) for t, n in state["ended"] if (t, n) in self._marks_s}
         self.watermark_s = state["watermark"]
