@@ -146,7 +146,7 @@ def test_parts_that_are_taken_away_while_they_are_restored_are_dropped(
 
     def give_up(self: GroupSession, partitions: Any) -> None:
         revoked(self, partitions)
-        if self._job is ours and other.ident:
+        if self.job is ours and other.ident:
             taken_away.set()
 
     def wait() -> None:
