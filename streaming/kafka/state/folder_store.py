@@ -75,12 +75,9 @@ class Claim:
     """
 
     def __init__(self, folder: Path, group_id: str, topics: Sequence[str]) -> None:
-        self._folder = folder
-        self._group_id = group_id
-        held = self._read()
-        self.begun = bool(held)
-        """Whether something was committed with state of this folder."""
-        self._before = before = held.get("topics", [])
+        self._path = folder / _CLAIM
+        self._held = held = self._read()
+        before = held.get("topics", [])
         if held.get("group_id", group_id) != group_id:
             raise SettingError(
                 f"{folder} holds the state of group {held['group_id']}, and this job's group is "
@@ -92,32 +89,33 @@ class Claim:
                 f"{', '.join(before)}, and this one reads {', '.join(topics)}: they are two jobs, "
                 "so give this one a --group-id of its own, and a --state where that is set"
             )
-        self._topics = sorted({*before, *topics})
+        self._claimed = {"group_id": group_id, "topics": sorted({*before, *topics})}
+
+    @property
+    def begun(self) -> bool:
+        """Whether something was committed with state of this folder."""
+        return bool(self._held)
 
     def committed(self) -> None:
         """Record that a commit with state of this folder exists."""
-        if self._topics == self._before:
-            return
-        held = {"group_id": self._group_id, "topics": self._topics}
-        path = self._folder / _CLAIM
-        with refused_as_setting(path):
-            replace_file(path, json.dumps(held).encode(), durable=True)
-        self.begun, self._before = True, self._topics
+        if self._claimed != self._held:
+            with refused_as_setting(self._path):
+                replace_file(self._path, json.dumps(self._claimed).encode(), durable=True)
+            self._held = self._claimed
 
     def _read(self) -> dict[str, Any]:
-        path = self._folder / _CLAIM
         try:
-            with refused_as_setting(path):
-                self._folder.mkdir(parents=True, exist_ok=True)
-                if not path.exists():
+            with refused_as_setting(self._path):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                if not self._path.exists():
                     return {}
-                held = json.loads(path.read_bytes())
+                held = json.loads(self._path.read_bytes())
         except ValueError:
             held = None
         if not isinstance(held, dict) or not {"group_id", "topics"} <= held.keys():
             raise SettingError(
-                f"{path} is not the file that says whose state this is\n  hint: bring the folder "
-                "back whole, or give this job another [state] store and another group_id"
+                f"{self._path} is not the file that says whose state this is\n  hint: bring the "
+                "folder back whole, or give this job another [state] store and another group_id"
             )
         return held
 
