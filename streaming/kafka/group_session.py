@@ -176,9 +176,8 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             batches = super()._poll(timeout_ms)
         except CLIENT_ERRORS:
-            if self.fault is not None:
-                raise self.fault from None
-            raise
+            if self.fault is None:
+                raise
         if self.fault is not None:
             raise self.fault
         return batches
