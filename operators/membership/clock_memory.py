@@ -10,9 +10,10 @@ was evicted is.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import deque
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 Clock = dict[str, int]
@@ -35,49 +36,30 @@ def changed_clock(before: Clock, entries: Clock, dropped: Iterable[str]) -> Cloc
     return clock
 
 
-class _NodeClocks:
-    """The events of one node, by counter, in columns.
+@dataclass(slots=True)
+class KnownClock:
+    """The clock that an event arrived with, and its closure.
 
-    A closure is None until it is computed; `final` is whether it cannot grow any more.
+    Attributes
+    ----------
+    counter : int
+        The event's.
+    clock : dict of str to int
+    closure : dict of str to int, or None
+        As computed last; None if it was not.
+    final : bool
+        Whether the closure cannot grow any more.
     """
 
-    __slots__ = ("clocks", "closures", "counters", "final")
+    counter: int
+    clock: Clock
+    closure: Clock | None = None
+    final: bool = False
 
-    def __init__(self) -> None:
-        self.counters: list[int] = []
-        self.clocks: list[Clock] = []
-        self.closures: list[Clock | None] = []
-        self.final: list[bool] = []
-
-    def put(self, counter: int, clock: Clock) -> int | None:
-        """Insert an event by its counter; return its place, None if it was there."""
-        at = len(self.counters)
-        if at and self.counters[-1] >= counter:
-            at = bisect_left(self.counters, counter)
-            if self.counters[at] == counter:
-                return None
-        self.counters.insert(at, counter)
-        self.clocks.insert(at, clock)
-        self.closures.insert(at, None)
-        self.final.insert(at, False)
-        return at
-
-    def find(self, counter: int) -> int | None:
-        """Return the place of an event, None if it is not there."""
-        at = bisect_left(self.counters, counter)
-        return at if at < len(self.counters) and self.counters[at] == counter else None
-
-    def remove(self, counters: set[int]) -> None:
-        """Remove the events of some counters."""
-        places = [i for i, counter in enumerate(self.counters) if counter not in counters]
-        self.counters = [self.counters[i] for i in places]
-        self.clocks = [self.clocks[i] for i in places]
-        self.closures = [self.closures[i] for i in places]
-        self.final = [self.final[i] for i in places]
-
-
-_NONE = _NodeClocks()
-"""The columns of a node without events."""
+    @property
+    def past(self) -> Clock:
+        """The closure, as far as it was computed."""
+        return self.closure or self.clock
 
 
 class ClockMemory:
@@ -104,111 +86,67 @@ class ClockMemory:
     def __init__(self, clocks_max: int) -> None:
         self.clocks_max = clocks_max
         self.evicted: dict[str, int] = {}
-        self._nodes: dict[str, _NodeClocks] = {}
-        self._oldest: deque[tuple[str, int]] = deque()
+        self._events: dict[tuple[str, int], KnownClock] = {}  # in order of arrival
+        self._counters: dict[str, list[int]] = {}  # of each node, sorted
         self.dirty: dict[tuple[str, int], bool] | None = None
-
-    def begin(self, arrivals: Iterable[tuple[str, int, Clock]]) -> None:
-        """Load distinct events (node, counter, clock), in order of arrival, into a fresh memory."""
-        by_node: dict[str, dict[int, Clock]] = {}
-        for node, counter, clock in arrivals:
-            by_node.setdefault(node, {})[counter] = clock
-            self._oldest.append((node, counter))
-        for node, clocks in by_node.items():
-            columns = self._nodes[node] = _NodeClocks()
-            columns.counters = sorted(clocks)
-            columns.clocks = [clocks[counter] for counter in columns.counters]
-            columns.closures = [None] * len(clocks)
-            columns.final = [False] * len(clocks)
-        if len(self._oldest) > self.clocks_max:
-            self._evict(len(self._oldest) - self.clocks_max)
 
     def items(self) -> Iterator[tuple[str, int, Clock]]:
         """Yield node, counter and clock of the events, in order of arrival."""
-        for node, counter in self._oldest:
-            clock = self.get(node, counter)
-            assert clock is not None, "what is in the queue is in its columns"
-            yield node, counter, clock
+        for (node, counter), known in self._events.items():
+            yield node, counter, known.clock
 
     def put(self, node: str, counter: int, clock: Clock) -> None:
         """Add the clock of an event that arrived; nothing if it is there already."""
-        columns = self._nodes.get(node)
-        if columns is None:
-            columns = self._nodes[node] = _NodeClocks()
-        if columns.put(counter, clock) is None:
+        dot = (node, counter)
+        if dot in self._events:
             return
-        self._oldest.append((node, counter))
+        self._events[dot] = KnownClock(counter, clock)
+        insort(self._counters.setdefault(node, []), counter)
         if self.dirty is not None:
-            self.dirty.pop((node, counter), None)
-            self.dirty[node, counter] = True
-        if len(self._oldest) > self.clocks_max:
+            self.dirty.pop(dot, None)
+            self.dirty[dot] = True
+        if len(self._events) > self.clocks_max:
             self._evict(max(1, self.clocks_max // 8))
 
     def _evict(self, count: int) -> None:
         """Evict the oldest, so many."""
         evicted: dict[str, set[int]] = {}
-        for _ in range(count):
-            node, counter = self._oldest.popleft()
+        for dot in list(islice(self._events, count)):
+            del self._events[dot]
+            node, counter = dot
             evicted.setdefault(node, set()).add(counter)
             if self.dirty is not None:
-                self.dirty[node, counter] = False
+                self.dirty[dot] = False
         for node, counters in evicted.items():
             self.evicted[node] = max(self.evicted.get(node, 0), *counters)
-            self._nodes[node].remove(counters)
+            self._counters[node] = [c for c in self._counters[node] if c not in counters]
 
     def close(
         self, node: str, counter: int, clock: Clock, closure: Clock, *, final: bool = True
     ) -> None:
         """Set the closure of an event; `final` is whether it cannot grow any more."""
         self.put(node, counter, clock)
-        columns = self._nodes[node]
-        at = columns.find(counter)
-        if at is not None:
-            columns.closures[at] = closure
-            columns.final[at] = final
+        known = self.find(node, counter)
+        if known is not None:
+            known.closure, known.final = closure, final
             if self.dirty is not None:
                 self.dirty.setdefault((node, counter), False)
 
-    def _find(self, node: str, counter: int) -> tuple[_NodeClocks, int] | None:
-        """Return the columns and the place of an event, None if it is not held."""
-        columns = self._nodes.get(node, _NONE)
-        at = columns.find(counter)
-        return None if at is None else (columns, at)
+    def find(self, node: str, counter: int) -> KnownClock | None:
+        """Return what is held of an event."""
+        return self._events.get((node, counter))
 
-    def get(self, node: str, counter: int) -> Clock | None:
-        """Return the clock that an event arrived with."""
-        found = self._find(node, counter)
-        return None if found is None else found[0].clocks[found[1]]
+    def below(self, node: str, counter: int) -> KnownClock | None:
+        """Return the node's last event before `counter`."""
+        counters = self._counters.get(node, ())
+        at = bisect_left(counters, counter)
+        return self._events[node, counters[at - 1]] if at else None
 
-    def closure(self, node: str, counter: int) -> Clock | None:
-        """Return the closure of an event as computed last, None if it was not."""
-        found = self._find(node, counter)
-        return None if found is None else found[0].closures[found[1]]
-
-    def is_final(self, node: str, counter: int) -> bool:
-        """Return whether the closure of an event is computed and cannot grow any more."""
-        found = self._find(node, counter)
-        return found is not None and found[0].final[found[1]]
-
-    def below(self, node: str, counter: int) -> tuple[int, Clock, Clock | None] | None:
-        """Return counter, clock and closure of the node's last event before `counter`."""
-        columns = self._nodes.get(node, _NONE)
-        at = bisect_left(columns.counters, counter)
-        if not at:
-            return None
-        return columns.counters[at - 1], columns.clocks[at - 1], columns.closures[at - 1]
-
-    def reached(self, node: str, counter: int) -> int:
-        """Return the highest counter up to `counter` that is held of a node; 0 for none."""
-        counters = self._nodes.get(node, _NONE).counters
+    def above(self, node: str, counter: int) -> KnownClock | None:
+        """Return the node's first event after `counter`."""
+        counters = self._counters.get(node, ())
         at = bisect_right(counters, counter)
-        return counters[at - 1] if at else 0
-
-    def above(self, node: str, counter: int) -> Clock | None:
-        """Return the clock of the node's first event after `counter`."""
-        columns = self._nodes.get(node, _NONE)
-        at = bisect_right(columns.counters, counter)
-        return columns.clocks[at] if at < len(columns.counters) else None
+        return self._events[node, counters[at]] if at < len(counters) else None
 
     def rows(self, dots: Iterable[tuple[str, int]]) -> list[Any]:
         """Return events as plain data; each clock as what differs from its node's last.
@@ -221,12 +159,10 @@ class ClockMemory:
         rows = []
         last: dict[str, Clock] = {}
         for node, counter in dots:
-            columns = self._nodes[node]
-            at = columns.find(counter)
-            assert at is not None, "what is in the queue is in its columns"
-            clock, closure, before = columns.clocks[at], columns.closures[at], last.get(node, {})
+            known = self._events[node, counter]
+            clock, closure, before = known.clock, known.closure, last.get(node, {})
             raised = None if closure is None else difference(clock, closure)[0]
-            rows.append([node, counter, *difference(before, clock), raised, columns.final[at]])
+            rows.append([node, counter, *difference(before, clock), raised, known.final])
             last[node] = clock
         return rows
 

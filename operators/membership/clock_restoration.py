@@ -131,10 +131,11 @@ class Restorer:
         if counter > self._released.get(node, 0):
             # Another queue may release it once more; it is counted once.
             self._released[node] = counter
-            closure = self.memory.closure(node, counter) or {}
-            for name in closure if closure is not event.clock else ():
-                if closure[name] > out.clock.get(name, 0):
-                    self._low[name] = self._low.get(name, 0) + 1
+            known = self.memory.find(node, counter)
+            if known is not None and known.closure is not event.clock:
+                for name, entry in known.past.items():
+                    if entry > out.clock.get(name, 0):
+                        self._low[name] = self._low.get(name, 0) + 1
             if missing and not self._doubt(out, missing):
                 self._incomplete += 1
         return out
@@ -161,9 +162,10 @@ class Restorer:
         Entries of departed nodes are those of its closure, where that has higher ones.
         """
         clock, departed = event.clock, self.departed
-        closure = self.memory.closure(event.node, clock[event.node])
-        if closure is None or closure is clock:
+        known = self.memory.find(event.node, clock[event.node])
+        if known is None or known.closure is None or known.closure is clock:
             return event
+        closure = known.closure
         if not any(closure.get(n, 0) > clock.get(n, 0) for n in departed):
             return event
         # In the order of the closure: that of a set depends on hashes.
@@ -189,17 +191,20 @@ class Restorer:
         if any(clock.get(n, 0) < last.get(n, 0) for n in others):
             return True
         shrunk = clock if arrived is None else arrived.clock
-        lacks = any(n not in shrunk for n in others)
-        return lacks and not self.memory.is_final(event.node, clock[event.node])
+        if all(n in shrunk for n in others):
+            return False
+        known = self.memory.find(event.node, clock[event.node])
+        return known is None or not known.final
 
     def _close(self, event: Event) -> list[Dot]:
         """Compute and hold the closure of an event; return the direct causes that it lacks."""
         node, clock = event.node, event.clock
         counter = clock[node]
         self._cut = False
-        if self.memory.is_final(node, counter):
+        known = self.memory.find(node, counter)
+        if known is not None and known.final:
             return []
-        fresh = self.memory.closure(node, counter) is None
+        fresh = known is None or known.closure is None
         closure, missing, growing = self._closure(node, counter, clock)
         self.beyond += fresh and self._cut
         self.memory.close(node, counter, clock, closure, final=not (missing or growing))
@@ -219,30 +224,27 @@ class Restorer:
         below = memory.below(node, counter)
         before: Clock = {}
         if below is not None:
-            at, arrived, closed = below
-            before = closed or arrived
+            before = below.past
             closure = self._joined(closure, before, node)
-            growing = closed is not None and not memory.is_final(node, at)
-            if not arrived.keys() <= clock.keys():
-                self.mark_departed(arrived.keys() - clock.keys())
+            growing = below.closure is not None and not below.final
+            if not below.clock.keys() <= clock.keys():
+                self.mark_departed(below.clock.keys() - clock.keys())
         above = memory.above(node, counter)
-        if above is not None and not clock.keys() <= above.keys():
-            self.mark_departed(clock.keys() - above.keys())
-        if counter > 1 and (below is None or at < counter - 1):
+        if above is not None and not clock.keys() <= above.clock.keys():
+            self.mark_departed(clock.keys() - above.clock.keys())
+        if counter > 1 and (below is None or below.counter < counter - 1):
             missing.append(Dot(node, counter - 1))
         # The predecessor's past is in its closure, so only entries that rose are looked up.
         for other, known in clock.items():
             if known > before.get(other, 0) and other != node:
-                learned = memory.closure(other, known)
-                if learned is not None:
-                    growing = growing or not memory.is_final(other, known)
-                else:
-                    learned = memory.get(other, known)
-                if learned is None:
+                cause = memory.find(other, known)
+                if cause is None:
                     missing.append(Dot(other, known))
-                    below = memory.below(other, known)
-                    learned = {} if below is None else below[2] or below[1]
-                closure = self._joined(closure, learned, node)
+                    cause = memory.below(other, known)
+                elif cause.closure is not None and not cause.final:
+                    growing = True
+                if cause is not None:
+                    closure = self._joined(closure, cause.past, node)
         return closure, missing, growing
 
     def _joined(self, closure: Clock, other: Clock, node: str) -> Clock:
@@ -306,10 +308,12 @@ def in_question(
 
 def _is_shrunk(memory: ClockMemory, node: str, counter: int, clock: Clock) -> bool:
     """Return whether a clock lacks what is in the clock of an event that it directly knows."""
-    before = memory.get(node, counter - 1) or {}
-    known = [before]
-    known += [memory.get(n, c) or {} for n, c in clock.items() if c > before.get(n, 0)]
-    return any(clock.get(n, 0) < c for one in known for n, c in one.items())
+    before = memory.find(node, counter - 1)
+    learned = {n: c for n, c in clock.items() if before is None or c > before.clock.get(n, 0)}
+    causes = [before, *(memory.find(n, c) for n, c in learned.items())]
+    return any(
+        clock.get(n, 0) < c for one in causes if one is not None for n, c in one.clock.items()
+    )
 
 
 def present_order(events: Iterable[Event]) -> list[Event]:

@@ -102,8 +102,8 @@ class EntryResolver:
         """Return whether an event's clock lies between those of its neighbours on its node."""
         below = self.memory.below(event.node, event.counter)
         above = self.memory.above(event.node, event.counter)
-        return (below is None or self._within(below[1], event.clock)) and (
-            above is None or self._within(event.clock, above)
+        return (below is None or self._within(below.clock, event.clock)) and (
+            above is None or self._within(event.clock, above.clock)
         )
 
     def _within(self, smaller: Clock, larger: Clock) -> bool:
@@ -117,21 +117,20 @@ class EntryResolver:
     def _incarnation(self, base: str, event: Event, own: str) -> str:
         """Return the incarnation that an entry of another node refers to."""
         counter, names = event.clock[base], self.table.names(base)
-        stored = self.memory.get(own, event.counter)
+        stored = self.memory.find(own, event.counter)
         if stored is not None:
             # A duplicate is read as the first copy was.
-            return next((name for name in names if name in stored), base)
+            return next((name for name in names if name in stored.clock), base)
         before = self.memory.below(own, event.counter)
         low = 0
         if before is not None:
             # A closure has entries of more incarnations; whether an entry moved, and which way, is
             # seen in the clock as it arrived: an entry there can be older than the closure's.
-            _, clock, closure = before
             for at, name in enumerate(names):
-                if clock.get(name) == counter:
+                if before.clock.get(name) == counter:
                     return name
-                if name in (closure or clock):
-                    low = at + (counter < clock.get(name, 0))
+                if name in before.past:
+                    low = at + (counter < before.clock.get(name, 0))
             if low == len(names):
                 return names[-1]  # Backwards, without a restart: no concern of this stage.
         low = max(low, self._first_by_causes(names, event, counter))
@@ -141,17 +140,17 @@ class EntryResolver:
         """Return the place of the first incarnation that the event's causes leave possible."""
         low = 0
         for node, known in event.clock.items():
-            cause = None if node in self.table.numbers else self.memory.get(node, known)
+            cause = None if node in self.table.numbers else self.memory.find(node, known)
             if cause is not None and node != event.node:
                 for at, name in enumerate(names):
-                    if name in cause:
-                        low = max(low, at + (counter < cause[name]))
+                    if name in cause.clock:
+                        low = max(low, at + (counter < cause.clock[name]))
         return min(low, len(names) - 1)
 
     def _is_effect(self, name: str, counter: int, event: Event, own: str) -> bool:
         """Return whether an incarnation had the event in its past by a counter."""
         last = self.memory.below(name, counter + 1)
-        return last is not None and last[1].get(own, 0) >= event.counter
+        return last is not None and last.clock.get(own, 0) >= event.counter
 
     def _only_possible(self, base: str, names: list[str], event: Event, own: str) -> str:
         """Return the only incarnation that an entry can mean, of those named.
@@ -161,17 +160,18 @@ class EntryResolver:
         EventError
             If it is not exactly one.
         """
-        counter, bases = event.clock[base], self.table.bases
+        clock, bases = event.clock, self.table.bases
+        counter = clock[base]
         seen, unseen = [], []
         for name in names:
             if self._is_effect(name, counter, event, own):
                 continue
-            clock = self.memory.get(name, counter)
-            if clock is None:
+            known = self.memory.find(name, counter)
+            if known is None:
                 if name == names[-1] or counter <= self.table.highest.get(name, 0):
                     unseen.append(name)
             # Entries of restarted nodes have no names yet, so they are not compared.
-            elif self._within({n: c for n, c in clock.items() if n not in bases}, event.clock):
+            elif self._within({n: c for n, c in known.clock.items() if n not in bases}, clock):
                 seen.append(name)
         if seen and names[-1] in unseen:
             latest = (names[-1], counter)

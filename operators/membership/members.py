@@ -83,7 +83,8 @@ class MembershipStage:
         highest : mapping of str to int
             The highest counter of each node.
         """
-        self.memory.begin(arrivals)
+        for arrival in arrivals:
+            self.memory.put(*arrival)
         self.incarnations.begin(firsts, highest)
         self.restorer.begin(highest)
         for node in highest:

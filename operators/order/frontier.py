@@ -215,8 +215,9 @@ class Frontier(ReleasePolicy):
             event = self.store.nodes[node].held[counter].event
             found.append(event)
             for other, known in event.clock.items():
-                known -= other == node
-                dots.append((other, restorer.memory.reached(other, known)))
+                before = restorer.memory.below(other, known + (other != node))
+                if before is not None:
+                    dots.append((other, before.counter))
         for event in present_order(found):
             restorer.so_far(event)
 

@@ -133,7 +133,7 @@ class _ClockRecords:
             memory.dirty = {}
         touched: dict[int, None] = {}
         for dot, arrived in dirty.items():
-            there, number = memory.get(*dot) is not None, self._numbers.get(dot)
+            there, number = memory.find(*dot) is not None, self._numbers.get(dot)
             if number is not None:
                 chunk = number // CLOCKS_SPAN
                 touched[chunk] = None
