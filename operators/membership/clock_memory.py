@@ -4,14 +4,13 @@ To restore a clock and to name an incarnation both need other events' clocks. Th
 of each node is not enough: a message in flight has an event in its past that is not its
 sender's latest.
 
-The one rule: at most `clocks_max` clocks are held, and of each node the highest counter that
-was evicted is.
+The one rule: at most `clocks_max` clocks are held.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -72,8 +71,6 @@ class ClockMemory:
 
     Attributes
     ----------
-    evicted : dict of str to int
-        Of each node, the highest counter that was evicted.
     dirty : dict of (str, int) to bool, or None
         The events that arrived, were evicted or were given a closure since the last save, and
         whether they arrived; None where that is not tracked.
@@ -85,7 +82,6 @@ class ClockMemory:
 
     def __init__(self, clocks_max: int) -> None:
         self.clocks_max = clocks_max
-        self.evicted: dict[str, int] = {}
         self._events: dict[tuple[str, int], KnownClock] = {}  # in order of arrival
         self._counters: dict[str, list[int]] = {}  # of each node, sorted
         self.dirty: dict[tuple[str, int], bool] | None = None
@@ -118,7 +114,6 @@ class ClockMemory:
             if self.dirty is not None:
                 self.dirty[dot] = False
         for node, counters in evicted.items():
-            self.evicted[node] = max(self.evicted.get(node, 0), *counters)
             self._counters[node] = [c for c in self._counters[node] if c not in counters]
 
     def close(
@@ -167,7 +162,7 @@ class ClockMemory:
         return rows
 
     def load(self, rows: Iterable[Any]) -> None:
-        """Add the events that `rows` returned."""
+        """Add the events that `rows` returned; of too many, the oldest are evicted."""
         last: dict[str, Clock] = {}
         for node, counter, entries, dropped, raised, fixed in rows:
             clock = last[node] = changed_clock(last.get(node, {}), entries, dropped)
@@ -175,11 +170,3 @@ class ClockMemory:
             if raised is not None:
                 closure = {**clock, **raised} if raised else clock
                 self.close(node, counter, clock, closure, final=fixed)
-
-    def load_evicted(self, evicted: Mapping[str, int]) -> None:
-        """Load `evicted` of a saved memory, after all of its rows.
-
-        A smaller limit than that of the saved memory evicts more, as arrivals would.
-        """
-        for node, counter in evicted.items():
-            self.evicted[node] = max(counter, self.evicted.get(node, 0))

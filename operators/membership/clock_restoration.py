@@ -36,7 +36,6 @@ from typing import Any
 
 import msgspec
 
-from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import DEFAULT, Limits
@@ -60,20 +59,17 @@ class Restorer:
 
     Attributes
     ----------
-    doubtful : int
-        Events whose clock may still be too low, because an event that they directly know was
-        never released (lost, or declared lost), and events that were offered or released
-        before their clock was raised.
-    beyond : int
-        The same, because a limit (`clocks_max`, `entries_max`) was reached.
+    in_doubt : int
+        Events whose clock may still be too low: an event that they directly know was never
+        released (lost, declared lost, or evicted), or there was no room for its entries; and
+        events that were offered or released before their clock was raised.
     """
 
     def __init__(self, memory: ClockMemory, departed: set[str], entries_max: int) -> None:
         self.memory = memory
         self.departed = departed
         self.entries_max = entries_max
-        self.doubtful = 0
-        self.beyond = 0
+        self.in_doubt = 0
         self._last: dict[str, int] = {}
         self._released: dict[str, int] = {}
         self._doubted: dict[str, int] = {}
@@ -87,17 +83,12 @@ class Restorer:
         """Load the highest counter of each node, before any node left."""
         self._last = dict(highest)
 
-    @property
-    def in_doubt(self) -> int:
-        """How many events may have been released with a clock that is too low."""
-        return self.doubtful + self.beyond
-
     def state(self) -> list[Any]:
         """Return the state as plain data, that of the memory apart."""
         return [
-            0,  # a count of earlier versions: state of the same format has its place
-            self.doubtful,
-            self.beyond,
+            self.in_doubt,
+            0,  # counts of earlier versions: state of the same format has their places
+            0,
             dict(self._last),
             dict(self._released),
             dict(self._doubted),
@@ -107,7 +98,8 @@ class Restorer:
 
     def load(self, state: list[Any]) -> None:
         """Load what `state` returned."""
-        _, self.doubtful, self.beyond, last, released, doubted, low, incomplete = state
+        *counts, last, released, doubted, low, incomplete = state
+        self.in_doubt = sum(counts)
         self._last, self._released, self._doubted = dict(last), dict(released), dict(doubted)
         self._low, self._incomplete = dict(low), incomplete
 
@@ -120,13 +112,13 @@ class Restorer:
         fresh = set(names) - self.departed
         if fresh:
             self.departed |= fresh
-            self.doubtful += sum(self._low.pop(name, 0) for name in fresh) + self._incomplete
+            self.in_doubt += sum(self._low.pop(name, 0) for name in fresh) + self._incomplete
             self._incomplete = 0
 
     def restore(self, event: Event) -> Event:
         """Return a released event with its clock restored; its closure is held for later ones."""
         node, counter = event.node, event.clock[event.node]
-        missing = self._close(event)
+        whole = self._close(event)
         out = self.remembered(event)
         if counter > self._released.get(node, 0):
             # Another queue may release it once more; it is counted once.
@@ -136,7 +128,10 @@ class Restorer:
                 for name, entry in known.past.items():
                     if entry > out.clock.get(name, 0):
                         self._low[name] = self._low.get(name, 0) + 1
-            if missing and not self._doubt(out, missing):
+            if not whole and self.low(out):
+                self._doubted[node] = counter
+                self.in_doubt += 1
+            elif not whole:
                 self._incomplete += 1
         return out
 
@@ -146,7 +141,7 @@ class Restorer:
         if counter > self._doubted.get(node, 0):
             # Another queue may report it once more, and it may be doubtful already.
             self._doubted[node] = counter
-            self.doubtful += 1
+            self.in_doubt += 1
 
     def so_far(self, event: Event) -> Event:
         """Return the event with its clock restored from what arrived so far; hold its closure.
@@ -196,32 +191,32 @@ class Restorer:
         known = self.memory.find(event.node, clock[event.node])
         return known is None or not known.final
 
-    def _close(self, event: Event) -> list[Dot]:
-        """Compute and hold the closure of an event; return the direct causes that it lacks."""
+    def _close(self, event: Event) -> bool:
+        """Compute and hold the closure of an event; return whether its direct causes are known."""
         node, clock = event.node, event.clock
         counter = clock[node]
         self._cut = False
         known = self.memory.find(node, counter)
         if known is not None and known.final:
-            return []
+            return True
         fresh = known is None or known.closure is None
-        closure, missing, growing = self._closure(node, counter, clock)
-        self.beyond += fresh and self._cut
-        self.memory.close(node, counter, clock, closure, final=not (missing or growing))
+        closure, whole, growing = self._closure(node, counter, clock)
+        self.in_doubt += fresh and self._cut
+        self.memory.close(node, counter, clock, closure, final=whole and not growing)
         if counter > self._last.get(node, 0):
             self._last[node] = counter
-        return missing
+        return whole
 
-    def _closure(self, node: str, counter: int, clock: Clock) -> tuple[Clock, list[Dot], bool]:
-        """Return the closure of a clock, which direct causes are missing, and whether it may grow.
+    def _closure(self, node: str, counter: int, clock: Clock) -> tuple[Clock, bool, bool]:
+        """Return a clock's closure, whether its direct causes are known, whether theirs may grow.
 
         What arrived before any node left has its whole clock, and no closure.
         """
         memory = self.memory
-        missing: list[Dot] = []
         growing = False
         closure = clock
         below = memory.below(node, counter)
+        whole = counter == 1 or (below is not None and below.counter == counter - 1)
         before: Clock = {}
         if below is not None:
             before = below.past
@@ -232,20 +227,18 @@ class Restorer:
         above = memory.above(node, counter)
         if above is not None and not clock.keys() <= above.clock.keys():
             self.mark_departed(clock.keys() - above.clock.keys())
-        if counter > 1 and (below is None or below.counter < counter - 1):
-            missing.append(Dot(node, counter - 1))
         # The predecessor's past is in its closure, so only entries that rose are looked up.
         for other, known in clock.items():
             if known > before.get(other, 0) and other != node:
                 cause = memory.find(other, known)
                 if cause is None:
-                    missing.append(Dot(other, known))
+                    whole = False
                     cause = memory.below(other, known)
                 elif cause.closure is not None and not cause.final:
                     growing = True
                 if cause is not None:
                     closure = self._joined(closure, cause.past, node)
-        return closure, missing, growing
+        return closure, whole, growing
 
     def _joined(self, closure: Clock, other: Clock, node: str) -> Clock:
         higher = {n: c for n, c in other.items() if c > closure.get(n, 0) and n != node}
@@ -259,18 +252,6 @@ class Restorer:
                 del higher[name]
             self._cut = True
         return {**closure, **higher}
-
-    def _doubt(self, event: Event, missing: list[Dot]) -> bool:
-        """Count an event of whose past something is missing, if it may lack what that knew."""
-        if not self.low(event):
-            return False
-        self._doubted[event.node] = event.clock[event.node]
-        evicted = self.memory.evicted
-        if any(dot.counter <= evicted.get(dot.node, 0) for dot in missing):
-            self.beyond += 1
-        else:
-            self.doubtful += 1
-        return True
 
 
 def in_question(

@@ -161,7 +161,7 @@ class MembershipStage:
             "live": sorted(self.live),
             "gone": sorted(self._left),
             "retired": sorted(self.departed),
-            "evicted": dict(self.memory.evicted),
+            "evicted": {},  # of earlier versions: state of the same format has it
             "incarnations": self.incarnations.state(),
             "restored": self.restorer.state(),
         }
@@ -180,7 +180,6 @@ class MembershipStage:
         self.departed.update(state["retired"])
         for rows in clocks:
             self.memory.load(rows)
-        self.memory.load_evicted(state["evicted"])
         self.incarnations.load(state["incarnations"])
         self.restorer.load(state["restored"])
         return self
