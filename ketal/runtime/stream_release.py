@@ -85,7 +85,7 @@ class StreamRelease(Release):
             limits,
             name,
             free=self._free(),
-            arrived=admission.intake,
+            arrived=admission.intake.nodes,
         )
         self.retiring: StreamRelease | None = None
         self._restores_clocks = False

@@ -193,7 +193,7 @@ class HoldBackQueue:
         present = dict.fromkeys(members)
         for node in present:
             self.join(node)
-        named = {*self._store.nodes, *self._live, *self._live.departed}
+        named = {*self._store.nodes, *self._live.active, *self._live.departed}
         return self._leave_all(sorted(named - present.keys()))
 
     def _leave_all(self, nodes: Iterable[str]) -> ReleaseStep:

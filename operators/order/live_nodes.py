@@ -10,7 +10,7 @@ The one rule: a node is live, has left, or was never active.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from ketal.operators.order.step import StreamTime
@@ -41,12 +41,6 @@ class LiveNodes:
         self._time = time
         self._idle_us = idle_us
         self.active: OrderedDict[str, int | None] = OrderedDict.fromkeys(declared)
-
-    def __contains__(self, node: str) -> bool:
-        return node in self.active
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.active)
 
     def activate(self, node: str) -> bool:
         """Mark a node as active; return whether it was not live and is so now.

@@ -125,21 +125,14 @@ class NodeArrivals(Protocol):
         """The counters that arrived beyond."""
 
 
-class Arrivals(Protocol):
-    """What has come."""
-
-    @property
-    def nodes(self) -> Mapping[str, NodeArrivals]:
-        """What has come of each node."""
-
-
 class MissingDots:
     """The dots that clocks know of and that have not come.
 
     Parameters
     ----------
-    arrived : Arrivals
-        Kept by the owner, who takes in an event before its clock is pushed here.
+    arrived : mapping of str to NodeArrivals
+        What has come of each node. Kept by the owner, who takes in an event before its clock is
+        pushed here.
     options : ReleaseOptions
         `gap_us`, and of a hole `lost_max` dots are named at most.
     nodes : frozenset of str or None
@@ -147,7 +140,10 @@ class MissingDots:
     """
 
     def __init__(
-        self, arrived: Arrivals, options: ReleaseOptions, nodes: frozenset[str] | None = None
+        self,
+        arrived: Mapping[str, NodeArrivals],
+        options: ReleaseOptions,
+        nodes: frozenset[str] | None = None,
     ) -> None:
         self._options = options
         self._nodes = nodes
@@ -163,7 +159,7 @@ class MissingDots:
         if event.time_us is not None:
             self._time.tick(event.time_us)
         step = ReleaseStep()
-        own, known, arrived = event.node, self._known, self._arrived.nodes
+        own, known, arrived = event.node, self._known, self._arrived
         for node, counter in event.clock.items():
             needed = counter - 1 if node == own else counter
             if needed <= known.get(node, 0):
@@ -183,7 +179,7 @@ class MissingDots:
         """Begin in the middle of an execution: the holes at this time are missing from now on."""
         if watermark_us is not None:
             self._time.tick(watermark_us)
-        for node, arrived in sorted(self._arrived.nodes.items()):
+        for node, arrived in sorted(self._arrived.items()):
             highest = arrived.beyond.highest()
             if highest and (self._nodes is None or base_node(node) in self._nodes):
                 self._known[node] = highest
@@ -212,7 +208,7 @@ class MissingDots:
         present = set(members)
         for node in present:
             self.join(node)
-        named = {*self._known, *self._arrived.nodes, *self._departed}
+        named = {*self._known, *self._arrived, *self._departed}
         return self._leave(sorted(named - present))
 
     def _leave(self, nodes: Iterable[str]) -> ReleaseStep:
@@ -239,7 +235,7 @@ class MissingDots:
 
     def _holes(self, node: str, above: int, upto: int) -> Iterator[tuple[int, int]]:
         """Return the holes beyond a counter and up to another: first and last."""
-        arrived = self._arrived.nodes.get(node)
+        arrived = self._arrived.get(node)
         if arrived is not None:
             return arrived.beyond.holes(max(arrived.upto, above) + 1, upto)
         return iter(((above + 1, upto),) if above < upto else ())

@@ -108,7 +108,7 @@ class Total(ReleasePolicy):
     def _heard_past(self, key: CanonicalKey) -> bool:
         """Return whether no live node can still send what comes before `key`."""
         if self._bound is None:
-            self._bound = min(filter(None, map(self._next_place, self.live)), default=None)
+            self._bound = min(filter(None, map(self._next_place, self.live.active)), default=None)
         return self._bound is None or key < self._bound
 
     def _next_place(self, node: str) -> CanonicalKey | None:

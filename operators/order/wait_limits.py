@@ -93,7 +93,7 @@ class WaitLimits:
         if not fresh:
             return
         for node, _ in fresh:
-            if node in self._live:
+            if node in self._live.active:
                 self.activate(node)  # there is news of it
         if self._options.dates_missing:
             for node, needed in fresh:
@@ -144,7 +144,9 @@ class WaitLimits:
             step.lowest_places |= self._policy.lowest_places(node, first, last)
             if self._domains is not None:
                 self._domains.add_lost(node, first, last)
-                self._widened += self._store.naming(node, first, last)
+                for held in self._store.by_arrival():
+                    if first <= held.event.clock.get(node, 0) <= last:
+                        self._widened.append(held)
         progress.declared = max(progress.declared, upto)
         self._settle_given_up(progress)
 
@@ -155,7 +157,7 @@ class WaitLimits:
         that; what depends on it waits for it as ever, until it is settled.
         """
         progress, counter = self._store.node(event.node), event.clock[event.node]
-        progress.give_up_arrived(counter)
+        progress.given_up[counter] = counter
         if self._store.size is not None and counter > progress.placed:
             progress.placed = counter
             progress.clock_sum = max(progress.clock_sum, self._store.size(event))

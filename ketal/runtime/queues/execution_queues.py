@@ -26,7 +26,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.membership.clock_restoration import Restorer, in_question, present_order
-from ketal.operators.order.missing import Arrivals, MissingDots
+from ketal.operators.order.missing import MissingDots, NodeArrivals
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domains import closed_nodes
@@ -50,8 +50,8 @@ class Queues:
     free : sequence of PatternRun
         The patterns that need no order. No queue holds anything back for them, but what
         their `gap` declares lost is reported here.
-    arrived : Arrivals
-        What has come.
+    arrived : mapping of str to NodeArrivals
+        What has come of each node.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Queues:
         execution: str,
         *,
         free: Sequence[PatternRun],
-        arrived: Arrivals,
+        arrived: Mapping[str, NodeArrivals],
     ) -> None:
         self.limits = limits
         self.queues = [PatternQueue(group, limits) for group in _by_order(runs)]
@@ -311,7 +311,9 @@ def _by_order(runs: Iterable[PatternRun]) -> list[list[PatternRun]]:
     return list(groups.values())
 
 
-def _missing_to(runs: Iterable[PatternRun], limits: Limits, arrived: Arrivals) -> list[MissingDots]:
+def _missing_to(
+    runs: Iterable[PatternRun], limits: Limits, arrived: Mapping[str, NodeArrivals]
+) -> list[MissingDots]:
     """Return what is missing to runs that wait for nothing and have a `gap`, each once."""
     made: dict[str, MissingDots] = {}
     for run in runs:
