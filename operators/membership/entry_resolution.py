@@ -147,11 +147,6 @@ class EntryResolver:
                         low = max(low, at + (counter < cause.clock[name]))
         return min(low, len(names) - 1)
 
-    def _is_effect(self, name: str, counter: int, event: Event, own: str) -> bool:
-        """Return whether an incarnation had the event in its past by a counter."""
-        last = self.memory.below(name, counter + 1)
-        return last is not None and last.clock.get(own, 0) >= event.counter
-
     def _only_possible(self, base: str, names: list[str], event: Event, own: str) -> str:
         """Return the only incarnation that an entry can mean, of those named.
 
@@ -164,8 +159,9 @@ class EntryResolver:
         counter = clock[base]
         seen, unseen = [], []
         for name in names:
-            if self._is_effect(name, counter, event, own):
-                continue
+            last = self.memory.below(name, counter + 1)
+            if last is not None and last.clock.get(own, 0) >= event.counter:
+                continue  # It had the event in its past by then.
             known = self.memory.find(name, counter)
             if known is None:
                 if name == names[-1] or counter <= self.table.highest.get(name, 0):

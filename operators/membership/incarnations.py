@@ -109,8 +109,9 @@ class Incarnations:
         EventError
             If it is ambiguous which incarnation an event or an entry belongs to.
         """
-        if ATTRIBUTE in event.data:
-            return self._named(event, self._number(event, event.data[ATTRIBUTE]))
+        if ATTRIBUTE in event.data or event.node in self.table.numbered:
+            # Without a number where others have one, it is of the first run.
+            return self._named(event, self._number(event, event.data.get(ATTRIBUTE, 1)))
         numbers = self.table.numbers.get(event.node)
         if event.clock[event.node] == 1:
             return self._first(event, numbers or [1])
@@ -146,18 +147,15 @@ class Incarnations:
             )
         if numbers is None and number != 1:
             # A first run that was not numbered, or not read, is the first all the same.
-            table.numbered.add(node)
             table.add(node, number, event, with_first=table.highest.get(node, 0) > 0)
+            table.numbered.add(node)
         elif numbers is not None and number not in numbers:
             table.add(node, number, event, with_first=True)
         return number
 
     def _first(self, event: Event, numbers: list[int]) -> Event:
         """Name an event of counter 1: a duplicate, the missing first one, or a restart."""
-        node = event.node
-        if node in self.table.numbered:
-            return self._unnumbered(event)
-        content_digest = digest(event)
+        node, content_digest = event.node, digest(event)
         for number in reversed(numbers):
             first = self._firsts.get(name_of(node, number))
             if first is None or first == content_digest:
@@ -168,16 +166,8 @@ class Incarnations:
         self._firsts[name_of(node, number)] = content_digest
         return self._named(event, number)
 
-    def _unnumbered(self, event: Event) -> Event:
-        """Name an event without a number, of a node that numbers others: the first run's."""
-        if 1 not in self.table.numbers[event.node]:
-            self.table.add(event.node, 1, event, with_first=True)
-        return self._named(event, 1)
-
     def _later(self, event: Event, numbers: list[int], status: Status) -> Event:
         """Name an event of a node that restarted."""
-        if event.node in self.table.numbered:
-            return self._unnumbered(event)
         node, counter = event.node, event.clock[event.node]
         reached = self.table.highest.get(name_of(node, numbers[-1]), 0)
         possible: list[Event] = []

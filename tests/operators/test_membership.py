@@ -614,6 +614,13 @@ def test_restarts_are_limited() -> None:
         stage.rename(e("A@1", "c"), lambda _: "new")
 
 
+def test_a_number_for_which_there_is_no_room_leaves_the_node_as_it_was() -> None:
+    stage = Stage(Limits(incarnations_max=2))
+    stage.through([e("A@1", "a"), e("A@1", "b")])
+    assert "incarnations_max" in stage.taken(e("B@1", "c", incarnation=2))[0]
+    assert [x.dot for x in stage.take(e("B@1", "d"))[1]] == [("B", 1)]
+
+
 def test_names_that_the_program_gives_are_names() -> None:
     """`A#2` in a log is a node of its own, and `A` is over; of entries nothing is inferred."""
     stage = Stage()
