@@ -23,19 +23,14 @@ from __future__ import annotations
 import functools
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from ketal.errors import PatternError
-from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.syntax import Topology
 from ketal.model.values import base_node
 from ketal.operators.topology.domains import Domains, domains, nodes_of, reopened
-
-Pair: TypeAlias = tuple[Dot, Dot]
-"""(a, b) where a → b."""
 
 
 def nodes_sharing_domain(groups: Domains) -> dict[str, frozenset[str]]:
@@ -45,37 +40,6 @@ def nodes_sharing_domain(groups: Domains) -> dict[str, frozenset[str]]:
         for node in domain:
             out[node] = out.get(node, frozenset()) | domain
     return out
-
-
-def joined(a: Event, b: Event, around: Mapping[str, frozenset[str]]) -> bool:
-    """Return whether a → b is one step of a chain: of one node, or within one domain.
-
-    Parameters
-    ----------
-    a, b : Event
-        Two events.
-    around : mapping of str to frozenset of str
-        What `nodes_sharing_domain` returned.
-    """
-    one, other = base_node(a.node), base_node(b.node)
-    return happened_before(a, b) and (one == other or one in around.get(other, ()))
-
-
-def obvious_given_up(events: Iterable[Event], topology: Topology) -> set[Pair]:
-    """Return the pairs a → b that no chain joins, by closing the joined pairs transitively.
-
-    Of a finite execution of nodes that the topology knows, in any order; a chain leads through
-    its events only.
-    """
-    execution = list(events)
-    around = nodes_sharing_domain(domains_of(topology))
-    chained = {(a.dot, b.dot) for a in execution for b in execution if joined(a, b, around)}
-    for middle in execution:
-        into = [a for a, b in chained if b == middle.dot]
-        onwards = [b for a, b in chained if a == middle.dot]
-        chained.update((a, b) for a in into for b in onwards)
-    ordered = {(a.dot, b.dot) for a in execution for b in execution if happened_before(a, b)}
-    return ordered - chained
 
 
 @functools.lru_cache(maxsize=64)
@@ -139,7 +103,6 @@ class DomainPast:
         self.topology = topology
         self.limits = limits
         self.lost: dict[str, list[tuple[int, int]]] = {}
-        self._ranges = 0
         self._added: list[str] = []
         self._known = nodes_of(topology)
         self._met: set[str] = set()
@@ -196,12 +159,10 @@ class DomainPast:
             ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))
             return
         ranges.append((first, last))
-        self._ranges += 1
-        if self._ranges > self.limits.lost_max:
+        if sum(map(len, self.lost.values())) > self.limits.lost_max:
             most = max(self.lost.values(), key=len)
             if len(most) > 1:
                 most[:2] = [(most[0][0], most[1][1])]
-                self._ranges -= 1
 
     def _is_lost(self, node: str, counter: int) -> bool:
         ranges = self.lost.get(node, [])
@@ -242,4 +203,3 @@ class DomainPast:
         if added:
             self._add(added)
         self.lost = {node: [(first, last) for first, last in r] for node, r in lost.items()}
-        self._ranges = sum(map(len, self.lost.values()))

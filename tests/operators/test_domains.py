@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -16,12 +17,7 @@ from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import Limits
 from ketal.model.syntax import Topology, TopologyEdge
 from ketal.model.values import base_node
-from ketal.operators.topology.domain_order import (
-    DomainPast,
-    joined,
-    nodes_sharing_domain,
-    obvious_given_up,
-)
+from ketal.operators.topology.domain_order import DomainPast, domains_of, nodes_sharing_domain
 from ketal.operators.topology.domains import (
     Domains,
     domains,
@@ -292,6 +288,32 @@ def test_an_open_topology_without_relaxed_edges_waits_as_causal_order_does(
 
 
 # --- what is given up -----------------------------------------------------------
+
+
+def joined(a: Event, b: Event, around: Mapping[str, frozenset[str]]) -> bool:
+    """Return whether a → b is one step of a chain: of one node, or within one domain.
+
+    `around` is what `nodes_sharing_domain` returned.
+    """
+    one, other = base_node(a.node), base_node(b.node)
+    return happened_before(a, b) and (one == other or one in around.get(other, ()))
+
+
+def obvious_given_up(events: Iterable[Event], topology: Topology) -> set[tuple[Dot, Dot]]:
+    """Return the pairs a → b that no chain joins, by closing the joined pairs transitively.
+
+    Of a finite execution of nodes that the topology knows, in any order; a chain leads through
+    its events only.
+    """
+    execution = list(events)
+    around = nodes_sharing_domain(domains_of(topology))
+    chained = {(a.dot, b.dot) for a in execution for b in execution if joined(a, b, around)}
+    for middle in execution:
+        into = [a for a, b in chained if b == middle.dot]
+        onwards = [b for a, b in chained if a == middle.dot]
+        chained.update((a, b) for a in into for b in onwards)
+    ordered = {(a.dot, b.dot) for a in execution for b in execution if happened_before(a, b)}
+    return ordered - chained
 
 
 def pairs(found: set[tuple[Dot, Dot]]) -> list[str]:
