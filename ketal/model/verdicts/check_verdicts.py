@@ -67,7 +67,7 @@ class Violation(PatternVerdict, frozen=True, kw_only=True):
             "reason": self.reason,
         }
 
-    def written(self) -> tuple[str, bytes]:
+    def written(self) -> tuple[str | None, bytes]:
         """Return the id, and what `to_dict` returns as JSON.
 
         Of many violations most of the JSON is the same, and is encoded once.

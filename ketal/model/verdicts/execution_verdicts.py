@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import msgspec
-
 from ketal.model.events.dot import Dot
 from ketal.model.events.draft import Draft
-from ketal.model.verdicts.pattern_verdict import PatternVerdict, Steps, encode_json
+from ketal.model.verdicts.pattern_verdict import PatternVerdict, Steps, WrittenVerdict
 
 
 class Late(PatternVerdict, frozen=True, kw_only=True):
@@ -89,7 +87,7 @@ class Gap(PatternVerdict, frozen=True, kw_only=True):
         return self._line(f"{self.dot} declared lost")
 
 
-class Rejected(msgspec.Struct, frozen=True, kw_only=True):
+class Rejected(WrittenVerdict, frozen=True, kw_only=True):
     """A record that is no event, with its place and the reason.
 
     Attributes
@@ -121,18 +119,6 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
     execution: str = ""
     draft: Draft | None = None
 
-    @property
-    def verdict(self) -> str:
-        """The kind of verdict: `rejected`.
-
-        Examples
-        --------
-        >>> import ketal
-        >>> ketal.Rejected(place="run.jsonl:3", reason="no JSON").verdict
-        'rejected'
-        """
-        return self.kind
-
     def __hash__(self) -> int:
         # A draft's fields may be unhashable.
         return hash((self.place, self.reason, self.execution))
@@ -151,17 +137,6 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
             out["execution"] = self.execution
         out["reason"] = self.reason
         return out
-
-    def written(self) -> tuple[None, bytes]:
-        """Return that it has no id, and what `to_dict` returns as JSON.
-
-        Examples
-        --------
-        >>> import ketal
-        >>> ketal.Rejected(place="run.jsonl:3", reason="no JSON").written()
-        (None, b'{"verdict":"rejected","place":"run.jsonl:3","reason":"no JSON"}')
-        """
-        return None, encode_json(self.to_dict())
 
     def __str__(self) -> str:
         return f"rejected {self.place}: {self.reason}"

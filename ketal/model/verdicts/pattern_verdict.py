@@ -36,7 +36,45 @@ def _begun(fingerprint: str, pattern: str, execution: str) -> Any:
     return hashlib.blake2b(begins, digest_size=16)
 
 
-class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class WrittenVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict of any kind: it is written as JSON."""
+
+    kind: ClassVar[str] = ""
+
+    @property
+    def verdict(self) -> str:
+        """The kind of verdict.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> ketal.Gap(pattern="", fingerprint="", dot=ketal.Dot("n1", 2)).verdict
+        'gap'
+        """
+        return self.kind
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as its JSON object."""
+        raise NotImplementedError
+
+    def written(self) -> tuple[str | None, bytes]:
+        """Return the id, None for a record that was rejected, and what `to_dict` returns as JSON.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> lost = ketal.Gap(pattern="", fingerprint="", dot=ketal.Dot("n1", 2))
+        >>> name, text = lost.written()
+        >>> name == lost.id, text.endswith(b'"dot":"n1@2"}')
+        (True, True)
+        >>> ketal.Rejected(place="run.jsonl:3", reason="no JSON").written()
+        (None, b'{"verdict":"rejected","place":"run.jsonl:3","reason":"no JSON"}')
+        """
+        as_json = self.to_dict()
+        return as_json.get("id"), encode_json(as_json)
+
+
+class PatternVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
     """The fields that verdicts about a pattern share.
 
     Attributes
@@ -62,7 +100,6 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         The lost events that could.
     """
 
-    kind: ClassVar[str] = ""
     count: ClassVar[str] = ""
     """The name of its number among the counts of a pattern; empty if there is none."""
     nouns: ClassVar[tuple[str, str]] = ("", "")
@@ -78,18 +115,6 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def _steps(self) -> Steps:
         return ()
-
-    @property
-    def verdict(self) -> str:
-        """The kind of verdict.
-
-        Examples
-        --------
-        >>> import ketal
-        >>> ketal.Gap(pattern="", fingerprint="", dot=ketal.Dot("n1", 2)).verdict
-        'gap'
-        """
-        return self.kind
 
     @property
     def id(self) -> str:
@@ -144,20 +169,6 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             out["certain"] = False
             out["depends_on"] = [str(dot) for dot in self.depends_on]
         return out
-
-    def written(self) -> tuple[str, bytes]:
-        """Return the id, and what `to_dict` returns as JSON.
-
-        Examples
-        --------
-        >>> import ketal
-        >>> lost = ketal.Gap(pattern="", fingerprint="", dot=ketal.Dot("n1", 2))
-        >>> name, text = lost.written()
-        >>> name == lost.id, text.endswith(b'"dot":"n1@2"}')
-        (True, True)
-        """
-        as_json = self.to_dict()
-        return as_json["id"], encode_json(as_json)
 
     def _line(self, statement: str) -> str:
         """Return one line: the kind, the subject, and a statement."""
