@@ -213,12 +213,13 @@ class LogRelease(Release):
         lost = list(missing.holes(known))
         if (nodes := closed_nodes(topology)) is not None:
             lost = [hole for hole in lost if base_node(hole[0]) in nodes]
+        sums = {event.dot: sum(event.clock.values()) for event in known} if order.total else None
         step = ReleaseStep()
         for node, first, last in lost:
-            step.declare_lost(node, first, last, self._limits.lost_max)
+            least = None if sums is None else sums.get(Dot(node, first - 1), first - 1)
+            step.declare_lost(node, first, last, self._limits.lost_max, least)
         self._gaps += step.unnamed
-        lows = missing.lows(known, lost, self._limits.lost_max) if lost and order.total else {}
-        return step.gaps, lows
+        return step.gaps, step.lowest_places
 
     def _in_every_order(self, run: PatternRun, number: int) -> dict[Dot | None, list[Verdict]]:
         """Return the verdicts of some, or every, linear extension, by their last events."""

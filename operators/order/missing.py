@@ -28,17 +28,10 @@ from typing import Any, Protocol
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import CanonicalKey
 from ketal.model.sets.counter_sets import Counters
 from ketal.model.values import base_node
 from ketal.operators.order.release_options import ReleaseOptions
-from ketal.operators.order.step import (
-    ReleaseStep,
-    StreamTime,
-    holes_between,
-    lowest_places,
-    named_counters,
-)
+from ketal.operators.order.step import ReleaseStep, StreamTime, holes_between, named_counters
 
 _ROWS_LEAST = 1_024
 
@@ -189,10 +182,7 @@ class MissingDots:
         """Declare lost what has been missing for too long, by events' times or a watermark."""
         if watermark_us is not None:
             self._time.tick(watermark_us)
-        step = ReleaseStep()
-        while (row := self._since.overdue()) is not None:
-            self._declare(*row, step)
-        return step
+        return self._lost(iter(self._since.overdue, None))
 
     def join(self, node: str) -> ReleaseStep:
         """Mark a node as present."""
@@ -296,15 +286,3 @@ def holes(events: Iterable[Event]) -> Iterator[tuple[str, int, int]]:
     for node in sorted(known):
         for first, last in holes_between(there.get(node, ()), 1, known[node]):
             yield node, first, last
-
-
-def lows(
-    events: Iterable[Event], lost: Iterable[tuple[str, int, int]], lost_max: int
-) -> dict[Dot, CanonicalKey]:
-    """Return places in canonical order that what is lost does not come before."""
-    sums = {event.dot: sum(event.clock.values()) for event in events}
-    out: dict[Dot, CanonicalKey] = {}
-    for node, first, last in lost:
-        least = sums.get(Dot(node, first - 1), first - 1)
-        out |= lowest_places(node, first, last, least, lost_max)
-    return out

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.operators.order.held_events import HeldEvents
@@ -109,9 +108,12 @@ class ReleasePolicy:
     def changed(self) -> None:
         """Drop what was computed from the live nodes and of the first event's clock."""
 
-    def lowest_places(self, node: str, first: int, last: int) -> dict[Dot, CanonicalKey]:
-        """Return places that the dots of a hole do not come before, where there is one order."""
-        return {}
+    def least_sum(self, node: str, before: int) -> int | None:
+        """Return what the clock of the event before a hole sums up to, at least.
+
+        None where there is more than one order.
+        """
+        return None
 
     def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data; `number` gives an event's number in a table."""

@@ -75,38 +75,37 @@ class ReleaseStep:
         self.released, self.ends = self.released[begin:], [end - begin]
         return first
 
-    def declare_lost(self, node: str, first: int, last: int, lost_max: int) -> None:
-        """Name the dots of a hole as lost, and count those that are not named."""
+    def declare_lost(
+        self, node: str, first: int, last: int, lost_max: int, least: int | None = None
+    ) -> None:
+        """Name the dots of a hole as lost, and count those that are not named.
+
+        Parameters
+        ----------
+        node : str
+            Whose dots they are.
+        first, last : int
+            The counters of the hole.
+        lost_max : int
+            Of a hole of more dots the ends are named, and stand for all.
+        least : int, optional
+            What the clock of the event before the hole sums up to, at least, where there is one
+            order only.
+        """
         named = named_counters(first, last, lost_max)
-        self.gaps += [Dot(node, counter) for counter in named]
-        self.unnamed += last - first + 1 - len(named)
+        unnamed = last - first + 1 - len(named)
+        self.unnamed += unnamed
+        for counter in named:
+            dot = Dot(node, counter)
+            self.gaps.append(dot)
+            if least is not None:
+                lowest = first if unnamed else counter
+                self.lowest_places[dot] = (least + 1 + lowest - first, node, lowest)
 
 
 def named_counters(first: int, last: int, lost_max: int) -> range:
     """Return which counters of a hole are named: all, or its ends where they are too many."""
     return range(first, last + 1, 1 if last - first < lost_max else last - first)
-
-
-def lowest_places(
-    node: str, first: int, last: int, least: int, lost_max: int
-) -> dict[Dot, CanonicalKey]:
-    """Return places that the lost dots of a hole which are named do not come before.
-
-    Parameters
-    ----------
-    node : str
-        Whose dots they are.
-    first, last : int
-        The counters of the hole.
-    least : int
-        What the clock of the event before the hole sums up to, at least.
-    lost_max : int
-        Of a hole of more dots the ends are named, and stand for all.
-    """
-    named = named_counters(first, last, lost_max)
-    if len(named) <= last - first:
-        return dict.fromkeys((Dot(node, c) for c in named), (least + 1, node, first))
-    return {Dot(node, c): (least + 1 + c - first, node, c) for c in named}
 
 
 def holes_between(received: Collection[int], first: int, last: int) -> Iterator[tuple[int, int]]:

@@ -23,14 +23,12 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held
 from ketal.operators.order.policy import GivenUp, ReleasePolicy
-from ketal.operators.order.step import lowest_places
 
 
 class Total(ReleasePolicy):
@@ -162,15 +160,15 @@ class Total(ReleasePolicy):
             return self._take_first()
         return sorted(self.store.needs(event))
 
-    def lowest_places(self, node: str, first: int, last: int) -> dict[Dot, CanonicalKey]:
-        """Return places in canonical order that the dots of a hole do not come before."""
-        progress, before = self.store.node(node), first - 1
+    def least_sum(self, node: str, before: int) -> int | None:
+        """Return what the clock of the event before a hole sums up to, at least."""
+        progress = self.store.node(node)
         least = before
         if before >= progress.placed:
             least = max(least, progress.clock_sum + before - progress.placed)
         if (held := progress.held.get(before)) is not None:
             least = max(least, self._size(held.event))
-        return lowest_places(node, first, last, least, self.options.lost_max)
+        return least
 
     # --- places that are not known yet ---
 

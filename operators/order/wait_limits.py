@@ -140,8 +140,8 @@ class WaitLimits:
         progress = self._store.node(node)
         for first, last in progress.missing(upto):
             progress.given_up[first] = last
-            step.declare_lost(node, first, last, self._options.lost_max)
-            step.lowest_places |= self._policy.lowest_places(node, first, last)
+            least = self._policy.least_sum(node, first - 1)
+            step.declare_lost(node, first, last, self._options.lost_max, least)
             if self._domains is not None:
                 self._domains.add_lost(node, first, last)
                 for held in self._store.by_arrival():
