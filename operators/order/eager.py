@@ -36,11 +36,7 @@ class Eager(ReleasePolicy):
     def pass_on(
         self, events: Iterator[Event], step: ReleaseStep, held_back_max: int
     ) -> Event | None:
-        """Take in events, as long as nothing but their past and what is held says what comes of it.
-
-        An event of a node that is not live is left, one that is late, and one that is to be held
-        where `held_back_max` are.
-        """
+        """Take in events, up to one that is late, of a node that is not live, or without room."""
         # Looked up once for all events, and written out: this is done for every one.
         store, active = self.store, self.live.active
         nodes, settled, arrivals = store.nodes, store.settled, store.arrivals

@@ -22,8 +22,9 @@ The one rule: released before what depends on it, or late, never in between.
 from __future__ import annotations
 
 import heapq
+import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ketal.model.events.event import Event
@@ -145,26 +146,20 @@ class Frontier(ReleasePolicy):
 
     def _find_due(self) -> None:
         """Pop the events that are due from the heap, in canonical order; at the end all are due."""
-        watermark_us = self.watermark_us
-        due_now = []
-        if self.ended:
-            keys = [key for _, key in self._heap]
-            self._heap = []
-            self._restore_clocks(keys)
-            due_now = [self._place_now(key) for key in keys]
-        elif watermark_us is not None:
-            restored: set[tuple[str, int]] = set()
-            while self._heap and self._heap[0][0] < watermark_us:
-                _, key = heapq.heappop(self._heap)
-                if self.store.restorer is not None:
-                    self._restore_clocks([key], restored)
-                held = self._held(key)
-                due = self._due(held.event, held.time_us)
-                if due < watermark_us:
-                    due_now.append(self._place_now(key))
-                else:
-                    heapq.heappush(self._heap, (due, self._place_now(key)))
-        self._due_now = sorted(due_now, reverse=True)
+        watermark_us = math.inf if self.ended else self.watermark_us
+        if watermark_us is None:
+            return
+        restored: set[tuple[str, int]] = set()
+        while self._heap and self._heap[0][0] < watermark_us:
+            _, key = heapq.heappop(self._heap)
+            self._restore_clocks(key, restored)
+            held = self._held(key)
+            due = self._due(held.event, held.time_us)
+            if due < watermark_us:
+                self._due_now.append(self._place_now(key))
+            else:
+                heapq.heappush(self._heap, (due, self._place_now(key)))
+        self._due_now.sort(reverse=True)
 
     def _taken(self, key: CanonicalKey) -> Held:
         """Return an event that is to be released; its time matters no more."""
@@ -179,7 +174,7 @@ class Frontier(ReleasePolicy):
         """Return the event that is due first."""
         while True:
             due, key = heapq.heappop(self._heap)
-            self._restore_clocks([key])
+            self._restore_clocks(key, set())
             held = self._held(key)
             later = self._due(held.event, held.time_us)
             if later <= due:
@@ -189,24 +184,16 @@ class Frontier(ReleasePolicy):
     def _place_now(self, key: CanonicalKey) -> CanonicalKey:
         return self._place(self._held(key).event)
 
-    def _restore_clocks(
-        self, keys: Iterable[CanonicalKey], restored: set[tuple[str, int]] | None = None
-    ) -> None:
-        """Restore the clocks of held events, and of those before them, as far as is known now.
+    def _restore_clocks(self, key: CanonicalKey, restored: set[tuple[str, int]]) -> None:
+        """Restore the clocks of a held event, and of those before it, as far as is known now.
 
-        Parameters
-        ----------
-        keys : iterable of CanonicalKey
-            The events.
-        restored : set of (str, int)
-            Events for which that was done since anything arrived; added to.
+        Those in `restored`, which are added to, are known to be as restored as they can be.
         """
         restorer = self.store.restorer
         if restorer is None:
             return
-        restored = set() if restored is None else restored
         found: list[Event] = []
-        dots = [(node, counter) for _, node, counter in keys]
+        dots = [key[1:]]
         while dots:
             node, counter = dots.pop()
             if (node, counter) in restored or not self.store.holds(node, counter):

@@ -147,7 +147,7 @@ class HeldEvents:
             self.node(node).waiters.setdefault(counter, []).append(held)
         return True
 
-    def missing(self, event: Event) -> Dot | None:
+    def missing_dot(self, event: Event) -> Dot | None:
         """Return a dot in the past of `event` that was not received and is not given up."""
         for node, needed in self.needs(event):
             progress = self.nodes.get(node)
@@ -190,7 +190,7 @@ class HeldEvents:
         while event.dot not in found:
             found[event.dot] = None
             path.append(event.dot)
-            missing = self.missing(event)
+            missing = self.missing_dot(event)
             unsettled = None if missing is not None else self.unsettled(event)
             if unsettled is None:
                 break

@@ -248,20 +248,14 @@ class HoldBackQueue:
         if released is not event:
             step.raised.append(event.dot)
         step.released.append(released)
-        progress = store.nodes[event.node]
         if self._policy.awaits_dots:
-            self._limits.settle(progress, event.clock[event.node])
-            if progress.held:
-                progress.place(store.size)
+            self._limits.settle(store.nodes[event.node], event.clock[event.node])
             return
         # What is in its past and has not come is late from now on.
-        nodes = store.nodes
+        settled = store.settled
         for node, counter in released.clock.items():
-            progress = nodes.get(node) or store.node(node)
-            if progress.settled < counter:
-                progress.settle(counter)
-                if progress.held:
-                    progress.place(store.size)
+            if settled[node] < counter:
+                store.node(node).settle(counter)
 
     def _give_up(self, step: ReleaseStep) -> None:
         """Give up one wait of a queue that is too full."""

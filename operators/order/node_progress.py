@@ -145,7 +145,7 @@ class NodeProgress:
         """Return the highest counter up to `upto` that is held; 0 for none."""
         return upto if upto in self.held else max((c for c in self.held if c <= upto), default=0)
 
-    def missing(self, upto: int) -> Iterator[tuple[int, int]]:
+    def holes(self, upto: int) -> Iterator[tuple[int, int]]:
         """Return the holes below or at `upto`, first and last, that are not given up."""
         there = self.held.keys() | self.given_up.keys() if self.given_up else self.held
         return holes_between(there, max(self.settled, self.declared) + 1, upto)

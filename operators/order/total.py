@@ -155,7 +155,7 @@ class Total(ReleasePolicy):
             # All that is held is in a circle, or behind one.
             self.wake(min(self._held((0, *dot)) for dot in self._parked))
         event = self._held(self._heap[0]).event
-        if self.store.missing(event) is None:
+        if self.store.missing_dot(event) is None:
             # It is ready, and waits for nodes that are silent: what these send may be late.
             return self._take_first()
         return sorted(self.store.needs(event))
@@ -185,7 +185,7 @@ class Total(ReleasePolicy):
             held = self._held(key)
             event = held.event
             if self.store.unsettled(event) is not None:
-                if self.store.missing(event) is not None:
+                if self.store.missing_dot(event) is not None:
                     return None
                 heapq.heappop(self._heap)
                 self._park(held)

@@ -113,7 +113,7 @@ class WaitLimits:
         dots = (
             Dot(node, counter)
             for node, progress in sorted(self._store.nodes.items())
-            for first, last in progress.missing(progress.needed)
+            for first, last in progress.holes(progress.needed)
             for counter in named_counters(first, last, dots_max)
         )
         return list(islice(dots, dots_max))
@@ -138,7 +138,7 @@ class WaitLimits:
     def declare_lost(self, node: str, upto: int, step: ReleaseStep) -> None:
         """Declare what is missing of a node, up to a counter, lost."""
         progress = self._store.node(node)
-        for first, last in progress.missing(upto):
+        for first, last in progress.holes(upto):
             progress.given_up[first] = last
             least = self._policy.least_sum(node, first - 1)
             step.declare_lost(node, first, last, self._options.lost_max, least)
