@@ -73,11 +73,9 @@ class LiveNodes:
     def restart(self, declared: Iterable[str], came: Collection[str]) -> None:
         """Count idle time from now on; keep the nodes that are declared or had an event."""
         declared = dict.fromkeys(declared)
-        nodes = [node for node in {**self.active, **declared} if node not in self.departed]
-        self.active.clear()
-        for node in nodes:
-            if node in came or node in declared:
-                self.active[node] = self._time.now
+        nodes = [n for n in {**self.active, **declared} if n in came or n in declared]
+        present = [node for node in nodes if node not in self.departed]
+        self.active = OrderedDict.fromkeys(present, self._time.now)
 
     def state(self) -> list[Any]:
         """Return the state as plain data."""

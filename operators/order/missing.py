@@ -189,9 +189,10 @@ class MissingDots:
         self._departed.pop(node, None)
         return ReleaseStep()
 
-    def leave(self, node: str) -> ReleaseStep:
-        """Mark a node as gone: what is missing of it is lost."""
-        return self._leave([node])
+    def leave(self, *nodes: str) -> ReleaseStep:
+        """Mark nodes as gone: what is missing of them is lost."""
+        self._departed |= dict.fromkeys(nodes)
+        return self._lost((node, self._known.get(node, 0)) for node in nodes)
 
     def view(self, members: Iterable[str]) -> ReleaseStep:
         """Apply a membership view: all other nodes have left."""
@@ -199,12 +200,7 @@ class MissingDots:
         for node in present:
             self.join(node)
         named = {*self._known, *self._arrived, *self._departed}
-        return self._leave(sorted(named - present))
-
-    def _leave(self, nodes: Iterable[str]) -> ReleaseStep:
-        gone = dict.fromkeys(nodes)
-        self._departed |= gone
-        return self._lost((node, self._known.get(node, 0)) for node in gone)
+        return self.leave(*sorted(named - present))
 
     def end(self) -> ReleaseStep:
         """End the stream: every gap is over."""

@@ -89,14 +89,10 @@ class WaitLimits:
 
     def record(self, event: Event) -> None:
         """Record since when the dots are missing that a held event is the first to need."""
-        fresh = self._store.newly_needed(event)
-        if not fresh:
-            return
-        for node, _ in fresh:
+        for node, needed in self._store.newly_needed(event):
             if node in self._live.active:
                 self.activate(node)  # there is news of it
-        if self._options.dates_missing:
-            for node, needed in fresh:
+            if self._options.dates_missing:
                 self.since.add(node, needed)
 
     def record_held(self) -> None:
