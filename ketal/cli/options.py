@@ -28,11 +28,40 @@ if TYPE_CHECKING:
 STDIN = "-"
 STDIN_NAME = "<stdin>"
 
-_READING = (
-    "format", "regex", "delimiter", "field", "nodes", "time_unit", "time_format", "rebuild",
-    "clock",
-)  # fmt: skip
-"""The options of reading a log; all but `field` are called as the settings of a `Source` are."""
+_READING = {
+    "format": (
+        "FORMAT",
+        "jsonl, shiviz, csv or parquet (default: the name tells, then the first lines), otlp or "
+        "zipkin for traces",
+    ),
+    "regex": ("RE", "what an event of a ShiViz log looks like"),
+    "delimiter": ("RE", "what stands between two executions in a ShiViz log"),
+    "field": (
+        "NAME=PATH",
+        "where node, type, clock, time, id, data or incarnation is in a record: clock=pkt.vc",
+    ),
+    "nodes": ("A,B,C", "whose the entries of positional clocks are"),
+    "time_unit": ("UNIT", "unit of times that are numbers: s, ms, us, ns"),
+    "time_format": (
+        "FORMAT",
+        "the strptime format of times that are text and not RFC 3339: "
+        "'%%m/%%d/%%Y %%I:%%M:%%S %%p'; without %%z they are UTC",
+    ),
+    "rebuild": (
+        "KEYS",
+        "rebuild the clocks from messages and each node's order: "
+        "id=msg.id,send=type:send,receive=type:recv",
+    ),
+    "clock": (
+        "SCHEME",
+        "the timestamping scheme of the clocks: itc, dvv, history, ..., lamport "
+        "(docs/clocks.md; default: vector)",
+    ),
+}
+"""The options of reading a log, with their help.
+
+All but `field` are called as the settings of a `Source` are.
+"""
 
 
 # --- what a command takes ------------------------------------------------------
@@ -83,47 +112,9 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     """Add `--limit` and the options of reading a log."""
     add_limits(parser)
     group = parser.add_argument_group("reading a log")
-    group.add_argument(
-        "--format",
-        metavar="FORMAT",
-        help="jsonl, shiviz, csv or parquet (default: the name tells, then the first lines), "
-        "otlp or zipkin for traces",
-    )
-    group.add_argument("--regex", metavar="RE", help="what an event of a ShiViz log looks like")
-    group.add_argument(
-        "--delimiter", metavar="RE", help="what stands between two executions in a ShiViz log"
-    )
-    group.add_argument(
-        "--field",
-        action="append",
-        default=[],
-        metavar="NAME=PATH",
-        help="where node, type, clock, time, id, data or incarnation is in a record: clock=pkt.vc",
-    )
-    group.add_argument(
-        "--nodes", metavar="A,B,C", help="whose the entries of positional clocks are"
-    )
-    group.add_argument(
-        "--time-unit", metavar="UNIT", help="unit of times that are numbers: s, ms, us, ns"
-    )
-    group.add_argument(
-        "--time-format",
-        metavar="FORMAT",
-        help="the strptime format of times that are text and not RFC 3339: "
-        "'%%m/%%d/%%Y %%I:%%M:%%S %%p'; without %%z they are UTC",
-    )
-    group.add_argument(
-        "--rebuild",
-        metavar="KEYS",
-        help="rebuild the clocks from messages and each node's order: "
-        "id=msg.id,send=type:send,receive=type:recv",
-    )
-    group.add_argument(
-        "--clock",
-        metavar="SCHEME",
-        help="the timestamping scheme of the clocks: itc, dvv, history, ..., lamport "
-        "(docs/clocks.md; default: vector)",
-    )
+    for name, (value, about) in _READING.items():
+        action = "append" if name == "field" else "store"
+        group.add_argument(_flag(name), action=action, metavar=value, help=about)
     group.add_argument(
         "--config", metavar="FILE", help="a TOML file with these in [source], limits in [limits]"
     )
@@ -131,7 +122,11 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 
 def reading_options(args: argparse.Namespace) -> list[str]:
     """Return the options of reading a log that were given, but for `--config`, which has limits."""
-    return [f"--{name.replace('_', '-')}" for name in _READING if getattr(args, name)]
+    return [_flag(name) for name in _READING if getattr(args, name)]
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 # --- what they mean --------------------------------------------------------------
@@ -191,7 +186,7 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
     changed = {name: value for name, value in given.items() if value is not None}
     if args.nodes is not None:
         changed["nodes"] = parse_nodes(args.nodes)
-    if fields := changed.pop("field"):
+    if fields := changed.pop("field", ()):
         changed["fields"] = {**source.fields, **parse_fields(fields)}
     return replace(source, **changed), limits_of(args.limit, limits)
 
