@@ -1,9 +1,9 @@
 """The command line: `ketal COMMAND`.
 
-Each command is a module of `ketal.cli.commands` with two functions, `add_arguments` and
-`execute`; this one picks the command, and turns what was raised into an exit
-code. Nothing heavy is imported before a command needs it, so that `--help` and
-`--version` answer at once.
+Each command is a module of `ketal.cli.commands`, `NAME_command`, with two functions,
+`add_arguments` and `execute`, and the text `EXAMPLE`; this one picks the command, and turns what
+was raised into an exit code. Nothing heavy is imported before a command needs it, so that
+`--help` and `--version` answer at once.
 
 The one rule: the exit code is the result. 0 fine, 1 found, 2 could not run, 3 saved
 state does not fit, 4 Kafka lost, 130 Ctrl-C, 143 SIGTERM; for 2 the reason is on
@@ -18,7 +18,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 FINE, FOUND, COULD_NOT_RUN, STATE_DOES_NOT_FIT, LOST = 0, 1, 2, 3, 4
 INTERRUPTED, TERMINATED = 130, 143
@@ -30,39 +30,23 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, where a command ends as it does after Ctrl-C."""
 
 
-class Command(NamedTuple):
-    """A command; its module is called `NAME_command`.
-
-    Attributes
-    ----------
-    folder : str
-        Where its module is, in `ketal.cli.commands`.
-    about : str
-        What it does.
-    """
-
-    folder: str
-    about: str
-
-
 COMMANDS = {
-    "run": Command("runs", "run the patterns of a file over a log"),
-    "lint": Command("patterns", "errors and warnings of pattern files"),
-    "fmt": Command("patterns", "canonical layout of pattern files"),
-    "explain": Command("runs", "why the verdicts of a log hold, or what became of an event"),
-    "view": Command("logs", "an execution as a page, a picture, or for Perfetto and ShiViz"),
-    "graph": Command("patterns", "the automaton of a pattern, as a picture or as data"),
-    "stats": Command(
-        "logs", "what is in a log: nodes, types, attributes, times, concurrency, messages"
-    ),
-    "audit": Command("logs", "whether a log can be a vector-clocked execution, and what is wrong"),
-    "cuts": Command("logs", "how many consistent cuts and linear extensions an execution has"),
-    "clocks": Command("logs", "timestamping schemes on a log; two of its events compared"),
-    "stream": Command("runs", "a streaming job on Kafka topics"),
-    "broker": Command("runs", "a real Kafka broker to try things with"),
-    "demo": Command("runs", "a bug in a replicated stack, found while it runs, and why"),
-    "limits": Command("patterns", "every limit: name, default, unit"),
+    "run": ("runs", "run the patterns of a file over a log"),
+    "lint": ("patterns", "errors and warnings of pattern files"),
+    "fmt": ("patterns", "canonical layout of pattern files"),
+    "explain": ("runs", "why the verdicts of a log hold, or what became of an event"),
+    "view": ("logs", "an execution as a page, a picture, or for Perfetto and ShiViz"),
+    "graph": ("patterns", "the automaton of a pattern, as a picture or as data"),
+    "stats": ("logs", "what is in a log: nodes, types, attributes, times, concurrency, messages"),
+    "audit": ("logs", "whether a log can be a vector-clocked execution, and what is wrong"),
+    "cuts": ("logs", "how many consistent cuts and linear extensions an execution has"),
+    "clocks": ("logs", "timestamping schemes on a log; two of its events compared"),
+    "stream": ("runs", "a streaming job on Kafka topics"),
+    "broker": ("runs", "a real Kafka broker to try things with"),
+    "demo": ("runs", "a bug in a replicated stack, found while it runs, and why"),
+    "limits": ("patterns", "every limit: name, default, unit"),
 }
+"""Name of a command → the folder of its module in `ketal.cli.commands`, and what it does."""
 
 _EXAMPLE = """\
 example:
@@ -153,7 +137,8 @@ def _dispatch(words: list[str]) -> int:
     if head in COMMANDS:
         folder, about = COMMANDS[head]
         module = importlib.import_module(f"ketal.cli.commands.{folder}.{head}_command")
-        parser = _Parser(prog=f"ketal {head}", description=f"{about[0].upper()}{about[1:]}.")
+        description = f"{about[0].upper()}{about[1:]}."
+        parser = _Parser(prog=f"ketal {head}", description=description, epilog=module.EXAMPLE)
         module.add_arguments(parser)
         return int(module.execute(parser.parse_intermixed_args(words[1:])))
     top = _top_parser()
@@ -170,7 +155,7 @@ def _top_parser() -> argparse.ArgumentParser:
     from ketal import __version__
 
     width = max(map(len, COMMANDS))
-    listed = "\n".join(f"  {name:<{width}}  {command.about}" for name, command in COMMANDS.items())
+    listed = "\n".join(f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items())
     parser = _Parser(
         prog="ketal",
         usage="ketal COMMAND ...",
@@ -203,17 +188,15 @@ def print_error(text: str) -> None:
     try:
         print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)
     except OSError:
-        # Nothing reads standard error any more.
-        _leave(sys.stderr)
+        leave_closed_pipe(sys.stderr)
 
 
-def leave_closed_pipe() -> None:
-    """Close a pipe without a reader, without a message."""
-    _leave(sys.stdout)
+def leave_closed_pipe(stream: TextIO | None = None) -> None:
+    """Write to nowhere what a stream without a reader, standard output by default, still holds.
 
-
-def _leave(stream: TextIO) -> None:
-    """Write to nowhere what a stream still holds: Python flushes it once more when it exits."""
+    Python flushes it once more when it exits.
+    """
+    stream = stream or sys.stdout
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):

@@ -7,7 +7,7 @@ a duplicate, the clocks are those of an execution, and each check judged an even
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ketal.model.wording import counted
@@ -19,49 +19,46 @@ if TYPE_CHECKING:
 Summary = Mapping[str, Any]
 
 
-def _of_patterns(name: str) -> Callable[[Summary], int]:
-    """Return the sum of a count over the patterns of a summary; of a list, its length."""
-
-    def total(summary: Summary) -> int:
-        values = (counts.get(name) or 0 for counts in summary["patterns"].values())
-        return sum(value if isinstance(value, int) else len(value) for value in values)
-
-    return total
-
-
-def _of_events(name: str) -> Callable[[Summary], int]:
-    """Return how many records of a summary became what is named."""
-    return lambda summary: int(summary["events"][name])
-
-
-def _of_execution(name: str) -> Callable[[Summary], int]:
-    """Return a count of a summary; those that are rare are absent where they are 0."""
-    return lambda summary: int(summary.get(name, 0))
-
-
-_overflows, _unknown = _of_patterns("overflows"), _of_patterns("unknown")
-CAUSES: dict[str, Callable[[Summary], int]] = {
-    "violation": _of_patterns("violations"),
-    "match": _of_patterns("matches"),
-    "incomplete": _of_patterns("incomplete"),
-    "timed_out": _of_patterns("timed_out"),
-    "rejected": _of_events("rejected"),
-    "gap": _of_execution("gaps"),
-    "hole": _of_execution("holes"),
-    "restart": _of_execution("restarts"),
-    "impossible": _of_execution("impossible"),
-    "doubtful": _of_execution("doubtful"),
-    "late": _of_events("late"),
-    "held_back": _of_events("held_back"),
-    "overflow": lambda summary: summary["events"]["overflow"] + _overflows(summary),
-    "unscoped": _of_patterns("unscoped"),
-    "untimed": _of_patterns("untimed"),
-    "uncertain": _of_patterns("uncertain"),
-    "guard_failure": _of_patterns("guard_failures"),
-    "vacuous": _of_patterns("vacuous"),
-    "unknown": lambda summary: _unknown(summary) + summary.get("unknown_orders", 0),
+CAUSES = {
+    "violation": ("patterns.violations",),
+    "match": ("patterns.matches",),
+    "incomplete": ("patterns.incomplete",),
+    "timed_out": ("patterns.timed_out",),
+    "rejected": ("events.rejected",),
+    "gap": ("gaps",),
+    "hole": ("holes",),
+    "restart": ("restarts",),
+    "impossible": ("impossible",),
+    "doubtful": ("doubtful",),
+    "late": ("events.late",),
+    "held_back": ("events.held_back",),
+    "overflow": ("events.overflow", "patterns.overflows"),
+    "unscoped": ("patterns.unscoped",),
+    "untimed": ("patterns.untimed",),
+    "uncertain": ("patterns.uncertain",),
+    "guard_failure": ("patterns.guard_failures",),
+    "vacuous": ("patterns.vacuous",),
+    "unknown": ("patterns.unknown", "unknown_orders"),
 }
-"""What `--fail-on` takes: name → how many there are in a summary."""
+"""What `--fail-on` takes: name → the counts of a summary that are of it."""
+
+
+def occurrences(summary: Summary, cause: str) -> int:
+    """Return how often a summary has what `--fail-on` names; what is rare is absent where it is 0.
+
+    A count of patterns is their sum; of a list, its length.
+    """
+    parts = {
+        "": [summary],
+        "events": [summary["events"]],
+        "patterns": list(summary["patterns"].values()),
+    }
+    total = 0
+    for count in CAUSES[cause]:
+        where, _, name = count.rpartition(".")
+        values = [part.get(name) or 0 for part in parts[where]]
+        total += sum(value if isinstance(value, int) else len(value) for value in values)
+    return total
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,21 +1,31 @@
-"""Logs that a command reads whole before it writes.
+"""Logs that a command reads whole before it writes, and what is said of records that are no events.
 
-The one rule: a log is read once, and while it is read a terminal shows how far.
+The one rule: a log is read once, and while it is read a terminal shows how far; of records that
+are no events the first is named, with the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ketal.cli import complain, interruption_named
+from ketal.cli.options import STDIN, STDIN_NAME
 from ketal.cli.output.progress import ProgressLine
+from ketal.errors import SettingError, printable
+from ketal.model.wording import counted
 
 if TYPE_CHECKING:
     from ketal.logs import Log, Source
     from ketal.model.limits import Limits
+    from ketal.model.verdicts.execution_verdicts import Rejected
 
 T = TypeVar("T")
+_MAPPING_HINT = (
+    "hint: --field says where an event's fields are (--field type=event --field clock=pkt.vc), "
+    "--format and --regex what kind of log it is; --rebuild id=msg.id,send=type:send,"
+    "receive=type:recv makes clocks where there are none; see `ketal run --help`"
+)
 
 
 def read_whole(
@@ -43,3 +53,31 @@ def report_rebuilding(log: Log) -> None:
     """Print on standard error which causes were missing to rebuild the clocks of a log."""
     for sentence in log.rebuilding.sentences() if log.rebuilding is not None else ():
         complain(f"clocks rebuilt: {sentence}; what is not there orders nothing")
+
+
+def rejection(rejected: Rejected | None) -> str:
+    """Return the place of a rejected record and the reason; empty for none."""
+    return "" if rejected is None else f"{rejected.place}: {rejected.reason}"
+
+
+def nothing_read(logs: Sequence[str], rejected: int, first: str) -> str:
+    """Return why no event was read; `first` is the first rejected record, with its reason."""
+    if not rejected:
+        names = ", ".join(STDIN_NAME if name == STDIN else name for name in logs)
+        return f"no event was read: there is none in {names}"
+    records = counted(rejected, "record was", "records were all")
+    why = f"; the first is {printable(first)}" if first else ""
+    return f"no event was read: {records} rejected{why}\n{_MAPPING_HINT}"
+
+
+def check_read(logs: Sequence[str], events: int, rejected: int, first: str) -> None:
+    """Raise a SettingError if no event was read of logs."""
+    if not events:
+        raise SettingError(nothing_read(logs, rejected, first))
+
+
+def report_rejected(rejected: int, first: str, prefix: str = "") -> None:
+    """Print on standard error how many records of a log were rejected, if any, and the first."""
+    if rejected:
+        records = counted(rejected, "record was", "records were")
+        complain(f"{prefix}{records} rejected; the first is {printable(first)}")

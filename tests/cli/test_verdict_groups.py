@@ -7,8 +7,8 @@ import json
 import pytest
 
 import ketal as library
-from ketal.cli.output.record_places import RECORDS_MAX, RecordPlaces
-from ketal.cli.output.verdict_groups import CAUSES_MAX, SINGLY, VerdictGroups
+from ketal.cli.output.verdict_lines import CAUSES_MAX, SINGLY, VerdictGroups
+from ketal.cli.output.verdict_places import RECORDS_MAX, VerdictPlaces
 from ketal.model.events.dot import Dot
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Rejected
@@ -119,7 +119,7 @@ def test_a_rejection_without_a_place_is_grouped_too() -> None:
 
 
 def test_places_are_of_the_last_records() -> None:
-    places, whole = RecordPlaces(all_kept=False), RecordPlaces(all_kept=True)
+    places, whole = VerdictPlaces(all_kept=False), VerdictPlaces(all_kept=True)
     size = 1_024
     batches = 2 * RECORDS_MAX // size
     for start in range(batches):
@@ -129,21 +129,21 @@ def test_places_are_of_the_last_records() -> None:
         places.keep(batch)
         whole.keep(batch)
     last = batches * size
-    assert places.of("", Dot("n", last)) == f"log:{last}"
+    assert places.at("", Dot("n", last)) == f"log:{last}"
     first_kept = last - RECORDS_MAX // size * size + 1
-    assert places.of("", Dot("n", first_kept)) == f"log:{first_kept}"
-    assert places.of("", Dot("n", first_kept - 1)) == ""
-    assert places.of("other", Dot("n", last)) == ""
-    assert whole.of("", Dot("n", 1)) == "log:1"
+    assert places.at("", Dot("n", first_kept)) == f"log:{first_kept}"
+    assert places.at("", Dot("n", first_kept - 1)) == ""
+    assert places.at("other", Dot("n", last)) == ""
+    assert whole.at("", Dot("n", 1)) == "log:1"
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("all_kept", [False, True])
 def test_an_event_stands_where_its_dot_was_read_first(size: int, all_kept: bool) -> None:
-    places = RecordPlaces(all_kept=all_kept)
+    places = VerdictPlaces(all_kept=all_kept)
     event = library.Event("n", "a", {"n": 1})
     again = library.Event("n", "a", {"n": 1}, data={"after": "a restart"})
     records = [("", one, "log", line) for line, one in enumerate((event, again, event), 1)]
     for start in range(0, 3, size):
         places.keep(records[start : start + size])
-        assert places.of("", event.dot) == "log:1"
+        assert places.at("", event.dot) == "log:1"

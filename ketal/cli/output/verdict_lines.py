@@ -1,24 +1,29 @@
 """The lines of a run's verdicts and of its summary, in the form that `--output` names.
 
+For people the first verdicts of one cause have a line each, and the others are a count. The cause
+of a violation is the type of its event and what was expected; of an overflow it is the limit and
+what was given up, of a rejection the reason.
+
 The one rule: every form has the same verdicts; SARIF, which is one document, has them at the end.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli import complain
 from ketal.cli.output import summary_text
 from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sarif
 from ketal.cli.output.output_lines import as_json
-from ketal.cli.output.record_places import RecordPlaces
-from ketal.cli.output.verdict_groups import VerdictGroups
 from ketal.cli.output.verdict_places import VerdictPlaces
 from ketal.errors import printable
+from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.find_verdicts import Match
+from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.wording import counted, file_and_line
 
 if TYPE_CHECKING:
@@ -32,6 +37,52 @@ if TYPE_CHECKING:
 
 _OF_VERDICT = ("pattern", "verdict", "scope")
 """What an explanation says of its verdict, which stands beside it."""
+SINGLY = 3
+"""Verdicts of one cause that have a line of their own."""
+CAUSES_MAX = 1_000
+"""Causes that are counted; each verdict of a further one has a line."""
+
+
+class VerdictGroups:
+    """Counts the verdicts of each cause; `place_of` returns where the event of one stands."""
+
+    def __init__(self, place_of: Callable[[Verdict], str]) -> None:
+        self._place_of = place_of
+        self._counts: Counter[str] = Counter()
+        self._first: dict[str, str] = {}
+
+    def shows(self, verdict: Verdict) -> bool:
+        """Count a verdict; return whether it has a line of its own."""
+        cause = _cause(verdict)
+        if cause not in self._counts:
+            if not cause or len(self._counts) >= CAUSES_MAX:
+                return True
+            parts = (str(getattr(verdict, "event", None) or ""), self._place_of(verdict))
+            self._first[cause] = " at ".join(filter(None, parts))
+        self._counts[cause] += 1
+        return self._counts[cause] <= SINGLY
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each cause of which not every verdict had one."""
+        for cause, count in self._counts.items():
+            if count > SINGLY:
+                first = self._first[cause]
+                yield f"{cause}: {counted(count, 'time')}" + (f", first {first}" if first else "")
+
+
+def _cause(verdict: Verdict) -> str:
+    match verdict:
+        case Violation():
+            expected = verdict.reason.partition(";")[0]
+            cause = f"{verdict.pattern}: {verdict.type}: {expected}"
+        case Overflow():
+            of = f"{verdict.pattern}: " if verdict.pattern else ""
+            cause = f"{of}limit {verdict.limit} reached: {verdict.given_up}"
+        case Rejected():
+            cause = verdict.reason
+        case _:
+            return ""
+    return f"{verdict.kind} {cause}"
 
 
 class VerdictLines:
@@ -45,8 +96,8 @@ class VerdictLines:
         The patterns.
     limits : Limits
         `verdicts_max` bounds the results of a SARIF log.
-    places : RecordPlaces
-        Where the records stand that were read last.
+    places : VerdictPlaces
+        Where the events of verdicts stand.
     judged : JudgedLog or None
         What explains the verdicts, under `--explain` and `--show`.
     """
@@ -56,13 +107,13 @@ class VerdictLines:
         args: argparse.Namespace,
         program: Program,
         limits: Limits,
-        places: RecordPlaces,
+        places: VerdictPlaces,
         judged: JudgedLog | None,
     ) -> None:
         self._args = args
         self._program = program
         self._annotations_max = limits.verdicts_max
-        self._places = VerdictPlaces(places)
+        self._places = places
         self._judged = judged
         self._json = args.output == "json"
         self._annotations: list[Annotation] = []

@@ -1,40 +1,107 @@
-"""Where the events of a verdict stand in the log, beside the verdict.
+"""Where the events of verdicts stand in the log: file and line.
+
+An event stands where its dot was read first, as what has the dot again is a duplicate. Once a node
+has restarted the execution says where each event stands (`name`), for a dot alone does not tell of
+which incarnation a record is. The records that were read last are kept, and looked through when a
+place is asked for; of an event that was read long before its verdict the place is not known. Where
+a log is held in memory to be judged, all of its records are kept.
 
 The one rule: a place that is not known is left out, and never guessed.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ketal.cli.output.record_places import RecordPlaces
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.model.wording import place_at
+from ketal.operators.membership.incarnations import numbered_dot
 
+if TYPE_CHECKING:
+    from ketal.logs import Record
+
+RECORDS_MAX = 32_768
+"""Records that are kept where not all are; one batch may go beyond it."""
 _PLACES_SHOWN = 4
 """Places of a match that stand behind it; of more, the first and the last."""
 
 
 class VerdictPlaces:
-    """The places of the events of verdicts, of the records that were read last."""
+    """The places of the events of verdicts, of the records that were read last, or of all."""
 
-    def __init__(self, places: RecordPlaces) -> None:
-        self._places = places
+    def __init__(self, *, all_kept: bool) -> None:
+        self._most = sys.maxsize if all_kept else RECORDS_MAX
+        self._records = 0
+        self._unread: deque[Sequence[Record]] = deque()
+        """The batches that no place was asked for since; the newest."""
+        self._read: deque[tuple[int, list[tuple[str, Dot]]]] = deque()
+        """Of each batch before, how many records it has and which keys of `_places` it gave."""
+        self._places: dict[tuple[str, Dot], str] = {}
+        self._named: dict[tuple[str, Dot], str] = {}
+
+    def watched(self, batches: Iterator[Sequence[Record]]) -> Iterator[Sequence[Record]]:
+        """Yield batches of records, keeping the last ones."""
+        for batch in batches:
+            self.keep(batch)
+            yield batch
+
+    def keep(self, batch: Sequence[Record]) -> None:
+        """Keep a batch, and no more of the older ones than there is room for."""
+        self._unread.append(batch)
+        self._records += len(batch)
+        while self._records > self._most and len(self._read) + len(self._unread) > 1:
+            if self._read:
+                count, keys = self._read.popleft()
+                for key in keys:
+                    del self._places[key]
+            else:
+                count = len(self._unread.popleft())
+            self._records -= count
+
+    def name(self, execution: str, dot: Dot, place: str) -> None:
+        """Record where an event stands that was given the name of its incarnation."""
+        self._named[execution, dot] = place
+        if len(self._named) > self._most:
+            del self._named[next(iter(self._named))]
+
+    def at(self, execution: str, dot: Dot) -> str:
+        """Return the place of an event; empty where it is not known."""
+        while self._unread:
+            batch = self._unread.popleft()
+            keys = []
+            for part, item, file, line in batch:
+                if (
+                    isinstance(item, Event)
+                    and (key := (part, numbered_dot(item))) not in self._places
+                ):
+                    self._places[key] = place_at(file, line)
+                    keys.append(key)
+            self._read.append((len(batch), keys))
+        key = execution, dot
+        return self._named.get(key) or self._places.get(key, "")
+
+    # --- of verdicts ---
 
     def of(self, verdict: Verdict) -> str:
         """Return where a verdict's event stands in the log, if it has one and that is known."""
         if isinstance(verdict, Rejected):
             return verdict.place
         if isinstance(verdict, Violation | Overflow) and verdict.event is not None:
-            return self._places.of(verdict.execution or "", verdict.event)
+            return self.at(verdict.execution or "", verdict.event)
         return ""
 
     def of_steps(self, verdict: Match | TimedOut) -> list[str]:
         """Return where each event of a verdict's steps stands; empty where that is not known."""
-        return [self._places.of(verdict.execution, dot) for _, dot in verdict.steps]
+        return [self.at(verdict.execution, dot) for _, dot in verdict.steps]
 
     def text(self, verdict: Verdict) -> str:
         """Return the places of a verdict's events, in their order; those in the middle as dots."""
@@ -42,33 +109,20 @@ class VerdictPlaces:
             return self.of(verdict)
         if not isinstance(verdict, Match | TimedOut):
             return ""
-        dots = [dot for _, dot in verdict.steps]
+        places = [place or "?" for place in self.of_steps(verdict)]
         half = _PLACES_SHOWN // 2
-        if len(dots) > _PLACES_SHOWN:
-            dots = [*dots[:half], *dots[-half:]]
-        places = [self._places.of(verdict.execution, dot) or "?" for dot in dots]
-        if set(places) <= {"?"}:
-            return ""
-        if len(verdict.steps) > _PLACES_SHOWN:
-            places.insert(half, "…")
-        return ", ".join(places)
+        if len(places) > _PLACES_SHOWN:
+            places[half:-half] = ["…"]
+        return "" if set(places) <= {"?", "…"} else ", ".join(places)
 
     def put_beside(self, verdict: Verdict, as_data: dict[str, Any]) -> dict[str, Any]:
         """Return a verdict's JSON with the places of its events beside them, where known."""
+        added: dict[str, Any] = {}
         if place := self.of(verdict):
-            return _insert_after(as_data, "event", place=place)
-        if isinstance(verdict, Match):
-            places = [self._places.of(verdict.execution, dot) or None for dot in verdict.events]
-            if any(places):
-                return _insert_after(as_data, "events", places=places)
-        return as_data
-
-
-def _insert_after(as_data: dict[str, Any], key: str, **added: Any) -> dict[str, Any]:
-    """Return a JSON object with something more after one of its keys."""
-    out: dict[str, Any] = {}
-    for name, value in as_data.items():
-        out[name] = value
-        if name == key:
-            out |= added
-    return out
+            added["event"] = {"place": place}
+        elif isinstance(verdict, Match) and any(places := self.of_steps(verdict)):
+            added["events"] = {"places": [place or None for place in places]}
+        out: dict[str, Any] = {}
+        for name, value in as_data.items():
+            out |= {name: value, **added.get(name, {})}
+        return out

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
-from ketal.cli.output.empty_log import nothing_read
+from ketal.cli import FINE, FOUND, complain, interruption_named, options
 from ketal.cli.output.output_lines import add_output, as_json, opened, unwritten
-from ketal.cli.whole_logs import read_whole
+from ketal.cli.whole_logs import check_read, read_whole
 from ketal.errors import SettingError
 from ketal.model.wording import counted
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from ketal.auditing.report import Audit, Examined
     from ketal.logs import Log
 
-_EXAMPLE = """\
+EXAMPLE = """\
 examples:
   ketal audit run.jsonl
   ketal audit --match-messages 'id=msg.id,send=type:send,receive=type:recv' n1.jsonl n2.jsonl
@@ -36,7 +35,6 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = _EXAMPLE
     options.add_logs(parser)
     parser.add_argument(
         "--match-messages",
@@ -82,11 +80,11 @@ def execute(args: argparse.Namespace) -> int:
                 sink.line(line)
         else:
             sink.lines(_human(audit, repairs))
-    if not audit.statistics.events and audit.clean:
-        read = audit.statistics
-        complain(nothing_read(args.logs, read.rejected, read.first_rejected))
-        return COULD_NOT_RUN
-    return FINE if audit.clean else FOUND
+    if not audit.clean:
+        return FOUND
+    read = audit.statistics
+    check_read(args.logs, read.events, read.rejected, read.first_rejected)
+    return FINE
 
 
 def _report_void(parts: list[Examined]) -> None:
@@ -147,13 +145,11 @@ def _repaired(part: Examined, path: str, inputs: list[str]) -> Repair:
     # Opened as text first: the checks of where output may go are the same.
     with opened(path, inputs=inputs):
         pass
-    try:
-        write_jsonl(repair.items, path)
-    except OSError as fault:
-        raise unwritten(path, fault) from None
-    except KeyboardInterrupt:
-        complain(f"interrupted: {path} was not written to its end")
-        raise
+    with interruption_named(f"{path} was not written to its end"):
+        try:
+            write_jsonl(repair.items, path)
+        except OSError as fault:
+            raise unwritten(path, fault) from None
     return repair
 
 

@@ -15,16 +15,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ketal.cli import COULD_NOT_RUN, FINE, complain, options
-from ketal.cli.output.empty_log import nothing_read
-from ketal.cli.output.output_lines import (
-    OutputLines,
-    add_output,
-    as_json,
-    opened,
-    picture_form,
-)
-from ketal.cli.whole_logs import read_whole
+from ketal.cli import FINE, complain, options
+from ketal.cli.output.output_lines import add_output, as_json, opened, picture_form
+from ketal.cli.whole_logs import check_read, read_whole
 from ketal.errors import EventError, SettingError
 from ketal.model.events.dot import Dot
 from ketal.model.wording import counted
@@ -32,13 +25,12 @@ from ketal.model.wording import counted
 if TYPE_CHECKING:
     from ketal.explanation.comparisons.comparison import EventComparison
     from ketal.explanation.comparisons.scheme_comparison import SchemeComparison
-    from ketal.logs import Source
     from ketal.logs.restamping import StampedExecution
     from ketal.model.events.event import Event
     from ketal.model.limits import Limits
     from ketal.runtime.admission.execution_events import ExecutionEvents
 
-_EXAMPLE = """\
+EXAMPLE = """\
 examples:
   ketal clocks show itc run.jsonl                  the events with their stamps
   ketal clocks show vector run.jsonl --write run.svg
@@ -62,7 +54,6 @@ _USAGE = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = _EXAMPLE
     parser.add_argument(
         "action",
         choices=tuple(_WHAT),
@@ -114,25 +105,32 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _executions(
-    logs: list[str], source: Source, limits: Limits
-) -> dict[str, ExecutionEvents] | None:
-    """Return the executions of logs; None if they have no event.
+    args: argparse.Namespace, logs: list[str]
+) -> tuple[dict[str, ExecutionEvents], Limits]:
+    """Return the executions of logs, and the limits that hold.
 
-    Why not, progress, and what was no event are reported on standard error.
+    Progress, and what was no event, are reported on standard error.
+
+    Raises
+    ------
+    SettingError
+        If the logs have no event.
     """
     from ketal.runtime.admission.execution_events import executions_of, rejected_of
 
-    unfinished = "the log was not read to its end"
+    source, limits = options.deciding_source_and_limits(args)
     executions = read_whole(
-        logs, source, limits, lambda log: executions_of(log, limits), unfinished
+        logs,
+        source,
+        limits,
+        lambda log: executions_of(log, limits),
+        "the log was not read to its end",
     )
     rejected, first = rejected_of(executions.values())
-    if not any(map(len, executions.values())):
-        complain(nothing_read(logs, rejected, first))
-        return None
+    check_read(logs, sum(map(len, executions.values())), rejected, first)
     if rejected:
         complain(f"{counted(rejected, 'record')} left out, no event; the first is {first}")
-    return executions
+    return executions, limits
 
 
 def _chosen(executions: dict[str, ExecutionEvents], name: str | None) -> ExecutionEvents:
@@ -151,7 +149,7 @@ def _chosen(executions: dict[str, ExecutionEvents], name: str | None) -> Executi
 # --- compare ----------------------------------------------------------------------
 
 
-def events_of(words: list[str]) -> tuple[Dot, Dot] | None:
+def _events_of(words: list[str]) -> tuple[Dot, Dot] | None:
     """Return the two events that the last words name; None if all of them are logs.
 
     Raises
@@ -159,17 +157,15 @@ def events_of(words: list[str]) -> tuple[Dot, Dot] | None:
     SettingError
         If one is an event and the other is not, or there is no log before them.
     """
-    last = [_dot(word) for word in words[-2:]]
-    if not any(last):
+    dots = [dot for word in words[-2:] if (dot := _dot(word)) is not None]
+    if not dots:
         return None
     if len(words) == 1:
         raise SettingError(f"{words[0]} is one event; {_USAGE['compare']}")
-    for word, dot in zip(words[-2:], last, strict=True):
-        if dot is None:
-            raise SettingError(f"{word!r} is no dot; {_USAGE['compare']}")
-    first, second = last
-    assert first is not None
-    assert second is not None
+    if len(dots) == 1:
+        wrong = next(word for word in words[-2:] if _dot(word) is None)
+        raise SettingError(f"{wrong!r} is no dot; {_USAGE['compare']}")
+    first, second = dots
     if len(words) == 2:
         raise SettingError(f"there is no log before {first} and {second}; {_USAGE['compare']}")
     return first, second
@@ -183,44 +179,29 @@ def _dot(word: str) -> Dot | None:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    pair = events_of(args.words)
+    pair = _events_of(args.words)
     logs = args.words if pair is None else args.words[:-2]
     if pair is not None and args.scheme:
         raise SettingError("--scheme is for logs, and two events are compared by their clocks")
-    source, limits = options.deciding_source_and_limits(args)
-    if (executions := _executions(logs, source, limits)) is None:
-        return COULD_NOT_RUN
+    executions, limits = _executions(args, logs)
+    compared: EventComparison | SchemeComparison
     if pair is None:
+        from ketal.clocks.schemes import SCHEMES, scheme_named
+        from ketal.explanation.comparisons.scheme_comparison import compare_schemes
+
         if args.to == "svg":
             raise SettingError(f"--to svg draws two events; {_USAGE['compare']}")
-        return _compare_schemes(args, logs, executions, limits)
-    from ketal.explanation.comparisons.comparison import compare_events
+        schemes = [scheme_named(name) for name in args.scheme or SCHEMES]
+        part = _chosen(executions, args.execution)
+        compared = compare_schemes(part.events(), schemes, limits, part.name)
+    else:
+        from ketal.explanation.comparisons.comparison import compare_events
 
-    compared = compare_events(executions, *pair, execution=args.execution)
-    if picture_form(args.to, args.write, _SUFFIXES) == "svg":
-        with opened(args.write, inputs=logs) as sink:
-            sink.text(compared.to_svg())
-        return FINE
-    return _print_comparison(args, logs, compared)
-
-
-def _compare_schemes(
-    args: argparse.Namespace,
-    logs: list[str],
-    executions: dict[str, ExecutionEvents],
-    limits: Limits,
-) -> int:
-    from ketal.clocks.schemes import SCHEMES, scheme_named
-    from ketal.explanation.comparisons.scheme_comparison import compare_schemes
-
-    schemes = [scheme_named(name) for name in args.scheme or SCHEMES]
-    part = _chosen(executions, args.execution)
-    return _print_comparison(args, logs, compare_schemes(part.events(), schemes, limits, part.name))
-
-
-def _print_comparison(
-    args: argparse.Namespace, logs: list[str], compared: EventComparison | SchemeComparison
-) -> int:
+        compared = compare_events(executions, *pair, execution=args.execution)
+        if picture_form(args.to, args.write, _SUFFIXES) == "svg":
+            with opened(args.write, inputs=logs) as sink:
+                sink.text(compared.to_svg())
+            return FINE
     with opened(args.write, inputs=logs) as sink:
         if args.output == "json":
             sink.line(as_json({"comparison": compared.to_dict()}))
@@ -232,11 +213,8 @@ def _print_comparison(
 # --- show and restamp -----------------------------------------------------------
 
 
-def _stamped(args: argparse.Namespace) -> tuple[StampedExecution, list[str], Limits] | None:
-    """Return the log with the stamps that are asked for, its files, and the limits.
-
-    None if it has no event; why is reported on standard error.
-    """
+def _stamped(args: argparse.Namespace) -> tuple[StampedExecution, list[str], Limits]:
+    """Return the log with the stamps that are asked for, its files, and the limits."""
     from ketal.clocks.schemes import scheme_named
     from ketal.logs.restamping import restamped
 
@@ -244,9 +222,7 @@ def _stamped(args: argparse.Namespace) -> tuple[StampedExecution, list[str], Lim
     if not logs:
         raise SettingError(f"there is no log after {name!r}; {_USAGE[args.action]}")
     scheme = scheme_named(name)
-    source, limits = options.deciding_source_and_limits(args)
-    if (executions := _executions(logs, source, limits)) is None:
-        return None
+    executions, limits = _executions(args, logs)
     events = _chosen(executions, args.execution).events()
     if args.only is not None:
         events = _of_alphabets(events, args.only, limits)
@@ -277,9 +253,7 @@ def _of_alphabets(events: list[Event], path: str, limits: Limits) -> list[Event]
 def _restamp(args: argparse.Namespace) -> int:
     from ketal.logs.formats.jsonl import object_of
 
-    if (stamped := _stamped(args)) is None:
-        return COULD_NOT_RUN
-    execution, logs, _ = stamped
+    execution, logs, _ = _stamped(args)
     with opened(args.write, inputs=logs) as sink:
         for draft in execution.drafts():
             sink.line(msgspec.json.encode(object_of(draft)).decode())
@@ -288,9 +262,7 @@ def _restamp(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     form = picture_form(args.to, args.write, _SUFFIXES)
-    if (stamped := _stamped(args)) is None:
-        return COULD_NOT_RUN
-    execution, logs, limits = stamped
+    execution, logs, limits = _stamped(args)
     if len(execution.events) > limits.stamped_events_max:
         raise SettingError(
             f"the log has {len(execution.events):,} events, and a diagram with stamps shows "
@@ -303,15 +275,11 @@ def _show(args: argparse.Namespace) -> int:
 
             sink.text(svg(execution, limits.stamped_events_max))
         elif args.output == "json":
-            _write_stamps(execution, sink)
+            for event, stamp in zip(execution.events, execution.stamps, strict=True):
+                written = execution.scheme.written(stamp)
+                sink.line(as_json({"event": str(event.dot), "type": event.type, "stamp": written}))
         else:
             from ketal.explanation.views.stamped_diagram import text
 
             sink.lines(text(execution))
     return FINE
-
-
-def _write_stamps(execution: StampedExecution, sink: OutputLines) -> None:
-    for event, stamp in zip(execution.events, execution.stamps, strict=True):
-        written = execution.scheme.written(stamp)
-        sink.line(as_json({"event": str(event.dot), "type": event.type, "stamp": written}))

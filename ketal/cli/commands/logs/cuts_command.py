@@ -11,13 +11,12 @@ from typing import Any
 
 import msgspec
 
-from ketal.cli import COULD_NOT_RUN, FINE, complain, options
-from ketal.cli.output.empty_log import nothing_read
+from ketal.cli import FINE, options
 from ketal.cli.output.output_lines import add_output, as_json, opened, picture_form
-from ketal.cli.whole_logs import read_whole
+from ketal.cli.whole_logs import check_read, read_whole
 from ketal.errors import SettingError
 
-_EXAMPLE = """\
+EXAMPLE = """\
 examples:
   ketal cuts run.jsonl
   ketal cuts --output json --limit counted_cuts_max=100000000 run.jsonl
@@ -28,7 +27,6 @@ _SUFFIXES = {".dot": "dot", ".gv": "dot", ".svg": "svg"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = _EXAMPLE
     options.add_logs(parser)
     add_output(parser, "human", "json")
     parser.add_argument(
@@ -55,9 +53,7 @@ def execute(args: argparse.Namespace) -> int:
     counted = read_whole(
         args.logs, source, limits, lambda log: cuts(log, limits=limits), unfinished
     )
-    if not counted.events:
-        complain(nothing_read(args.logs, counted.rejected, counted.first_rejected))
-        return COULD_NOT_RUN
+    check_read(args.logs, counted.events, counted.rejected, counted.first_rejected)
     if args.execution is not None:
         counted = counted.only(args.execution)
     if form is not None:

@@ -8,17 +8,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from ketal.cli import COULD_NOT_RUN, FINE, complain, options
-from ketal.cli.output.empty_log import nothing_read
+from ketal.cli import FINE, options
 from ketal.cli.output.output_lines import add_output, as_json, opened
-from ketal.cli.whole_logs import read_whole
+from ketal.cli.whole_logs import check_read, read_whole
 
 if TYPE_CHECKING:
     from ketal.auditing.contents.contents_report import LogStats
     from ketal.logs import Source
     from ketal.model.limits import Limits
 
-_EXAMPLE = """\
+EXAMPLE = """\
 examples:
   ketal stats run.jsonl
   ketal stats --regex '(?<event>.*)\\n(?<host>\\S*) (?<clock>{.*})' simpledb.log
@@ -28,7 +27,6 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = _EXAMPLE
     options.add_logs(parser)
     add_output(parser, "human", "json")
     parser.add_argument("--write", metavar="FILE", help="write it to a file")
@@ -62,7 +60,5 @@ def execute(args: argparse.Namespace) -> int:
         else:
             for line in lines(contents, args.rows):
                 sink.line(line)
-    if not contents.events:
-        complain(nothing_read(args.logs, contents.rejected, contents.first_rejected))
-        return COULD_NOT_RUN
+    check_read(args.logs, contents.events, contents.rejected, contents.first_rejected)
     return FINE

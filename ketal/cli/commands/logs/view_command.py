@@ -10,16 +10,15 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from ketal.cli import COULD_NOT_RUN, FINE, complain, interruption_named, options
-from ketal.cli.output.empty_log import nothing_read, rejection, some_rejected
+from ketal.cli import FINE, interruption_named, options
 from ketal.cli.output.output_lines import opened
-from ketal.cli.whole_logs import read_whole
+from ketal.cli.whole_logs import check_read, read_whole, rejection, report_rejected
 from ketal.explanation.views.forms import FORMS, form_named
 
 if TYPE_CHECKING:
     from ketal.logs import Log
 
-_EXAMPLE = """\
+EXAMPLE = """\
 examples:
   ketal view run.jsonl
   ketal view --pattern stack.ketal --write run.html run.jsonl
@@ -32,7 +31,6 @@ _UNFINISHED = "nothing was written"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = _EXAMPLE
     options.add_logs(parser)
     parser.add_argument("--pattern", metavar="PATTERN", help="mark and explain its verdicts")
     parser.add_argument(
@@ -67,8 +65,9 @@ def execute(args: argparse.Namespace) -> int:
     held = []
     for logs in filter(None, (args.logs, beside)):
         log = read_whole(logs, source, limits, _held, _UNFINISHED)
-        if not _has_events(log, logs):
-            return COULD_NOT_RUN
+        rejected = log.rejected
+        first = rejection(next(iter(rejected), None))
+        check_read(logs, any(True for _ in log), len(rejected), first)
         held.append(log)
     title = name = _title(args.logs)
     compared: dict[str, Any] = {}
@@ -80,9 +79,7 @@ def execute(args: argparse.Namespace) -> int:
     with interruption_named(_UNFINISHED):
         shown = view(held[0], program, title=title, limits=limits, **compared)
         text = text_of(shown, form)
-    rejected, first = shown.rejected
-    if rejected:
-        complain(some_rejected(rejected, first))
+    report_rejected(*shown.rejected)
     path = args.write or f"{name.replace(' ', '-')}{FORMS[form]}"
     with opened(path, inputs=[*patterns, *args.logs, *beside]) as sink:
         sink.text(text)
@@ -98,15 +95,6 @@ def _held(log: Log) -> Log:
 
     batches = list(log.batches())
     return Log.of_batches(lambda: iter(batches), undecided=log.undecided)
-
-
-def _has_events(log: Log, paths: list[str]) -> bool:
-    """Return whether a log has an event; print on standard error why not."""
-    if next(iter(log), None) is not None:
-        return True
-    rejected = log.rejected
-    complain(nothing_read(paths, len(rejected), rejection(rejected[0]) if rejected else ""))
-    return False
 
 
 def _title(paths: list[str]) -> str:

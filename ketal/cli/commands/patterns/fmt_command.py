@@ -17,7 +17,7 @@ from ketal.cli.output.output_lines import OutputLines, opened
 from ketal.errors import PatternError, SettingError, printable
 from ketal.model.limits import Limits
 
-_EXAMPLE = """\
+EXAMPLE = """\
 examples:
   ketal fmt patterns/*.ketal
   ketal fmt --check --diff stack.ketal
@@ -27,7 +27,6 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = _EXAMPLE
     parser.add_argument(
         "files",
         metavar="PATTERN",

@@ -11,7 +11,7 @@ from ketal.cli import FINE, options
 from ketal.cli.output.output_lines import opened, picture_form
 from ketal.errors import SettingError
 
-_EXAMPLE = """\
+EXAMPLE = """\
 examples:
   ketal graph stack.ketal
   ketal graph --to svg --write stack.svg --pattern ReplicatedStack stack.ketal
@@ -21,7 +21,6 @@ _SUFFIXES = {".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".svg": "svg", ".js
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = _EXAMPLE
     parser.add_argument("file", metavar="PATTERN", help="a pattern file, - is standard input")
     parser.add_argument(
         "--to",

@@ -9,7 +9,7 @@ from ketal.cli import FINE
 from ketal.cli.output.output_lines import add_output, as_json, opened
 from ketal.model.limits import Limits
 
-_EXAMPLE = """\
+EXAMPLE = """\
 example:
   ketal limits
   ketal run --limit held_back_max=500000 stack.ketal run.jsonl
@@ -18,7 +18,6 @@ example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = _EXAMPLE
     add_output(parser, "human", "json")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ketal.streaming.broker.server import Broker
 
-_EXAMPLE = """\
+EXAMPLE = """\
 examples:
   ketal broker start
   ketal broker start --port 9092 --dir ./kafka
@@ -40,7 +40,6 @@ all three.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = _EXAMPLE
     parser.add_argument("action", choices=("start", "stop"), help="what to do")
     parser.add_argument(
         "--dir", metavar="DIR", help="the broker's folder (default: one in your state folder)"

@@ -12,7 +12,7 @@ from ketal.cli import COULD_NOT_RUN, FINE, complain
 from ketal.cli.output.output_lines import opened
 from ketal.errors import SettingError
 
-_EXAMPLE = """\
+EXAMPLE = """\
 example:
   ketal demo
   ketal demo --bug early-delivery --seed 7 --folder demo
@@ -30,7 +30,6 @@ BUGS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = _EXAMPLE
     parser.add_argument(
         "--bug", choices=BUGS, default=DEFAULT_BUG, metavar="BUG",
         help=f"what is wrong: {', '.join(BUGS)} (default: {DEFAULT_BUG})",

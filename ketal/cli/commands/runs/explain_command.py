@@ -10,10 +10,9 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ketal.cli import COULD_NOT_RUN, FINE, complain, options
-from ketal.cli.output.empty_log import nothing_read, rejection, some_rejected
+from ketal.cli import FINE, complain, options
 from ketal.cli.output.output_lines import OutputLines, add_output, as_json, opened
-from ketal.cli.whole_logs import read_whole
+from ketal.cli.whole_logs import check_read, read_whole, rejection, report_rejected
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import counted
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from ketal.explanation.reasons import Explanation
     from ketal.logs import Log
 
-_EXAMPLE = """\
+EXAMPLE = """\
 examples:
   ketal explain stack.ketal run.jsonl
   ketal explain --verdict 3f2a stack.ketal run.jsonl
@@ -33,7 +32,6 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = _EXAMPLE
     options.add_pattern_and_logs(parser, "explain")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
@@ -88,11 +86,8 @@ def _code(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Expla
     """Print on standard error what was not explained; return the exit code."""
     events = judged.summary["events"]
     rejected = next((one for one in judged.verdicts if isinstance(one, Rejected)), None)
-    if not events["accepted"]:
-        complain(nothing_read(args.logs, events["rejected"], rejection(rejected)))
-        return COULD_NOT_RUN
-    if rejected is not None:
-        complain(some_rejected(events["rejected"], rejection(rejected)))
+    check_read(args.logs, events["accepted"], events["rejected"], rejection(rejected))
+    report_rejected(events["rejected"], rejection(rejected))
     matched = {one.pattern for one in judged.explainable if one.kind == "match"}
     unlisted = [
         name

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,26 +29,25 @@ from ketal.cli import (
     options,
 )
 from ketal.cli.garbage_cycles import calm_collector
-from ketal.cli.live_verdicts import LiveVerdicts
 from ketal.cli.output import summary_text
-from ketal.cli.output.empty_log import nothing_read, rejection
 from ketal.cli.output.line_signals import LineSignals
 from ketal.cli.output.output_lines import OutputLines, add_output, opened
 from ketal.cli.output.progress import ProgressLine
-from ketal.cli.output.record_places import RecordPlaces
 from ketal.cli.output.verdict_lines import VerdictLines
-from ketal.cli.whole_logs import report_rebuilding
+from ketal.cli.output.verdict_places import VerdictPlaces
+from ketal.cli.whole_logs import nothing_read, rejection, report_rebuilding
 from ketal.errors import KetalError, SettingError
+from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import counted
 
 if TYPE_CHECKING:
-    from ketal.model.events.dot import Dot
-    from ketal.model.events.event import Event
+    from ketal.logs import Log
     from ketal.model.limits import Limits
-    from ketal.model.verdicts.execution_verdicts import Rejected
+    from ketal.model.verdicts.verdict_kinds import Verdict
     from ketal.programs.program import Program
+    from ketal.runtime.monitor import Monitor
 
-_EXAMPLE = """\
+EXAMPLE = """\
 examples:
   ketal run stack.ketal run.jsonl
   ketal run --output json --fail-on match forks.ketal n1.jsonl n2.jsonl.gz
@@ -59,7 +59,6 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = _EXAMPLE
     options.add_pattern_and_logs(parser, "run")
     parser.add_argument(
         "--live", action="store_true", help="judge each event as it comes; do not wait for the end"
@@ -113,37 +112,51 @@ def execute(args: argparse.Namespace) -> int:
     program = _program(args, limits)
     log = open_source(source, args.logs, limits)
     listing = not args.count or args.first is not None
-    progress: ProgressLine | None = None
+    places = VerdictPlaces(all_kept=program.needs_order and not args.live)
     judged: JudgedLog | None = None
-    places = RecordPlaces(all_kept=program.needs_order and not args.live)
+    run: Any
     if args.live:
-        monitor = ketal.Monitor(program, limits=limits, listing=listing, trace=args.trace)
-        verdicts: Any = LiveVerdicts(monitor, log, places)
+        run = ketal.Monitor(program, limits=limits, listing=listing, trace=args.trace)
+        verdicts = _live_verdicts(run, log, places)
+        progress = ProgressLine(log.share_read)
     else:
         # With --first the summary is of what comes up to that verdict, so each record is a batch.
         read = log if args.first is None else Log(log.records)
         watched = Log.of_batches(
-            lambda: shown.counted(places.watched(read.batches())), undecided=log.undecided
+            lambda: progress.counted(places.watched(read.batches())), undecided=log.undecided
         )
         if args.explain or args.show:
-            verdicts = judged = JudgedLog(program, watched, limits, on_named=places.name)
+            run = judged = JudgedLog(program, watched, limits, on_named=places.name)
         else:
-            verdicts = LogPass(
+            run = LogPass(
                 program, watched, limits, listing=listing, trace=args.trace, on_named=places.name
             )
-        progress = shown = ProgressLine(log.share_read, verdicts.share_judged)
+        verdicts = iter(run)
+        progress = ProgressLine(log.share_read, run.share_judged)
     # Opened last: what could not run has emptied no file.
     sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
     with sink_of as sink, LineSignals() as signals, calm_collector():
         try:
             lines = VerdictLines(args, program, limits, places, judged)
-            command = _RunCommand(args, program, lines, sink, progress, signals)
-            code = command.judge(verdicts)
+            code = _RunCommand(args, program, run, lines, sink, progress, signals).judge(verdicts)
             report_rebuilding(log)
             return code
         finally:
-            if progress is not None:
-                progress.stop()
+            progress.stop()
+
+
+def _live_verdicts(monitor: Monitor, log: Log, places: VerdictPlaces) -> Iterator[Verdict]:
+    """Feed a monitor record by record; yield each verdict before the next record is read."""
+    from ketal.model.events.control import Control
+
+    for execution, item, name, line in log.records():
+        if execution:
+            raise SettingError(f"--live judges one execution, and {name} holds several")
+        places.keep(((execution, item, name, line),))
+        yield from monitor.feed(item, place=f"{name}:{line}")
+        if isinstance(item, Control) and item.kind == "end":
+            return
+    yield from monitor.close()
 
 
 def _program(args: argparse.Namespace, limits: Limits) -> Program:
@@ -181,13 +194,15 @@ class _RunCommand:
 
     args: argparse.Namespace
     program: Program
+    run: Any
+    """What gives the verdicts; it has their summary."""
     lines: VerdictLines
     sink: OutputLines
-    progress: ProgressLine | None
+    progress: ProgressLine
     signals: LineSignals
     first_rejected: Rejected | None = None
 
-    def judge(self, verdicts: Any) -> int:
+    def judge(self, verdicts: Iterator[Verdict]) -> int:
         """Print verdicts and summary; return the exit code."""
         whole, nothing = False, ""
         stopped: KeyboardInterrupt | None = None
@@ -197,16 +212,17 @@ class _RunCommand:
             stopped = stop
         except BrokenPipeError:
             leave_closed_pipe()
-            return self._code(verdicts.summary)
-        if self.progress is not None:
-            self.progress.stop()
-        summary = verdicts.summary
+            return self._code(self.run.summary)
+        self.progress.stop()
+        summary = self.run.summary
         if whole:
             nothing = self._nothing_judged(summary)
+        # A finite log holds nothing back: everything is known.
+        held = self.run.held_back() if self.args.stats and self.args.live else []
+        held = sorted(held, key=lambda pair: pair[0].dot)
         try:
             # No zero is an answer about events that were not judged.
             shown = {**summary, "patterns": {}} if nothing else summary
-            held = self._held_back(verdicts)
             for line in self.lines.of_summary(shown, held, self.first_rejected):
                 self.sink.line(line)
             self.sink.flush()
@@ -232,15 +248,14 @@ class _RunCommand:
             complain(f"{word}: not all of the log was read and judged")
         return TERMINATED if by_sigterm else INTERRUPTED
 
-    def _print_verdicts(self, verdicts: Any) -> bool:
+    def _print_verdicts(self, verdicts: Iterator[Verdict]) -> bool:
         """Write the verdicts; return whether that was all of them."""
         args, sink, signals = self.args, self.sink, self.signals
         for number, verdict in enumerate(verdicts, 1):
-            if self.first_rejected is None and verdict.kind == "rejected":
+            if self.first_rejected is None and isinstance(verdict, Rejected):
                 self.first_rejected = verdict
             if self.lines.shows(verdict):
-                if self.progress is not None:
-                    self.progress.give_way()
+                self.progress.give_way()
                 lines = self.lines.of_verdict(verdict)
                 signals.writing = True
                 for line in lines:
@@ -252,13 +267,6 @@ class _RunCommand:
                 return False
         return True
 
-    def _held_back(self, verdicts: Any) -> list[tuple[Event, Dot | None]]:
-        if not self.args.stats or not self.args.live:
-            # A finite log holds nothing back: everything is known.
-            return []
-        held: list[tuple[Event, Dot | None]] = verdicts.held_back()
-        return sorted(held, key=lambda pair: pair[0].dot)
-
     def _code(self, summary: dict[str, Any], *, whole: bool = True) -> int:
         """Return the exit code of a summary; state what is not plain from the verdicts."""
         args, program = self.args, self.program
@@ -267,16 +275,18 @@ class _RunCommand:
             reasons += exit_codes.empty_checks(summary, program)
         for reason in reasons:
             complain(reason)
-        failed = any(exit_codes.CAUSES[name](summary) for name in args.fail_on)
+        failed = any(exit_codes.occurrences(summary, name) for name in args.fail_on)
         return FOUND if reasons or failed else FINE
 
     def _nothing_judged(self, summary: dict[str, Any]) -> str:
         """Return why no event was judged, or none as the pattern asks; empty where one was."""
         events = summary["events"]
         if events["accepted"] or events["held_back"]:
-            silent = (of.get("vacuous", ()) for of in summary["patterns"].values())
-            found = (entry for of in silent for entry in of if entry["what"] == "message")
-            return next((f"{entry['place']}: {entry['message']}" for entry in found), "")
+            for of in summary["patterns"].values():
+                for entry in of.get("vacuous", ()):
+                    if entry["what"] == "message":
+                        return f"{entry['place']}: {entry['message']}"
+            return ""
         if events["read"] > events["rejected"]:
             return f"no event was judged: {summary_text.records(events)}"
         return nothing_read(self.args.logs, events["rejected"], rejection(self.first_rejected))

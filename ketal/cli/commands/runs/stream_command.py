@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _EXTRAS = {"kafka": ("kafka-python", "stream"), "pyspark": ("pyspark", "spark")}
 """Module → (what to install, the extra that brings it)."""
 
-_EXAMPLE = """\
+EXAMPLE = """\
 examples:
   ketal stream --config job.toml
   ketal stream --config job.toml --dry-run
@@ -52,7 +52,6 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = _EXAMPLE
     parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="a pattern file")
     parser.add_argument("--config", metavar="FILE", help="the job's TOML file; flags override it")
     parser.add_argument("-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="where Kafka is")
