@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +115,7 @@ def execute(args: argparse.Namespace) -> int:
     places = VerdictPlaces(all_kept=program.needs_order and not args.live)
     judged: JudgedLog | None = None
     run: Any
+    verdicts: Iterable[Verdict]
     if args.live:
         run = ketal.Monitor(program, limits=limits, listing=listing, trace=args.trace)
         verdicts = _live_verdicts(run, log, places)
@@ -131,7 +132,7 @@ def execute(args: argparse.Namespace) -> int:
             run = LogPass(
                 program, watched, limits, listing=listing, trace=args.trace, on_named=places.name
             )
-        verdicts = iter(run)
+        verdicts = run
         progress = ProgressLine(log.share_read, run.share_judged)
     # Opened last: what could not run has emptied no file.
     sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
@@ -202,7 +203,7 @@ class _RunCommand:
     signals: LineSignals
     first_rejected: Rejected | None = None
 
-    def judge(self, verdicts: Iterator[Verdict]) -> int:
+    def judge(self, verdicts: Iterable[Verdict]) -> int:
         """Print verdicts and summary; return the exit code."""
         whole, nothing = False, ""
         stopped: KeyboardInterrupt | None = None
@@ -248,7 +249,7 @@ class _RunCommand:
             complain(f"{word}: not all of the log was read and judged")
         return TERMINATED if by_sigterm else INTERRUPTED
 
-    def _print_verdicts(self, verdicts: Iterator[Verdict]) -> bool:
+    def _print_verdicts(self, verdicts: Iterable[Verdict]) -> bool:
         """Write the verdicts; return whether that was all of them."""
         args, sink, signals = self.args, self.sink, self.signals
         for number, verdict in enumerate(verdicts, 1):
