@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import ketal
-from ketal.cli.garbage_cycles import COLLECT_AFTER
+from ketal.cli.process_state import COLLECT_AFTER
 from ketal.model.events.event import Event
 from ketal.operators.membership.members import MembershipStage
 from ketal.operators.order.hold_back import HoldBackQueue

@@ -25,7 +25,7 @@ import pyarrow
 import pyarrow.parquet
 
 import ketal
-from ketal.cli.garbage_cycles import COLLECT_AFTER
+from ketal.cli.process_state import COLLECT_AFTER
 from ketal.logs import Source
 from ketal.model.events.event import Event
 from ketal.model.events.event_decoding import decode_events

@@ -22,7 +22,7 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 import ketal
-from ketal.cli.garbage_cycles import COLLECT_AFTER
+from ketal.cli.process_state import COLLECT_AFTER
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.messages import Reader

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import ketal
-from ketal.cli.garbage_cycles import COLLECT_AFTER
+from ketal.cli.process_state import COLLECT_AFTER
 
 EVENTS = 20_000_000
 NODES = 8

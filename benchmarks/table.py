@@ -29,7 +29,7 @@ from benchmarks.kafka_rows import kafka
 from benchmarks.measuring import WARM_EVENTS, Measured, warmed
 from benchmarks.peer import VERSIONS, java_version
 from benchmarks.rows import GROUPS, AtLeast, AtMost, Bench, Goal, Group, GrowsBy, Row, soak
-from ketal.cli.garbage_cycles import COLLECT_AFTER
+from ketal.cli.process_state import COLLECT_AFTER
 
 README = Path(__file__).parents[1] / "README.md"
 BEGIN = "<!-- benchmarks: written by `make bench` -->"

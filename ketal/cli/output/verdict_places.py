@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from ketal.model.events.dot import Dot
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
     from ketal.logs import Record
 
 RECORDS_MAX = 32_768
-"""Records that are kept where not all are; one batch may go beyond it."""
+"""So many records, and so many places of older ones, are kept where not all are.
+
+One batch may go beyond it.
+"""
 _PLACES_SHOWN = 4
 """Places of a match that stand behind it; of more, the first and the last."""
 
@@ -40,11 +44,9 @@ class VerdictPlaces:
 
     def __init__(self, *, all_kept: bool) -> None:
         self._most = sys.maxsize if all_kept else RECORDS_MAX
-        self._records = 0
         self._unread: deque[Sequence[Record]] = deque()
-        """The batches that no place was asked for since; the newest."""
-        self._read: deque[tuple[int, list[tuple[str, Dot]]]] = deque()
-        """Of each batch before, how many records it has and which keys of `_places` it gave."""
+        """The newest batches, that no place was asked for since."""
+        self._unread_records = 0
         self._places: dict[tuple[str, Dot], str] = {}
         self._named: dict[tuple[str, Dot], str] = {}
 
@@ -57,37 +59,30 @@ class VerdictPlaces:
     def keep(self, batch: Sequence[Record]) -> None:
         """Keep a batch, and no more of the older ones than there is room for."""
         self._unread.append(batch)
-        self._records += len(batch)
-        while self._records > self._most and len(self._read) + len(self._unread) > 1:
-            if self._read:
-                count, keys = self._read.popleft()
-                for key in keys:
-                    del self._places[key]
-            else:
-                count = len(self._unread.popleft())
-            self._records -= count
+        self._unread_records += len(batch)
+        while self._unread_records > self._most and len(self._unread) > 1:
+            self._unread_records -= len(self._unread.popleft())
 
     def name(self, execution: str, dot: Dot, place: str) -> None:
         """Record where an event stands that was given the name of its incarnation."""
         self._named[execution, dot] = place
-        if len(self._named) > self._most:
-            del self._named[next(iter(self._named))]
+        self._evict(self._named)
 
     def at(self, execution: str, dot: Dot) -> str:
         """Return the place of an event; empty where it is not known."""
-        while self._unread:
-            batch = self._unread.popleft()
-            keys = []
-            for part, item, file, line in batch:
-                if (
-                    isinstance(item, Event)
-                    and (key := (part, numbered_dot(item))) not in self._places
-                ):
-                    self._places[key] = place_at(file, line)
-                    keys.append(key)
-            self._read.append((len(batch), keys))
+        for part, item, file, line in chain.from_iterable(self._unread):
+            if isinstance(item, Event):
+                self._places.setdefault((part, numbered_dot(item)), place_at(file, line))
+        self._unread.clear()
+        self._unread_records = 0
+        self._evict(self._places)
         key = execution, dot
         return self._named.get(key) or self._places.get(key, "")
+
+    def _evict(self, places: dict[tuple[str, Dot], str]) -> None:
+        """Remove the oldest places beyond those that there is room for."""
+        for key in list(islice(places, max(0, len(places) - self._most))):
+            del places[key]
 
     # --- of verdicts ---
 

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, LOST, TERMINATED, Terminated, complain
 from ketal.cli.options import pair
+from ketal.cli.process_state import signals_handled
 from ketal.errors import SettingError
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from ketal.streaming.broker.server import Broker
 
 EXAMPLE = """\
@@ -90,26 +89,23 @@ def _stop(broker: Broker) -> int:
 
 
 def _start(broker: Broker, end: str, *, stay: bool) -> int:
-    before = {one: signal.signal(one, _terminated) for one in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        running = broker.start()
-        complain(f"process {running.pid} in {broker.folder}; {end}")
-        print(f"bootstrap_servers={running.bootstrap_servers}", flush=True)
-        return _waited(broker) if stay else FINE
-    except BaseException as why:
-        # When this process is ended, its broker is, at the start and in the foreground.
-        if not broker.is_own():
+    with signals_handled((signal.SIGTERM, signal.SIGHUP), _terminated):
+        try:
+            running = broker.start()
+            complain(f"process {running.pid} in {broker.folder}; {end}")
+            print(f"bootstrap_servers={running.bootstrap_servers}", flush=True)
+            return _waited(broker) if stay else FINE
+        except BaseException as why:
+            # When this process is ended, its broker is, at the start and in the foreground.
+            if not broker.is_own():
+                raise
+            _stop(broker)
+            if stay and isinstance(why, Terminated):
+                return FINE
             raise
-        _stop(broker)
-        if stay and isinstance(why, Terminated):
-            return FINE
-        raise
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
-def _terminated(number: int, frame: FrameType | None) -> None:
+def _terminated(number: int, _: object) -> None:
     raise Terminated
 
 

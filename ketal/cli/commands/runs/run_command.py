@@ -28,13 +28,12 @@ from ketal.cli import (
     leave_closed_pipe,
     options,
 )
-from ketal.cli.garbage_cycles import calm_collector
 from ketal.cli.output import summary_text
-from ketal.cli.output.line_signals import LineSignals
 from ketal.cli.output.output_lines import OutputLines, add_output, opened
 from ketal.cli.output.progress import ProgressLine
 from ketal.cli.output.verdict_lines import VerdictLines
 from ketal.cli.output.verdict_places import VerdictPlaces
+from ketal.cli.process_state import LineSignals, calm_collector
 from ketal.cli.whole_logs import nothing_read, rejection, report_rebuilding
 from ketal.errors import KetalError, SettingError
 from ketal.model.verdicts.execution_verdicts import Rejected
@@ -136,7 +135,8 @@ def execute(args: argparse.Namespace) -> int:
         progress = ProgressLine(log.share_read, run.share_judged)
     # Opened last: what could not run has emptied no file.
     sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
-    with sink_of as sink, LineSignals() as signals, calm_collector():
+    signals = LineSignals()
+    with sink_of as sink, signals.handled(), calm_collector():
         try:
             lines = VerdictLines(args, program, limits, places, judged)
             code = _RunCommand(args, program, run, lines, sink, progress, signals).judge(verdicts)

@@ -11,9 +11,10 @@ The one rule: whatever ends the job, what was not committed is done again by the
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import signal
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ketal.cli import (
     COULD_NOT_RUN,
@@ -25,15 +26,13 @@ from ketal.cli import (
     leave_closed_pipe,
     options,
 )
-from ketal.cli.garbage_cycles import calm_collector
 from ketal.cli.output import summary_text
 from ketal.cli.output.output_lines import add_output, as_json, opened
 from ketal.cli.output.progress import StatusLine
+from ketal.cli.process_state import calm_collector, signals_handled
 from ketal.errors import LostError, SettingError, printable
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from ketal.programs.program import Program
     from ketal.streaming.job.file import Job
     from ketal.streaming.job.metrics import Hooks
@@ -90,9 +89,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Run the job; return the exit code."""
-    with _EngineSignals() as signals:
-        return _run(args, signals)
-    return FINE
+    signals = _EngineSignals()
+    try:
+        with signals_handled((signal.SIGINT, signal.SIGTERM), signals.handle):
+            return _run(args, signals)
+    except Terminated:
+        return FINE
 
 
 def _run(args: argparse.Namespace, signals: _EngineSignals) -> int:
@@ -146,17 +148,6 @@ class _EngineSignals:
         self.code = FINE
         """The exit code of a job that nothing else ended."""
 
-    def __enter__(self) -> Self:
-        self._before = {
-            one: signal.signal(one, self._handle) for one in (signal.SIGINT, signal.SIGTERM)
-        }
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> bool:
-        for one, handler in self._before.items():
-            signal.signal(one, handler)
-        return kind is Terminated
-
     def begin(self, engine: Any) -> None:
         """Direct signals to an engine.
 
@@ -167,7 +158,7 @@ class _EngineSignals:
         if self._received is not None:
             raise self._received
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def handle(self, number: int, _: object) -> None:
         """Ask the engine to end; a second signal does not wait for it."""
         if self._engine is None:
             self._received = Terminated if number == signal.SIGTERM else KeyboardInterrupt
@@ -222,27 +213,25 @@ class _Stream:
                     f"the group is {self._job.group_id}, after the pattern file: neither [kafka] "
                     "group_id nor --group-id names one"
                 )
-        server = None
-        if (port := self._job.metrics_port) is not None:
-            server = MetricsServer(engine.figures, port, self._job.metrics_host)
-            self._report(f"metrics at port {server.port}, /metrics")
-        try:
+        with contextlib.ExitStack() as stack:
+            if (port := self._job.metrics_port) is not None:
+                server = MetricsServer(engine.figures, port, self._job.metrics_host)
+                stack.callback(server.close)
+                self._report(f"metrics at port {server.port}, /metrics")
             self._signals.begin(engine)
-            with opened(None) as self._sink, calm_collector():
-                try:
-                    engine.run()
-                except LostError as lost:
-                    complain(str(lost))
-                    self._signals.code = LOST
-                except ClosedPipeError:
-                    leave_closed_pipe()
-                    return FINE
-                finally:
-                    self._status.stop()
-                self._print_summary()
-        finally:
-            if server is not None:
-                server.close()
+            self._sink = stack.enter_context(opened(None))
+            stack.enter_context(calm_collector())
+            try:
+                engine.run()
+            except LostError as lost:
+                complain(str(lost))
+                self._signals.code = LOST
+            except ClosedPipeError:
+                leave_closed_pipe()
+                return FINE
+            finally:
+                self._status.stop()
+            self._print_summary()
         return self._signals.code
 
     def _print_verdict(self, verdict: Any) -> None:

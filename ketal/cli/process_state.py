@@ -1,0 +1,78 @@
+"""What a command changes of its process while it runs: handlers of signals, garbage collection.
+
+A log is many long-lived objects without a cycle, so garbage cycles are looked for seldom.
+
+The one rule: what was changed is as before when the command ends.
+"""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ketal.cli import Terminated
+
+COLLECT_AFTER = 100_000
+"""Objects made between two looks for garbage cycles."""
+
+
+@contextmanager
+def calm_collector() -> Iterator[None]:
+    """Collect garbage cycles less often."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, 20, 50)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+@contextmanager
+def signals_handled(
+    numbers: Iterable[signal.Signals], handler: Callable[[int, Any], None]
+) -> Iterator[None]:
+    """Handle signals in the body of a `with`."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, one in before.items():
+            signal.signal(number, one)
+
+
+class LineSignals:
+    """Ctrl-C and SIGTERM that do not break a line in two: they wait until it is written.
+
+    A second one does not wait, as the reader of the line may have stopped.
+    """
+
+    def __init__(self) -> None:
+        self._received: type[KeyboardInterrupt] | None = None
+        self.writing = False
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle them, unless they are ignored or someone else's; signals are the main thread's."""
+        defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+        ours = [one for one, default in defaults.items() if signal.getsignal(one) is default]
+        is_main = threading.current_thread() is threading.main_thread()
+        with signals_handled(ours if is_main else (), self._handle):
+            yield
+
+    def _handle(self, number: int, _: object) -> None:
+        again = self._received is not None
+        self._received = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        if again or not self.writing:
+            raise self._received
+
+    def wrote(self) -> None:
+        """Mark the line as written; raise the signal that waited."""
+        self.writing = False
+        if self._received is not None:
+            raise self._received
