@@ -15,6 +15,7 @@ group.
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,9 +31,9 @@ from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Late, Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.execution import BATCH_EVENTS, Execution
+from ketal.runtime.state.records import FORMAT
 from ketal.streaming.spark.families import Family
 from ketal.streaming.spark.keyed import BETWEEN, Places
-from ketal.streaming.spark.packing import packed, unpacked
 from ketal.streaming.spark.rows.row_reader import (
     ALONE,
     COPY,
@@ -50,6 +51,7 @@ COUNTED = "ketal.counted"
 COLUMNS = ("verdict", "pattern", "id", "execution", "scope", "json")
 LINE = "line"
 """A further column of a job: the verdict as a line for people."""
+_CODEC, _LEVEL = "zstd", 1
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,12 @@ class Work:
 
 
 class GroupState(msgspec.Struct, kw_only=True):
-    """The state of a group, as it is packed; by default that of a group without one."""
+    """The state of a group; by default that of a group without one.
+
+    It is packed as one binary value: msgpack, compressed. Spark passes it to the group's worker
+    with every batch of Arrow, so for a group with many rows many times, and the JVM copies it each
+    time: its size matters more than the time to encode it.
+    """
 
     counts: tuple[int, int, bool] = (0, 0, False)
     ended: list[SourcePartition] = []
@@ -113,6 +120,40 @@ class GroupState(msgspec.Struct, kw_only=True):
     monitor: list[tuple[bytes, bytes]] = []
     placed: str
     places: list[tuple[str, str, int, str]] = []
+
+    def packed(self) -> bytes:
+        """Return the state as bytes."""
+        import pyarrow
+
+        plain = msgspec.msgpack.encode(self)
+        codec = pyarrow.Codec(_CODEC, compression_level=_LEVEL)
+        compressed = codec.compress(plain, asbytes=True)
+        check = _check(len(plain), compressed)
+        return msgspec.msgpack.encode((FORMAT, check, len(plain), compressed))
+
+    @classmethod
+    def unpacked(cls, held: bytes) -> GroupState:
+        """Return the state that was packed; a StateError if it is damaged or of another format."""
+        import pyarrow
+
+        try:
+            known = msgspec.msgpack.decode(held)
+            if known[0] != FORMAT:
+                raise StateError(
+                    f"the state of a key group has format {known[0]}; this version reads format "
+                    f"{FORMAT}: begin a new checkpoint, or go on with the ketal that wrote it"
+                )
+            _, check, size, compressed = known
+            if check != _check(size, compressed):
+                raise ValueError("its checksum does not fit")
+            plain = pyarrow.Codec(_CODEC).decompress(compressed, size, asbytes=True)
+            return msgspec.msgpack.decode(plain, type=cls)
+        except (ValueError, LookupError, TypeError, OSError, ArithmeticError, RuntimeError) as why:
+            raise StateError(f"the state of a key group is damaged: {why}") from None
+
+
+def _check(size: int, compressed: bytes) -> int:
+    return zlib.crc32(compressed, zlib.crc32(b"%d" % size))
 
 
 class Group:
@@ -135,7 +176,7 @@ class Group:
             keyed_by
         )
         self._placed = work.placed[self._family] if work.placed else ""
-        known = GroupState(placed=self._placed) if held is None else unpacked(held, GroupState)
+        known = GroupState(placed=self._placed) if held is None else GroupState.unpacked(held)
         if known.placed != self._placed:
             raise StateError(
                 f"the checkpoint is of rows that go to {known.placed}, and they go to "
@@ -153,16 +194,14 @@ class Group:
 
     def state(self) -> bytes:
         """Return the state: `Group(work, number, blob)` goes on from it."""
-        return packed(
-            GroupState(
-                counts=(self.messages, self.control, self._closed),
-                ended=sorted(self._ended, key=repr),
-                marks=sorted(self._marks_s.items(), key=repr),
-                monitor=sorted(self._records().items()),
-                placed=self._placed,
-                places=self._places.state(),
-            )
-        )
+        return GroupState(
+            counts=(self.messages, self.control, self._closed),
+            ended=sorted(self._ended, key=repr),
+            marks=sorted(self._marks_s.items(), key=repr),
+            monitor=sorted(self._records().items()),
+            placed=self._placed,
+            places=self._places.state(),
+        ).packed()
 
     def _records(self) -> dict[bytes, bytes]:
         """Return the execution's records: those of the last call, with the changes applied."""

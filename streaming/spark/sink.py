@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ketal.streaming.job.file import Job
@@ -51,26 +52,19 @@ class RenderedVerdict:
         return self._line
 
 
+@dataclass(frozen=True)
 class Sink:
     """Writes batches, stores which was the last, and counts verdicts of a kind, of a pattern."""
 
-    def __init__(
-        self,
-        job: Job,
-        options: Mapping[str, str],
-        outputs: Outputs,
-        checkpoint: Checkpoint,
-        count: Callable[[str, str | None, int], None],
-    ) -> None:
-        self._job = job
-        self._options = dict(options)
-        self._outputs = outputs
-        self._checkpoint = checkpoint
-        self._count = count
+    job: Job
+    options: Mapping[str, str]
+    outputs: Outputs
+    checkpoint: Checkpoint
+    count: Callable[[str, str | None, int], None]
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Write a batch. It is computed in any case, and once, since that updates the state."""
-        if self._checkpoint.has_written(number):
+        if self.checkpoint.has_written(number):
             batch.write.format("noop").mode("overwrite").save()
             return
         batch = batch.persist()
@@ -89,27 +83,27 @@ class Sink:
         for figures in groups.values():
             for kind, pattern, count in figures.pop("verdicts"):
                 counts[kind, pattern] += count
-        targets = {self._job.output_of(kind).kind for kind, _ in counts}
+        targets = {self.job.output_of(kind).kind for kind, _ in counts}
         verdicts = batch.where(~is_figures).withColumn("topic", self._topic())
         if "kafka" in targets:
             self._send(verdicts.where(F.col("topic").isNotNull()))
         if targets - {"kafka"}:
             self._write_local(verdicts.where(F.col("topic").isNull()))
         for (kind, pattern), count in counts.items():
-            self._count(kind, pattern, count)
-        self._checkpoint.wrote(number, groups)
+            self.count(kind, pattern, count)
+        self.checkpoint.wrote(number, groups)
 
     def _write_local(self, verdicts: DataFrame) -> None:
         for row in verdicts.select("json", "line").toLocalIterator():
             verdict: Any = RenderedVerdict(row["json"], row["line"])
-            self._outputs.add(verdict)
-            if self._outputs.bytes >= PENDING_BYTES_MAX:
+            self.outputs.add(verdict)
+            if self.outputs.bytes >= PENDING_BYTES_MAX:
                 self._write_out()
         self._write_out()
 
     def _write_out(self) -> None:
-        self._outputs.write()
-        self._outputs.clear()
+        self.outputs.write()
+        self.outputs.clear()
 
     def _topic(self) -> Column:
         """Return the topic of a verdict; null for one of another output."""
@@ -117,17 +111,17 @@ class Sink:
 
         rejected, verdicts = (
             F.lit(target.name if target.kind == "kafka" else None).cast("string")
-            for target in (self._job.rejected, self._job.verdicts)
+            for target in (self.job.rejected, self.job.verdicts)
         )
         return F.when(F.col("verdict") == "rejected", rejected).otherwise(verdicts)
 
     def _send(self, rows: DataFrame) -> None:
         from pyspark.sql import functions as F
 
-        fits = F.octet_length("json") <= self._job.limits.message_bytes_max
+        fits = F.octet_length("json") <= self.job.limits.message_bytes_max
         value = F.when(fits, F.col("json")).otherwise(_too_large())
         writer = rows.select("topic", F.col("id").alias("key"), value.alias("value")).write
-        writer.format("kafka").options(**self._options).save()
+        writer.format("kafka").options(**self.options).save()
 
 
 def _too_large() -> Column:

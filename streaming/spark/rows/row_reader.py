@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -28,20 +29,6 @@ Row = tuple[Any, ...]
 SourcePartition = tuple[str, int] | None
 
 
-class Message:
-    """A row as `Reader` reads it; the object is reused for each row."""
-
-    __slots__ = ("headers", "key", "offset", "partition", "timestamp", "topic", "value")
-
-    topic: str | None
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
-
-
 class RowReader:
     """Reads rows, one after another; columns, headers and source are those of `Work`."""
 
@@ -58,10 +45,10 @@ class RowReader:
         self._headers = [(name, self._at[f"header{n}"]) for n, name in enumerate(headers)]
         self._shape = Shape(Source(), limits=limits, kafka=True)
         self._reader = Reader(source or Source(), limits)
-        self._message = Message()
-        self._message.topic, self._message.partition, self._message.offset = None, 0, 0
-        self._message.headers = ()
-        self._message.timestamp = NO_TIMESTAMP
+        # A row as `Reader` reads it, reused for each.
+        self._message = SimpleNamespace(
+            topic=None, partition=0, offset=0, key=None, headers=(), timestamp=NO_TIMESTAMP
+        )
         self.has_offsets = "offset" in self._at
         """Whether rows have an order of their own: topic, partition and offset."""
         self.value = self._at["value"]
