@@ -222,10 +222,10 @@ def compare(spark: Any, folder: Path, shape: str, rows: int) -> None:
             if what == "judges":
                 frame = detect(program, events(), source=source)
             else:
-                rowed = shaped(
+                rowed, _ = shaped(
                     events(), families(program, 16), source=source, lateness_ms=None,
                 )  # fmt: skip
-                frame = rowed.frame.groupBy("group").applyInPandasWithState(
+                frame = rowed.groupBy("group").applyInPandasWithState(
                     Nothing(reads=what == "reads").stateful,
                     nothing, "state binary", "append", "NoTimeout",
                 )  # fmt: skip

@@ -134,7 +134,7 @@ def verdicts(
     families = grouping.families(program, key_groups)
     streaming = events.isStreaming
     timed = uses_time(program)
-    rows = shaped(
+    rows, shape = shaped(
         events,
         families,
         source=source,
@@ -143,11 +143,9 @@ def verdicts(
     count = sum(family.groups for family in families)
     work = Work(
         families=families,
-        placed=grouping.placed(families, rows.source),
+        placed=grouping.placed(families, shape.source),
         limits=grouping.shared(Limits.given(limits, program.compiled[0].limits), key_groups),
-        source=rows.source,
-        columns=rows.columns,
-        headers=rows.headers,
+        shape=shape,
         partitions=partitions,
         timed=timed,
         figures=figures,
@@ -157,15 +155,13 @@ def verdicts(
     schema = ", ".join(f"{name} string" for name in work.output)
     if streaming:
         timeout = GroupStateTimeout.EventTimeTimeout if timed else GroupStateTimeout.NoTimeout
-        return rows.frame.groupBy("group").applyInPandasWithState(
+        return rows.groupBy("group").applyInPandasWithState(
             operator.stateful, schema, "state binary", "append", timeout
         )
     tasks = min(count, int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1))
-    order = [
-        name for name in ("group", "topic", "partition", "offset") if name in rows.frame.columns
-    ]
+    order = [name for name in ("group", "topic", "partition", "offset") if name in rows.columns]
     return (
-        rows.frame.repartition(tasks, F.col("group"))
+        rows.repartition(tasks, F.col("group"))
         .sortWithinPartitions(*order)
         .mapInArrow(operator.finite, schema)
     )

@@ -41,6 +41,7 @@ from ketal.streaming.spark.rows.row_reader import (
     PLACED,
     Row,
     RowReader,
+    RowShape,
     SourcePartition,
 )
 
@@ -62,12 +63,8 @@ class Work:
     """Those of the program."""
     limits: Limits
     """Those of one group."""
-    source: Source | None
-    """How a message becomes an event; None for rows that have an event's columns."""
-    columns: tuple[str, ...]
-    """The columns of a row, after the group's number."""
-    headers: tuple[str, ...]
-    """The headers whose values are the columns `header0`, `header1`, …."""
+    shape: RowShape
+    """That of their rows."""
     partitions: int | None
     """How many partitions must end before the execution has; None if that is not known."""
     timed: bool
@@ -170,8 +167,8 @@ class Group:
         self._work = work
         self._family = work.family(number)
         self._reports = self._family == 0
-        self._rows = RowReader(work.columns, work.headers, work.source, work.limits)
-        keyed_by = (work.source or Source()).keyed_by or ""
+        self._rows = RowReader(work.shape, work.limits)
+        keyed_by = (work.shape.source or Source()).keyed_by or ""
         self._value_of = dict(work.families[self._family].program.compiled[0].partition).get(
             keyed_by
         )

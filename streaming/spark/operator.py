@@ -111,7 +111,7 @@ class Operator:
         mark_ms = state.getCurrentWatermarkMs() if work.timed else 0
         out += map(work.row, group.advance(mark_ms))
         if not state.hasTimedOut:
-            out += map(work.row, group.take(_ordered(frames, work.columns)))
+            out += map(work.row, group.take(_ordered(frames, work.shape.columns)))
         if work.timed and group.waits:
             state.setTimeoutTimestamp(max(0, mark_ms) + 1)
         out += _beside(group, work, Counter((row[0], row[1]) for row in out))
@@ -142,7 +142,9 @@ class Operator:
         out: list[tuple[str | None, ...]] = []
         for batch in batches:
             numbers = batch.column("group").to_pylist()
-            arrays = [batch.column(name).to_numpy(zero_copy_only=False) for name in work.columns]
+            arrays = [
+                batch.column(name).to_numpy(zero_copy_only=False) for name in work.shape.columns
+            ]
             rows = zip(*(array.tolist() for array in arrays), strict=True)
             numbered = zip(numbers, rows, strict=True)
             for number, some in itertools.groupby(numbered, operator.itemgetter(0)):

@@ -19,51 +19,32 @@ _SCHEMA = (
 
 
 class FilePlace(NamedTuple):
-    """A place in a file.
-
-    Attributes
-    ----------
-    file : str
-        The file; empty for no place.
-    line : int
-        The line, from 1; 0 for the whole file.
-    span : Span or None
-        The columns too, where they are known.
-    """
+    """A place in a file."""
 
     file: str
+    """The file; empty for no place."""
     line: int = 0
+    """The line, from 1; 0 for the whole file."""
     span: Span | None = None
+    """The columns too, where they are known."""
 
 
 class Annotation(NamedTuple):
-    """A finding.
-
-    Attributes
-    ----------
-    rule : str
-        What kind of finding it is: a code of lint, or a kind of verdict.
-    level : str
-        `error` or `warning`.
-    message : str
-        What is found; lines end with a newline.
-    place : FilePlace
-        Where.
-    pattern : str
-        The pattern that it is about, or that found it; empty for none.
-    related : tuple of (FilePlace, str)
-        Other places, each with what is there.
-    id : str
-        The same in every run that finds it; empty for none.
-    """
+    """A finding."""
 
     rule: str
+    """What kind of finding it is: a code of lint, or a kind of verdict."""
     level: str
+    """`error` or `warning`."""
     message: str
+    """What is found; lines end with a newline."""
     place: FilePlace
     pattern: str = ""
+    """The pattern that it is about, or that found it; empty for none."""
     related: tuple[tuple[FilePlace, str], ...] = ()
+    """Other places, each with what is there."""
     id: str = ""
+    """The same in every run that finds it; empty for none."""
 
 
 def github_line(annotation: Annotation) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,22 +30,28 @@ Row = tuple[Any, ...]
 SourcePartition = tuple[str, int] | None
 
 
-class RowReader:
-    """Reads rows, one after another; columns, headers and source are those of `Work`."""
+@dataclass(frozen=True)
+class RowShape:
+    """What the rows of key groups have."""
 
-    def __init__(
-        self,
-        columns: Sequence[str],
-        headers: Sequence[str],
-        source: Source | None,
-        limits: Limits,
-    ) -> None:
-        self._at = {name: place for place, name in enumerate(columns)}
-        self._source = source
+    columns: tuple[str, ...]
+    """The columns of a row, after the group's number."""
+    headers: tuple[str, ...]
+    """The headers whose values are the columns `header0`, `header1`, …."""
+    source: Source | None
+    """How a message becomes an event; None for rows that have an event's columns."""
+
+
+class RowReader:
+    """Reads rows, one after another."""
+
+    def __init__(self, shape: RowShape, limits: Limits) -> None:
+        self._at = {name: place for place, name in enumerate(shape.columns)}
+        self._source = shape.source
         self._texts = [name for name in ("clock", "data") if name in self._at]
-        self._headers = [(name, self._at[f"header{n}"]) for n, name in enumerate(headers)]
+        self._headers = [(name, self._at[f"header{n}"]) for n, name in enumerate(shape.headers)]
         self._shape = Shape(Source(), limits=limits, kafka=True)
-        self._reader = Reader(source or Source(), limits)
+        self._reader = Reader(shape.source or Source(), limits)
         # A row as `Reader` reads it, reused for each.
         self._message = SimpleNamespace(
             topic=None, partition=0, offset=0, key=None, headers=(), timestamp=NO_TIMESTAMP

@@ -23,7 +23,6 @@ The one rule: no row is dropped and none is read twice.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -33,7 +32,7 @@ from ketal.logs.source import Source
 from ketal.streaming.spark.families import Family
 from ketal.streaming.spark.rows.events import DELAY, EventColumns
 from ketal.streaming.spark.rows.message_columns import MessageColumns
-from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, PLACED
+from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, PLACED, RowShape
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -42,28 +41,16 @@ KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset")
 EVENT_COLUMNS = ("node", "type", "clock")
 
 
-@dataclass(frozen=True)
-class Shaped:
-    """A DataFrame in the operator's shape, and what the operator has to know of it.
-
-    `columns`, `headers` and `source` are those of `Work`.
-    """
-
-    frame: DataFrame
-    """The columns `group` and `columns`, and `mark` where there is a watermark."""
-    columns: tuple[str, ...]
-    headers: tuple[str, ...]
-    source: Source | None
-
-
 def shaped(
     events: DataFrame,
     families: Sequence[Family],
     *,
     source: Source | None,
     lateness_ms: int | None,
-) -> Shaped:
-    """Return events as rows of key groups, with Spark's watermark unless `lateness_ms` is None.
+) -> tuple[DataFrame, RowShape]:
+    """Return events as rows of key groups, and what these have beside `group`.
+
+    Where there is Spark's watermark, unless `lateness_ms` is None, the column `mark` has it.
 
     Raises
     ------
@@ -94,7 +81,7 @@ def shaped(
             selected,
             of.placed(families),
         )
-    return Shaped(out, ("copy", *columns), of.headers, of.source)
+    return out, RowShape(("copy", *columns), of.headers, of.source)
 
 
 def _columns_of(

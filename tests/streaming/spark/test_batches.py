@@ -19,7 +19,7 @@ from ketal.model.limits import Limits
 from ketal.streaming.spark import operator
 from ketal.streaming.spark.families import families
 from ketal.streaming.spark.group import Group, Work
-from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, PLACED
+from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, PLACED, RowShape
 from tests.sampling import examples
 
 PLAIN = ("copy", "topic", "partition", "offset", "value")
@@ -39,7 +39,7 @@ TIGHT = Limits(dots_max=16, counters_max=64, scopes_max=5)
 def work(*, messages: bool, policy: str, limits: Limits | None) -> Work:
     return Work(
         families=families(ketal.compile(TURNS % policy), 1), limits=limits or Limits(),
-        source=Source(keyed_by="key") if messages else None, columns=PLAIN, headers=(),
+        shape=RowShape(PLAIN, (), Source(keyed_by="key") if messages else None),
         partitions=2, timed=False, figures=True,
     )  # fmt: skip
 

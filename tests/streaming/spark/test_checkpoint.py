@@ -20,6 +20,7 @@ from ketal.streaming.job.file import Job, Target
 from ketal.streaming.spark.checkpoint import Checkpoint
 from ketal.streaming.spark.families import HASHING, families
 from ketal.streaming.spark.group import Group, Work
+from ketal.streaming.spark.rows.row_reader import RowShape
 from ketal.streaming.spark.spark_engine import SparkEngine, _of_worker
 from tests.streaming.jobs import FORKS, Told, Topic, accept, produce, written
 from tests.streaming.spark.test_engine import run, spark_job
@@ -181,8 +182,8 @@ def test_groups_have_their_numbers_whatever_the_order_in_the_file(tmp_path: Path
     assert opened(job(tmp_path), "".join(texts[::-1]), {"t": 1})[1] == ""
     before, now = (
         Work(
-            families=found, limits=DEFAULT, source=Source(),
-            columns=PLAIN, headers=(), partitions=None, timed=False, figures=False,
+            families=found, limits=DEFAULT, shape=RowShape(PLAIN, (), Source()),
+            partitions=None, timed=False, figures=False,
         )
         for found in (one, other)
     )  # fmt: skip

@@ -23,7 +23,7 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.spark import detect, families
 from ketal.streaming.spark.rows import shaping
 from ketal.streaming.spark.rows.message_columns import MessageColumns
-from ketal.streaming.spark.rows.row_reader import RowReader
+from ketal.streaming.spark.rows.row_reader import RowReader, RowShape
 from tests.streaming.jobs import END, FORKS, WINDOWED_FORKS, Topic, produce, spread
 from tests.streaming.jobs import accept as message
 from tests.test_corpus import CORPUS, Case, without_time
@@ -387,7 +387,7 @@ def test_the_watermark_goes_by_the_format_of_the_source(
 
 
 def test_the_time_of_an_events_column_has_no_format() -> None:
-    columns = RowReader(("copy", "value"), (), None, ketal.Limits())
+    columns = RowReader(RowShape(("copy", "value"), (), None), ketal.Limits())
     row = (0, message("a", time="5/27/2013"))
     columns.begin(row)
     item = columns.item(row)

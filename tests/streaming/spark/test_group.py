@@ -18,7 +18,7 @@ from ketal.logs import Source
 from ketal.runtime.state.records import FORMAT
 from ketal.streaming.spark.families import families, shared
 from ketal.streaming.spark.group import FIGURES, Group, Work
-from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME
+from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, RowShape
 from tests.streaming.jobs import END, FORKS, WINDOWED_FORKS, accept
 
 PLAIN = ("copy", "topic", "partition", "offset", "value")
@@ -29,7 +29,7 @@ def work(text: str = FORKS, *, key_groups: int = 4, partitions: int | None = 2) 
     program = ketal.compile(text)
     return Work(
         families=families(program, key_groups),
-        limits=ketal.Limits(), source=Source(), columns=PLAIN, headers=(), partitions=partitions,
+        limits=ketal.Limits(), shape=RowShape(PLAIN, (), Source()), partitions=partitions,
         timed=True, figures=True,
     )  # fmt: skip
 

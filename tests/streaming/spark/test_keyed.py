@@ -20,7 +20,7 @@ from ketal.streaming.spark import detect
 from ketal.streaming.spark.families import families, placed, shared
 from ketal.streaming.spark.group import Group, Work
 from ketal.streaming.spark.keyed import Places
-from ketal.streaming.spark.rows.row_reader import ALONE, PLACED
+from ketal.streaming.spark.rows.row_reader import ALONE, PLACED, RowShape
 from tests.streaming.jobs import FORKS, Topic, accept, written
 from tests.streaming.spark.test_detect import said
 from tests.streaming.spark.test_engine import run, spark_job
@@ -83,7 +83,7 @@ def test_a_value_under_two_keys_ends_a_job(
 def work(source: Source, key_groups: int = 4) -> Work:
     found = families(ketal.compile(FORKS), key_groups)
     return Work(
-        families=found, limits=ketal.Limits(), source=source, columns=PLAIN, headers=(),
+        families=found, limits=ketal.Limits(), shape=RowShape(PLAIN, (), source),
         partitions=1, timed=False, figures=False, placed=placed(found, source),
     )  # fmt: skip
 

@@ -154,10 +154,12 @@ def test_executors_need_neither_lark_nor_automata_lib() -> None:
     from ketal.logs import Source
     from ketal.streaming.spark.group import Work
     from ketal.streaming.spark.operator import Operator
+    from ketal.streaming.spark.rows.row_reader import RowShape
 
     work = Work(
-        families=families(ketal.compile(FORKS), 1), limits=ketal.Limits(), source=Source(),
-        columns=("copy", "topic", "partition", "offset", "value"), headers=(), partitions=1,
+        families=families(ketal.compile(FORKS), 1), limits=ketal.Limits(), 
+        shape=RowShape(("copy", "topic", "partition", "offset", "value"), (), Source()),
+        partitions=1,
         timed=False, figures=False,
     )  # fmt: skip
     operator = Operator(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]

@@ -20,7 +20,7 @@ from ketal.model.wording import counted
 
 if TYPE_CHECKING:
     from ketal.auditing.log_statistics import Statistics
-    from ketal.auditing.repair import Correction, Repair
+    from ketal.auditing.repair import Repair
     from ketal.auditing.report import Audit, Examined
     from ketal.logs import Log
 
@@ -119,38 +119,29 @@ class _Written:
             sentence += f"; {counted(repair.duplicates, 'duplicate')} left out"
         return f"{sentence} (execution {self.execution})" if self.execution else sentence
 
-    def to_dict(self, change: Correction, kind: str) -> dict[str, object]:
-        """Return a change, or what was left, as a line of JSON."""
-        out = change.to_dict(kind)
-        return out | {"execution": self.execution} if self.execution else out
-
 
 def _repaired_all(parts: list[Examined], args: argparse.Namespace) -> list[_Written]:
     """Write the corrected log; JSON lines hold one execution, so several get a file each."""
+    from ketal.auditing.repair import repaired
+    from ketal.logs import write_jsonl
+
     paths = [args.write]
     if len(parts) > 1:
         base, suffix = os.path.splitext(args.write)
         paths = [f"{base}.{number}{suffix}" for number in range(1, len(parts) + 1)]
-    return [
-        _Written(part.name, path, _repaired(part, path, args.logs))
-        for part, path in zip(parts, paths, strict=False)
-    ]
-
-
-def _repaired(part: Examined, path: str, inputs: list[str]) -> Repair:
-    from ketal.auditing.repair import repaired
-    from ketal.logs import write_jsonl
-
-    repair = repaired(part)
-    # Opened as text first: the checks of where output may go are the same.
-    with opened(path, inputs=inputs):
-        pass
-    with interruption_named(f"{path} was not written to its end"):
-        try:
-            write_jsonl(repair.items, path)
-        except OSError as fault:
-            raise unwritten(path, fault) from None
-    return repair
+    written = []
+    for part, path in zip(parts, paths, strict=False):
+        repair = repaired(part)
+        # Opened as text first: the checks of where output may go are the same.
+        with opened(path, inputs=args.logs):
+            pass
+        with interruption_named(f"{path} was not written to its end"):
+            try:
+                write_jsonl(repair.items, path)
+            except OSError as fault:
+                raise unwritten(path, fault) from None
+        written.append(_Written(part.name, path, repair))
+    return written
 
 
 # --- forms of output --------------------------------------------------------------
@@ -159,8 +150,9 @@ def _repaired(part: Examined, path: str, inputs: list[str]) -> Repair:
 def _json(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
     yield from (as_json(fault.to_dict()) for fault in audit.faults)
     for one in repairs:
-        yield from (as_json(one.to_dict(change, "changed")) for change in one.repair.changed)
-        yield from (as_json(one.to_dict(change, "left")) for change in one.repair.left)
+        named = {"execution": one.execution} if one.execution else {}
+        for kind, changes in (("changed", one.repair.changed), ("left", one.repair.left)):
+            yield from (as_json(change.to_dict(kind) | named) for change in changes)
     yield as_json({"statistics": audit.statistics.to_dict(), "faults": len(audit.faults)})
 
 

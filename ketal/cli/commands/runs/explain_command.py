@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, complain, options
-from ketal.cli.output.output_lines import OutputLines, add_output, as_json, opened
+from ketal.cli.output.output_lines import add_output, as_json, opened
 from ketal.cli.whole_logs import check_read, read_whole, rejection, report_rejected
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import counted
@@ -68,18 +68,12 @@ def execute(args: argparse.Namespace) -> int:
 
     judged, explained = read_whole(args.logs, source, limits, judge, "nothing was explained")
     with opened(args.write, inputs=(args.pattern, *args.logs)) as sink:
-        _print(sink, explained, as_data=args.output == "json")
+        for number, one in enumerate(explained):
+            if args.output == "json":
+                sink.line(as_json(one.to_dict()))
+            else:
+                sink.lines(["", *one.lines()] if number else one.lines())
     return _code(args, judged, explained)
-
-
-def _print(sink: OutputLines, explained: Sequence[Explanation], *, as_data: bool) -> None:
-    for number, one in enumerate(explained):
-        if as_data:
-            sink.line(as_json(one.to_dict()))
-            continue
-        if number:
-            sink.line("")
-        sink.lines(one.lines())
 
 
 def _code(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Explanation]) -> int:
