@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -71,22 +71,31 @@ class Checkpoint:
         If it is of another program and `--on-change` is stop.
     """
 
-    def __init__(self, job: Job, program: Program, session: SparkSession | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        program: Program,
+        session: SparkSession | None = None,
+        notify: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.folder = (
             LocalFolder(job.state) if session is None else HadoopFolder(session, job.state_address)
         )
-        self.anew: str = ""
-        """Why the state is discarded; empty where it is not."""
-        self.lost: str = ""
-        """Which batches that were written the checkpoint has lost; empty where it has all."""
         self.written = _NONE
+        self._notify = notify
+        self._anew = ""
+        """Why the state is to be discarded; empty where it is not."""
         self._generation = 0
         self._job = job
         self._starting: str = job.start
         self._pending: bytes | None = None
         try:
             self._open(program)
-            self.lost = self._lost()
+            if self.written.batch > self._last("offsets"):
+                notify(
+                    f"{self.path} has lost batches up to {self.written.batch}, whose verdicts were "
+                    "written: those that come again have the same ids"
+                )
         except BaseException:
             self.close()
             raise
@@ -128,7 +137,7 @@ class Checkpoint:
         if offsets and job.on_change != "fresh":
             raise StateError(f"{why}\n{HINT if settings else f'{HINT}; {SECOND_JOB}'}")
         if offsets:
-            self.anew = why
+            self._anew = why
         # A checkpoint without a batch that ended has no state, but a beginning.
         if offsets or not self._starting.startswith("{"):
             self._starting = offsets or job.start
@@ -146,6 +155,9 @@ class Checkpoint:
         if self._pending is not None:
             self._write(_JOB, self._pending)
             self._pending = None
+        if self._anew:
+            self._notify(f"{self._anew}; starting anew at the stored offsets")
+            self._anew = ""
         return starting
 
     def _settled(self, current: Mapping[str, Any]) -> bytes:
@@ -191,14 +203,6 @@ class Checkpoint:
         return offsets
 
     # --- the batch that was written last ---
-
-    def _lost(self) -> str:
-        if self.written.batch <= self._last("offsets"):
-            return ""
-        return (
-            f"{self.path} has lost batches up to {self.written.batch}, whose verdicts were "
-            "written: those that come again have the same ids"
-        )
 
     def _digest(self, batch: int) -> str:
         """Return the digest of a batch's offsets; empty if the checkpoint does not have them."""

@@ -83,10 +83,8 @@ class SparkEngine(JobEngine):
         with contextlib.ExitStack() as stack:
             # Spark takes a while to start: a folder of this machine is checked before.
             session = self._session(stack) if self.job.state_address else None
-            checkpoint = Checkpoint(self.job, self.program, session)
+            checkpoint = Checkpoint(self.job, self.program, session, self.hooks.notify)
             stack.callback(checkpoint.close)
-            if checkpoint.lost:
-                self.hooks.notify(checkpoint.lost)
             if self._all_ended(checkpoint):
                 self.hooks.notify(
                     "the execution is over (ketal.end); another store begins a new one"
@@ -113,9 +111,6 @@ class SparkEngine(JobEngine):
                 try:
                     counts = partitions_of(session, self.job, self._options)
                     starting = checkpoint.begin(counts)
-                    if checkpoint.anew:
-                        self.hooks.notify(f"{checkpoint.anew}; starting anew at the stored offsets")
-                        checkpoint.anew = ""
                     rows = self._verdicts(session, counts, starting)
                     query = self._started(session, checkpoint, sink, rows)
                     self._live(query, checkpoint)

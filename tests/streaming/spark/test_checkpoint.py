@@ -60,9 +60,10 @@ def ran(folder: Path, offsets: str, batch: int = 0, generation: int = 0) -> None
 
 def opened(one: Job, text: str, counts: dict[str, int]) -> tuple[str, str]:
     """Return where a job begins, and why anew."""
-    checkpoint = Checkpoint(one, ketal.compile(text))
+    notices: list[str] = []
+    checkpoint = Checkpoint(one, ketal.compile(text), notify=notices.append)
     try:
-        return checkpoint.begin(counts), checkpoint.anew
+        return checkpoint.begin(counts), "".join(notices)
     finally:
         checkpoint.close()
 
@@ -207,14 +208,15 @@ def test_a_batch_is_known_by_its_number_and_its_offsets(tmp_path: Path) -> None:
         ran(tmp_path, f'{{"t":{{"0":{batch}}}}}', batch)
         checkpoint.wrote(batch, {str(batch): {"messages": 1}})
     checkpoint.close()
-    checkpoint = Checkpoint(one, program)
+    notices: list[str] = []
+    checkpoint = Checkpoint(one, program, notify=notices.append)
     assert (checkpoint.has_written(0), checkpoint.has_written(1)) == (False, True)
-    assert checkpoint.lost == ""
+    assert notices == []
     checkpoint.close()
     # The last batch was lost, and another one has its number.
     shutil.rmtree(checkpoint.path)
-    checkpoint = Checkpoint(one, program)
-    assert "has lost batches up to 1" in checkpoint.lost
+    checkpoint = Checkpoint(one, program, notify=notices.append)
+    assert "has lost batches up to 1" in notices[0]
     assert not checkpoint.has_written(1)
     ran(tmp_path, '{"t":{"0":7}}', 1)
     assert not checkpoint.has_written(1)
