@@ -43,25 +43,23 @@ class EventColumns:
         """Refuse patterns of which no event may have a scope."""
         for compiled in (one for family in families for one in family.program.compiled):
             for of in compiled.pattern.partition:
-                if not self._may_have(of):
+                if not self._texts_of(of):
                     name = of.name if isinstance(of, syntax.Field) else ".".join(of.path)
                     raise SettingError(
                         f"pattern {compiled.name} is partitioned by {name}, which no column "
                         f"holds; there are {', '.join(self._types)}"
                     )
 
-    def _may_have(self, of: syntax.Attribute | syntax.Field) -> bool:
-        """Return whether an event may have a part of a partition."""
+    def _texts_of(self, of: syntax.Attribute | syntax.Field) -> list[Column]:
+        """Return what may be a part of a partition, as text; the first that is not null is it."""
+        types = self._types
         if isinstance(of, syntax.Field):
-            return of.name in self._types
-        return any(_leads(self._types[name], path) for name, path in self._places(of))
-
-    def _places(self, of: syntax.Attribute) -> list[tuple[str, tuple[str, ...]]]:
-        """Return the columns in which an attribute may be, and its path in each."""
-        name = of.path[0]
-        inside = [("data", of.path)] if "data" in self._types else []
-        is_beside = name in self._types and name not in _NO_ATTRIBUTES
-        return [*inside, (name, of.path[1:])] if is_beside else inside
+            return [_cast(of.name, types[of.name]).cast("string")] if of.name in types else []
+        places = [("data", of.path)] if "data" in types else []
+        if of.path[0] in types and of.path[0] not in _NO_ATTRIBUTES:
+            places.append((of.path[0], of.path[1:]))
+        texts = [_dug(F.col(_quoted(name)), types[name], path) for name, path in places]
+        return [text for text in texts if text is not None]
 
     def _is_text(self, name: str) -> bool:
         return isinstance(self._types.get(name), T.StringType)
@@ -101,15 +99,7 @@ class EventColumns:
 
     def partition(self, partition: PartitionKey) -> list[Column]:
         """Return the values that a key group is the hash of."""
-        return [canonical(self._value(of)) for of in partition]
-
-    def _value(self, of: syntax.Attribute | syntax.Field) -> Column:
-        if isinstance(of, syntax.Field):
-            return _cast(of.name, self._types[of.name]).cast("string")
-        places = self._places(of)
-        return F.coalesce(
-            *(_dug(F.col(_quoted(name)), self._types[name], path) for name, path in places)
-        )
+        return [canonical(F.coalesce(*self._texts_of(of))) for of in partition]
 
     def placed(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
         """Return None: of columns the value itself is hashed."""
@@ -125,20 +115,6 @@ class EventColumns:
             ~self.control(), timestamp_of(_cast("time", self._types["time"]).cast("string"), 1)
         )
         return frame.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
-
-
-def _leads(kind: T.DataType, path: tuple[str, ...]) -> bool:
-    """Return whether there may be a value at a path; what text or a map holds is not known."""
-    for key in path:
-        if isinstance(kind, T.MapType):
-            kind = kind.valueType
-        elif isinstance(kind, T.StructType):
-            if key not in kind.names:
-                return False
-            kind = kind[key].dataType
-        else:
-            return isinstance(kind, T.StringType | T.VariantType)
-    return True
 
 
 def _quoted(name: str) -> str:
@@ -157,8 +133,8 @@ def _cast(name: str, kind: T.DataType) -> Column:
     return column.alias(name)
 
 
-def _dug(column: Column, kind: T.DataType, path: tuple[str, ...]) -> Column:
-    """Return the text of what is at a path in a column."""
+def _dug(column: Column, kind: T.DataType, path: tuple[str, ...]) -> Column | None:
+    """Return the text of what is at a path in a column; None where there can be nothing."""
     for at, key in enumerate(path):
         if isinstance(kind, T.StringType):
             return texts_at(column, [path[at:]])[path[at:]]
@@ -167,7 +143,5 @@ def _dug(column: Column, kind: T.DataType, path: tuple[str, ...]) -> Column:
         elif isinstance(kind, T.StructType) and key in kind.names:
             column, kind = column.getField(key), kind[key].dataType
         else:
-            return F.lit(None).cast("string")
-    if isinstance(kind, T.AtomicType):
-        return column.cast("string")
-    return F.lit(None).cast("string")
+            return F.lit(None).cast("string") if isinstance(kind, T.VariantType) else None
+    return column.cast("string") if isinstance(kind, T.AtomicType) else F.lit(None).cast("string")
