@@ -140,7 +140,13 @@ def jars_of(
             notify(f"downloading {artifacts.name} into {folder}, once")
             command = [str(java.executable), *_JVM, *download_options(java, cache), "-jar"]
             _download([*command, str(ivy)], working, artifacts, pauses_s, notify)
-            _finish(working / "jars", folder)
+            jars = working / "jars"
+            sizes = {jar.name: jar.stat().st_size for jar in sorted(jars.iterdir())}
+            (jars / _COMPLETE).write_text(json.dumps({"jars": sizes}, indent=1))
+            if folder.exists():
+                # It was found incomplete.
+                shutil.rmtree(folder)
+            os.rename(jars, folder)
         finally:
             shutil.rmtree(working, ignore_errors=True)
     return folder
@@ -180,15 +186,6 @@ def _alone(path: Path, notify: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _finish(jars: Path, folder: Path) -> None:
-    sizes = {jar.name: jar.stat().st_size for jar in sorted(jars.iterdir())}
-    (jars / _COMPLETE).write_text(json.dumps({"jars": sizes}, indent=1))
-    if folder.exists():
-        # It was found incomplete.
-        shutil.rmtree(folder)
-    os.rename(jars, folder)
 
 
 # --- Ivy ---------------------------------------------------------------------------

@@ -345,7 +345,5 @@ def _end(session: SparkSession) -> None:
     """Stop a Spark that was started for the job, unless it has ended already."""
     from py4j.protocol import Py4JError
 
-    try:
+    with contextlib.suppress(Py4JError, ConnectionError, OSError):
         session.stop()
-    except (Py4JError, ConnectionError, OSError):
-        return

@@ -215,19 +215,11 @@ class VerdictLines:
                 left = counted(self._unannotated, "verdict is", "verdicts are")
                 complain(f"{left} not in the SARIF log (limit verdicts_max)")
         else:
-            yield from map(printable, self._summary_text(summary, held, rejected))
-
-    def _summary_text(
-        self,
-        summary: dict[str, Any],
-        held: Sequence[tuple[Event, Dot | None]],
-        rejected: Rejected | None,
-    ) -> Iterator[str]:
-        yield from self._groups.lines()
-        for event, dot in held:
-            yield f"held back {event}: waits for {dot or 'its turn'}"
-        if self._args.stats and not held:
-            yield "held back: nothing"
-        # A rejection that was listed is not repeated.
-        unlisted = rejected if self._args.count else None
-        yield from summary_text.lines(summary, self._program, unlisted)
+            texts = list(self._groups.lines())
+            texts += (f"held back {event}: waits for {dot or 'its turn'}" for event, dot in held)
+            if self._args.stats and not held:
+                texts.append("held back: nothing")
+            # A rejection that was listed is not repeated.
+            unlisted = rejected if self._args.count else None
+            texts += summary_text.lines(summary, self._program, unlisted)
+            yield from map(printable, texts)

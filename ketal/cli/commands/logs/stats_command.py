@@ -58,7 +58,6 @@ def execute(args: argparse.Namespace) -> int:
         if args.output == "json":
             sink.line(as_json({"stats": contents.to_dict()}))
         else:
-            for line in lines(contents, args.rows):
-                sink.line(line)
+            sink.lines(lines(contents, args.rows))
     check_read(args.logs, contents.events, contents.rejected, contents.first_rejected)
     return FINE

@@ -35,7 +35,6 @@ from ketal.errors import LostError, SettingError, printable
 if TYPE_CHECKING:
     from ketal.programs.program import Program
     from ketal.streaming.job.file import Job
-    from ketal.streaming.job.metrics import Hooks
 
 _EXTRAS = {"kafka": ("kafka-python", "stream"), "pyspark": ("pyspark", "spark")}
 """Module → (what to install, the extra that brings it)."""
@@ -127,18 +126,6 @@ def _run(args: argparse.Namespace, signals: _EngineSignals) -> int:
         raise SettingError(f"{package} is not installed: pip install 'ketal[{extra}]'") from None
 
 
-def _engine_of(job: Job, program: Program, hooks: Hooks) -> Any:
-    """Return the engine of a job."""
-    if job.engine == "spark":
-        from ketal.streaming.spark.spark_engine import SparkEngine
-
-        return SparkEngine(job, program, hooks)
-    from ketal.streaming.kafka.process_engine import ProcessEngine
-
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    return ProcessEngine(job, program, hooks)
-
-
 class _EngineSignals:
     """SIGTERM and Ctrl-C: they end an engine in order, and a command that has none yet at once."""
 
@@ -175,23 +162,30 @@ class _Stream:
     def __init__(
         self, args: argparse.Namespace, job: Job, program: Program, signals: _EngineSignals
     ) -> None:
+        from ketal.streaming.job.metrics import Hooks
+
         self._signals = signals
         self._job = job
         self._program = program
         self._json = args.output == "json"
         self._status = StatusLine()
         self._sink: Any = None
-        self._engine = _engine_of(job, program, self._hooks())
-
-    def _hooks(self) -> Hooks:
-        from ketal.streaming.job.metrics import Hooks
-
-        return Hooks(
+        hooks = Hooks(
             show=self._print_verdict,
             flush=lambda: self._sink.flush(),
             notify=self._report,
             report=lambda figures: self._status.show(printable(figures.line())),
         )
+        self._engine: Any
+        if job.engine == "spark":
+            from ketal.streaming.spark.spark_engine import SparkEngine
+
+            self._engine = SparkEngine(job, program, hooks)
+        else:
+            from ketal.streaming.kafka.process_engine import ProcessEngine
+
+            logging.getLogger("kafka").setLevel(logging.CRITICAL)
+            self._engine = ProcessEngine(job, program, hooks)
 
     def run(self) -> int:
         """Run the engine until it ends; return the exit code."""
