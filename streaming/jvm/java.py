@@ -72,18 +72,18 @@ def find_java(*, newest: int | None = None) -> Java:
     looked_at: list[str] = []
     passed_over: list[str] = []
     for found_by, executable, place in _places():
-        asked = None if executable is None else _asked(executable)
-        if executable is None or asked is None:
+        if executable is None:
             looked_at.append(place)
             continue
+        asked = _asked(executable)
         if isinstance(asked, str):
-            reason = f"{place}: {asked}"
+            reason = asked
         elif asked[0] < JAVA_OLDEST or (newest is not None and asked[0] > newest):
-            reason = f"{place}: it is Java {asked[0]}"
+            reason = f"it is Java {asked[0]}"
         else:
             return Java(executable, asked[1], asked[0], found_by, tuple(passed_over))
-        looked_at.append(reason)
-        passed_over.append(reason)
+        passed_over.append(f"{place}: {reason}")
+        looked_at.append(passed_over[-1])
     wanted = f"Java {JAVA_OLDEST} or newer" if newest is None else f"Java {JAVA_OLDEST} to {newest}"
     lines = "".join(f"\n  {line}" for line in looked_at)
     raise JavaError(
