@@ -70,12 +70,13 @@ class VerdictPlaces:
 
     def at(self, execution: str, dot: Dot) -> str:
         """Return the place of an event; empty where it is not known."""
-        for part, item, file, line in chain.from_iterable(self._unread):
-            if isinstance(item, Event):
-                self._places.setdefault((part, numbered_dot(item)), place_at(file, line))
-        self._unread.clear()
-        self._unread_records = 0
-        self._evict(self._places)
+        if self._unread:
+            for part, item, file, line in chain.from_iterable(self._unread):
+                if isinstance(item, Event):
+                    self._places.setdefault((part, numbered_dot(item)), place_at(file, line))
+            self._unread.clear()
+            self._unread_records = 0
+            self._evict(self._places)
         key = execution, dot
         return self._named.get(key) or self._places.get(key, "")
 
