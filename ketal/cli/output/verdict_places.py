@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ketal.logs import Record
 
 RECORDS_MAX = 32_768
-"""So many records, and so many places of older ones, are kept where not all are.
+"""So many records, and at most twice as many places, are kept where not all are.
 
 One batch may go beyond it.
 """
@@ -81,9 +81,10 @@ class VerdictPlaces:
         return self._named.get(key) or self._places.get(key, "")
 
     def _evict(self, places: dict[tuple[str, Dot], str]) -> None:
-        """Remove the oldest places beyond those that there is room for."""
-        for key in list(islice(places, max(0, len(places) - self._most))):
-            del places[key]
+        """Remove the oldest places once there are twice as many as there is room for."""
+        if len(places) > 2 * self._most:
+            for key in list(islice(places, len(places) - self._most)):
+                del places[key]
 
     # --- of verdicts ---
 
