@@ -86,26 +86,21 @@ def add_pattern_and_logs(parser: argparse.ArgumentParser, verb: str) -> None:
     )
 
 
+def add_repeatable(
+    parser: argparse._ActionsContainer, option: str, metavar: str, about: str
+) -> None:
+    """Add an option that may be given several times."""
+    parser.add_argument(option, action="append", default=[], metavar=metavar, help=about)
+
+
 def add_limits(parser: argparse.ArgumentParser) -> None:
     """Add `--limit`."""
-    parser.add_argument(
-        "--limit",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="change a limit; `ketal limits` lists them",
-    )
+    add_repeatable(parser, "--limit", "NAME=VALUE", "change a limit; `ketal limits` lists them")
 
 
 def add_params(parser: argparse.ArgumentParser) -> None:
     """Add `--set`."""
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="the value of a `param`: 30s, 1.5, true, text",
-    )
+    add_repeatable(parser, "--set", "NAME=VALUE", "the value of a `param`: 30s, 1.5, true, text")
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:

@@ -66,13 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="logs of one execution, .gz and .zst too, - is standard input",
     )
     add_output(parser, "human", "json")
-    parser.add_argument(
-        "--scheme",
-        action="append",
-        default=[],
-        metavar="SCHEME",
-        help="compare this scheme only (repeatable)",
-    )
+    options.add_repeatable(parser, "--scheme", "SCHEME", "compare this scheme only (repeatable)")
     parser.add_argument(
         "--only",
         metavar="PATTERN",

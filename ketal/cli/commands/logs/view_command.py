@@ -33,13 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_logs(parser)
     parser.add_argument("--pattern", metavar="PATTERN", help="mark and explain its verdicts")
-    parser.add_argument(
-        "--compare",
-        metavar="LOG",
-        action="append",
-        default=[],
-        help="show this run beside, and what only one of them has (repeatable: a run's logs)",
-    )
+    about = "show this run beside, and what only one of them has (repeatable: a run's logs)"
+    options.add_repeatable(parser, "--compare", "LOG", about)
     parser.add_argument(
         "--to", choices=tuple(FORMS), help="default: as FILE's name says, else html"
     )

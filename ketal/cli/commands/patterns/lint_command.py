@@ -56,14 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="what an event and a match of each pattern cost, and the guard that decides it",
     )
-    parser.add_argument(
-        "--log",
-        action="append",
-        default=[],
-        metavar="LOG",
-        help="warn of types, attributes and nodes that no event of this log has; again for each "
-        "log of the execution",
+    about_log = (
+        "warn of types, attributes and nodes that no event of this log has; again for each log of "
+        "the execution"
     )
+    options.add_repeatable(parser, "--log", "LOG", about_log)
     options.add_reading(parser)
 
 

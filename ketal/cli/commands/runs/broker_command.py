@@ -17,7 +17,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, LOST, TERMINATED, Terminated, complain
-from ketal.cli.options import pair
+from ketal.cli.options import add_repeatable, pair
 from ketal.cli.process_state import signals_handled
 from ketal.errors import SettingError
 
@@ -50,13 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="where clients connect (default: as before; at the first start a free one)",
     )
-    group.add_argument(
-        "--property",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a broker property of Kafka",
-    )
+    add_repeatable(group, "--property", "NAME=VALUE", "a broker property of Kafka")
     group.add_argument(
         "--foreground", action="store_true", help="stay; Ctrl-C or SIGTERM stops the broker"
     )
