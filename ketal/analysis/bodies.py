@@ -12,13 +12,14 @@ The one rule: nothing here needs a declaration.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias, TypeVar
 
 from ketal.errors import Span
 from ketal.model import syntax as ast
 from ketal.model.syntax_walks import walk
 
+T = TypeVar("T")
 Finding: TypeAlias = tuple[str, str, str, Span | None, str]
 """Code, severity, message, span and hint."""
 
@@ -207,11 +208,13 @@ def _states(body: ast.AutomatonBody) -> Iterator[Finding]:
                 "K151", "error", f"the final state `{state}` is on no edge", body.span,
                 f"the states are {', '.join(f'`{name}`' for name in first)}" if first else "",
             )  # fmt: skip
-    reached = _closure({body.initial}, [(e.source, e.target) for e in body.edges])
-    useful = _closure(
-        set(first) if body.finals is None else set(body.finals),
-        [(e.target, e.source) for e in body.edges],
-    )
+    following: dict[str, list[str]] = {}
+    leading: dict[str, list[str]] = {}
+    for edge in body.edges:
+        following.setdefault(edge.source, []).append(edge.target)
+        leading.setdefault(edge.target, []).append(edge.source)
+    reached = reachable((body.initial,), following)
+    useful = reachable(first if body.finals is None else body.finals, leading)
     for state, span in first.items():
         if body.initial and state not in reached:
             yield (
@@ -225,16 +228,12 @@ def _states(body: ast.AutomatonBody) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _closure(start: set[str], edges: list[tuple[str, str]]) -> set[str]:
-    """Return the states reachable from `start`."""
+def reachable(start: Iterable[T], following: Mapping[T, Iterable[T]]) -> set[T]:
+    """Return what can be reached from `start`, itself included, by what follows each."""
     reached = set(start)
-    following: dict[str, list[str]] = {}
-    for source, target in edges:
-        following.setdefault(source, []).append(target)
-    todo = list(start)
+    todo = list(reached)
     while todo:
-        for target in following.get(todo.pop(), ()):
-            if target not in reached:
-                reached.add(target)
-                todo.append(target)
+        new = set(following.get(todo.pop(), ())) - reached
+        reached |= new
+        todo += new
     return reached

@@ -7,10 +7,9 @@ reported once.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from graphlib import TopologicalSorter
 from typing import TypeAlias
 
-from ketal.analysis.bodies import Finding
+from ketal.analysis.bodies import Finding, reachable
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.analysis.statements import did_you_mean, unknown_param
 from ketal.analysis.value_kinds import guard_findings
@@ -214,19 +213,13 @@ def events_behind(names: Iterable[str], guards: Mapping[str, ast.Guard]) -> set[
     guards : mapping of str to Guard
         The guard of each event.
     """
-    reached: set[str] = set()
-    todo = [*names]
-    while todo:
-        name = todo.pop()
-        if name in guards and name not in reached:
-            reached.add(name)
-            todo.extend(names_in(guards[name]))
-    return reached
+    graph = names_between(guards)
+    return reachable(graph.keys() & set(names), graph)
 
 
-def naming(guards: Mapping[str, ast.Guard]) -> TopologicalSorter[str]:
-    """Return the order of events by which of them their guards name; it may have a cycle."""
-    return TopologicalSorter({n: names_in(guard) & guards.keys() for n, guard in guards.items()})
+def names_between(guards: Mapping[str, ast.Guard]) -> dict[str, set[str]]:
+    """Return which events the guard of each event names."""
+    return {name: names_in(guard) & guards.keys() for name, guard in guards.items()}
 
 
 def event_guards(names: Mapping[str, Declaration]) -> dict[str, ast.Guard]:

@@ -11,7 +11,7 @@ The one rule: a finding is returned, never raised, and each fault is reported on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from graphlib import CycleError
+from graphlib import CycleError, TopologicalSorter
 
 from ketal.analysis.bodies import body_findings, required_steps
 from ketal.analysis.declared_names import (
@@ -20,8 +20,8 @@ from ketal.analysis.declared_names import (
     declared_as,
     event_guards,
     events_behind,
+    names_between,
     names_in,
-    naming,
     params_among,
     steps_among,
 )
@@ -307,7 +307,7 @@ def _check_cycles(
     """Report the events that are defined in terms of themselves."""
     guards = event_guards(names)
     try:
-        naming(guards).prepare()
+        TopologicalSorter(names_between(guards)).prepare()
     except CycleError:
         pass
     else:

@@ -47,6 +47,7 @@ from collections.abc import (
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ketal.compiler.automaton import Variant
 from ketal.compiler.glushkov import Positions
 from ketal.compiler.minterms import Theory, TooManyMintermsError, minterms
 from ketal.compiler.predicates import Formula, disjunction
@@ -71,8 +72,8 @@ class Guards:
 
     Attributes
     ----------
-    variants : tuple of (int, tuple of int)
-        The step and the `not` guards of each; sorted.
+    variants : tuple of Variant
+        Sorted.
     formulas : tuple of Formula
         The guard of each.
     groups : tuple of int
@@ -83,7 +84,7 @@ class Guards:
         The name of the step of each.
     """
 
-    variants: tuple[tuple[int, tuple[int, ...]], ...]
+    variants: tuple[Variant, ...]
     formulas: tuple[Formula, ...]
     groups: tuple[int, ...]
     spans: tuple[Span | None, ...]
@@ -165,7 +166,7 @@ def determinise(
     numbers = {variant: number for number, variant in enumerate(guards.variants)}
     moves: list[dict[int, set[int]]] = [{} for _ in positions.steps]
     for p, nots, q in positions.edges:
-        moves[p].setdefault(numbers[positions.steps[q], nots], set()).add(q)
+        moves[p].setdefault(numbers[Variant(positions.steps[q], nots)], set()).add(q)
     rows = [{v: frozenset(qs) for v, qs in sorted(row.items())} for row in moves]
     nfa = _TableRows(rows, positions.finals)
     _bound_subsets(nfa, theory.limits, span)

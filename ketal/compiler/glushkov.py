@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ketal.analysis.bodies import reachable
 from ketal.errors import PatternError, pattern_error
 from ketal.model import syntax
 from ketal.model.limits import Limits
@@ -55,9 +56,11 @@ class _Fragment:
 class Glushkov:
     """Builds the position automaton of a regular body."""
 
-    def __init__(self, numbers: Mapping[str, int], nots: Mapping[int, int], limits: Limits) -> None:
+    def __init__(
+        self, numbers: Mapping[str, int], nots: Mapping[syntax.Guard, int], limits: Limits
+    ) -> None:
         self.numbers = numbers
-        self.nots = nots  # id of an Absent node → number of its guard
+        self.nots = nots  # the guard of a `not` → its number
         self.limits = limits
         self.out = Positions()
 
@@ -117,7 +120,7 @@ class Glushkov:
         nots: tuple[int, ...] = ()
         for item in items:
             if isinstance(item, syntax.Absent):
-                nots = (*nots, self.nots[id(item)])
+                nots = (*nots, self.nots[item.guard])
                 continue
             part = self._fragment(item)
             if whole is None:
@@ -196,52 +199,28 @@ def _trim(positions: Positions) -> None:
     before: dict[int, list[int]] = {}
     for p, _, q in positions.edges:
         before.setdefault(q, []).append(p)
-    alive = set(positions.finals)
-    todo = list(alive)
-    while todo:
-        for p in before.get(todo.pop(), ()):
-            if p not in alive:
-                alive.add(p)
-                todo.append(p)
+    alive = reachable(positions.finals, before)
     positions.edges = {e for e in positions.edges if e[2] in alive}
 
 
-def bound_before(positions: Positions, asked: frozenset[int]) -> list[frozenset[int] | None]:
-    """Return, for each position, which of some steps have an event on every path up to it.
-
-    The position's own event is included; None where no path leads.
-    """
-    bound: list[frozenset[int] | None] = [None] * len(positions.steps)
-    bound[0] = frozenset()
-    after = positions.after()
-    todo = deque([0])
-    while todo:
-        p = todo.popleft()
-        here = bound[p]
-        assert here is not None
-        for q in after.get(p, ()):
-            new = here | asked.intersection((positions.steps[q],))
-            old = bound[q]
-            meet = new if old is None else old & new
-            if meet != old:
-                bound[q] = meet
-                todo.append(q)
-    return bound
-
-
-def taken_before(positions: Positions, asked: frozenset[int]) -> list[frozenset[int]]:
-    """Return, for each position, which of some steps have an event on some path up to it.
+def taken_before(
+    positions: Positions, asked: frozenset[int], *, on_every_path: bool
+) -> list[frozenset[int]]:
+    """Return, for each position, which of some steps have an event on every, or some, path to it.
 
     The position's own event is included.
     """
-    taken = [asked.intersection((step,)) for step in positions.steps]
+    taken = [asked if on_every_path else frozenset[int]()] * len(positions.steps)
+    taken[0] = frozenset()
     after = positions.after()
     todo = deque(range(len(taken)))
     while todo:
         p = todo.popleft()
         for q in after.get(p, ()):
-            if not taken[p] <= taken[q]:
-                taken[q] |= taken[p]
+            arriving = taken[p] | asked.intersection((positions.steps[q],))
+            joined = taken[q] & arriving if on_every_path else taken[q] | arriving
+            if joined != taken[q]:
+                taken[q] = joined
                 todo.append(q)
     return taken
 
@@ -257,18 +236,11 @@ def mirrors_possible(positions: Positions, classed: Sequence[int]) -> bool:
     after = positions.after()
     orders: set[tuple[int, int]] = set()
     for start in range(1, len(positions.steps)):
-        seen: set[int] = set()
-        todo = list(after.get(start, ()))
-        while todo:
-            q = todo.pop()
-            if q in seen:
-                continue
-            seen.add(q)
-            one, two = classed[positions.steps[start]], classed[positions.steps[q]]
+        one = classed[positions.steps[start]]
+        for two in {classed[positions.steps[q]] for q in reachable(after.get(start, ()), after)}:
             if one == two or (two, one) in orders:
                 return True
             orders.add((one, two))
-            todo.extend(after.get(q, ()))
     # Two words of the same events: `A B | C D` with A and C, B and D of one class.
     used = [classed[s] for s in set(positions.steps[1:])]
     return len(set(used)) < len(used)

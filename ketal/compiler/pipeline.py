@@ -1,44 +1,38 @@
 """The compiler: a pattern's syntax to its automaton.
 
 The stages: parameters are substituted (`ketal.analysis.parameters`); guards, bounded with the
-events that they name (`ketal.compiler.expansion`), lower to formulas over atoms
-(`ketal.compiler.predicates`); the body becomes a position automaton
-over steps (`ketal.compiler.glushkov`), on whose paths what guards refer to is checked
-(`ketal.compiler.lint.bindings`); that becomes the deterministic, minimal automaton over
-minterms (`ketal.compiler.dfa`); liveness finds the registers that each
-state keeps; last, ambiguity and order-sensitivity are decided
-(`ketal.compiler.commutation`).
+events that they name, lower to formulas over atoms (`ketal.compiler.predicates`); the body
+becomes a position automaton over steps (`ketal.compiler.glushkov`), on whose paths what guards
+refer to is checked (`ketal.compiler.lint`); that becomes the deterministic, minimal automaton
+over minterms (`ketal.compiler.dfa`); liveness finds the registers that each state keeps; last,
+ambiguity and order-sensitivity are decided (`ketal.compiler.commutation`).
 
 The one rule: nothing that depends on hash order leaves this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from graphlib import TopologicalSorter
 
 from ketal.analysis.bodies import Finding
-from ketal.analysis.declared_names import events_behind
+from ketal.analysis.declared_names import events_behind, names_between
 from ketal.analysis.parameters import ParamValue, with_params
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.compiler.automaton import ANONYMOUS, Automaton, LiveRegisters, Variant
-from ketal.compiler.commutation import (
-    Sensitivity,
-    ambiguities,
-    needs_no_order,
-    order_sensitivity,
-)
+from ketal.compiler.commutation import ambiguities, order_sensitivity
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.compiler.dfa import Deterministic, Guards, determinise
-from ketal.compiler.expansion import refuse_large
-from ketal.compiler.glushkov import (
-    Glushkov,
-    Positions,
-    mirrors_possible,
-    spelled_out,
+from ketal.compiler.dfa import Guards, determinise
+from ketal.compiler.glushkov import Glushkov, Positions, mirrors_possible, spelled_out
+from ketal.compiler.lint import (
+    Bindings,
+    Coverage,
+    left_open,
+    order_findings,
+    remedy,
+    scope_findings,
 )
-from ketal.compiler.lint.bindings import Bindings
-from ketal.compiler.lint.coverage import Coverage
 from ketal.compiler.minterms import Theory, classes
 from ketal.compiler.predicates import (
     Atom,
@@ -51,12 +45,10 @@ from ketal.compiler.predicates import (
     registers,
     variables,
 )
-from ketal.errors import Diagnostic, PatternError, PatternText, Span
+from ketal.errors import Diagnostic, PatternError, PatternText, Span, pattern_error
 from ketal.model import syntax
 from ketal.model.limits import DEFAULT, Limits
-from ketal.model.syntax_walks import steps_of, walk
-from ketal.operators.order.release_options import option_conflict
-from ketal.operators.topology.domain_order import domains_of
+from ketal.model.syntax_walks import children, steps_of, walk
 
 
 class _Compilation:
@@ -115,19 +107,16 @@ class _Compilation:
 
     def positions(self) -> tuple[Positions, dict[int, str] | None]:
         body = self.pattern.body
-        absents = [n for n in walk(body) if isinstance(n, syntax.Absent)]
-        distinct: dict[syntax.Guard, int] = {}
-        for absent in absents:
-            distinct.setdefault(absent.guard, len(distinct))
-        self.not_guards = tuple(distinct)
+        absent = (n.guard for n in walk(body) if isinstance(n, syntax.Absent))
+        self.not_guards = tuple(dict.fromkeys(absent))
         if isinstance(body, syntax.AutomatonBody):
             return spelled_out(body, self.numbers)
-        numbers = {id(a): distinct[a.guard] for a in absents}
-        return Glushkov(self.numbers, numbers, self.limits).build(body), None
+        nots = {guard: number for number, guard in enumerate(self.not_guards)}
+        return Glushkov(self.numbers, nots, self.limits).build(body), None
 
     def compile(self, source: PatternText | None) -> CompiledPattern:
-        self._add(*_scope_findings(self.pattern))
-        self._add(*_order_findings(self.pattern, self.limits))
+        self._add(*scope_findings(self.pattern))
+        self._add(*order_findings(self.pattern, self.limits))
         positions, labels = self.positions()
         bindings = Bindings(positions, self.steps, self.guards, self.not_guards)
         self._add(*bindings.unbound_references(self.pattern.returns))
@@ -139,7 +128,7 @@ class _Compilation:
         self._refuse()
         declared = self._alphabet_events()
         guards = (*(d.guard for d in declared), *self.guards.values(), *self.not_guards)
-        refuse_large(self.events, guards, self.limits)
+        _refuse_large(self.events, guards, self.limits)
         formulas = [self.lowering.lower(self.guards[s]) for s in self.steps]
         nots = [self.lowering.lower(g) for g in self.not_guards]
         barred = [
@@ -155,20 +144,23 @@ class _Compilation:
         self._add(*coverage.of_nots(self.not_guards, nots))
         self._add(*bindings.impossible_relations(formulas, atoms, theory, self.spans))
         groups = self._groups(atoms)
-        variants = sorted(
-            {(positions.steps[q], ns) for _, ns, q in positions.edges}, key=lambda v: (v[0], v[1])
+        variants = [
+            Variant(step, on_edge)
+            for step, on_edge in sorted({(positions.steps[q], ns) for _, ns, q in positions.edges})
+        ]
+        on_edges = tuple(
+            conjunction([formulas[v.step], *(barred[n] for n in v.nots)]) for v in variants
         )
-        on_edges = [conjunction([formulas[s], *(barred[n] for n in ns)]) for s, ns in variants]
         on_variants = Guards(
             variants=tuple(variants),
-            formulas=tuple(on_edges),
-            groups=tuple(groups[step] for step, _ in variants),
-            names=tuple(self.steps[step] for step, _ in variants),
-            spans=tuple(self.spans.get(self.steps[step]) for step, _ in variants),
+            formulas=on_edges,
+            groups=tuple(groups[v.step] for v in variants),
+            names=tuple(self.steps[v.step] for v in variants),
+            spans=tuple(self.spans.get(self.steps[v.step]) for v in variants),
         )
         if self.undecided:
             asked = (*self.guards.values(), *self.not_guards)
-            self._add(*_left_open(self.pattern, asked, self.undecided))
+            self._add(*left_open(self.pattern, asked, self.undecided))
         self._refuse()
         made = determinise(
             positions,
@@ -183,20 +175,15 @@ class _Compilation:
         automaton = Automaton(
             steps=self.steps,
             atoms=atoms,
-            variants=tuple(Variant(s, ns) for s, ns in variants),
-            formulas=tuple(on_edges),
+            variants=on_variants.variants,
+            formulas=on_edges,
             nots=tuple(nots),
-            minterms=made.minterms,
-            letters=made.letters,
-            table=made.table,
-            finals=made.finals,
-            names=made.names,
-            enabled=made.enabled,
-            live=_liveness(made, atoms, on_edges, nots, variants, self.numbers),
             classes=classed,
             mirrors=mirrors_possible(positions, classed),
+            live=(),
+            **vars(made),
         )
-        return self._finish(automaton, alphabet, events, theory, source)
+        return self._finish(_with_liveness(automaton), alphabet, events, theory, source)
 
     def _refuse(self) -> None:
         if errors := [d for d in self.diagnostics if d.severity == "error"]:
@@ -227,7 +214,7 @@ class _Compilation:
         sensitive = order_sensitivity(p, automaton, alphabet, theory)
         if sensitive is not None and not p.order.total and p.mode is None:
             # Under `total` there is one order, and a mode asks for every order.
-            span, hint = _remedy(p, sensitive)
+            span, hint = remedy(p, sensitive)
             self._add(("K220", "warning", sensitive.message, span, hint))
         for state, one, two in ambiguities(automaton, theory):
             message = f"ambiguous: in state {state} one event can be both `{one}` and `{two}`"
@@ -259,118 +246,67 @@ class _Compilation:
         )
 
 
-# --- scope and order ------------------------------------------------------------
+# --- guards with the events that they name -------------------------------------
+
+EXPANDED_NESTING = 3
+"""Levels of a guard with the events that it names, as a multiple of `nesting_max`."""
 
 
-def _scope_findings(pattern: syntax.Pattern) -> Iterator[Finding]:
-    """Yield each partition key with the name that a copy's node has in the scope."""
-    for of in pattern.partition if pattern.deployment is not None else ():
-        if of.last_name == "node":
-            message = "two parts of the scope are called `node`"
-            hint = "each copy's scope names its node already: leave `node` out"
-            yield "K206", "error", message, of.span, hint
+def _refuse_large(
+    events: Mapping[str, syntax.Guard], guards: Iterable[syntax.Guard], limits: Limits
+) -> None:
+    """Refuse guards that are too deep, or together too large, with the events that they name.
 
-
-def _order_findings(pattern: syntax.Pattern, limits: Limits) -> Iterator[Finding]:
-    """Yield the options of an order that exclude each other, or have no effect."""
-    order = pattern.order
-    if (fault := option_conflict(order)) is not None:
-        yield "K128", "error", fault[0], order.span, fault[1]
-    if pattern.topology is not None:
-        try:
-            domains_of(pattern.topology, limits)
-        except PatternError as error:
-            for d in error.diagnostics:
-                yield d.code, "error", d.message, d.span, d.hint
-    if needs_no_order(pattern):
-        yield from _options_without_effect(order)
-    elif order.total and order.nodes is None:
-        message = "on a stream, `total` without `nodes` cannot know who is still to join"
-        hint = "declare `nodes = [...]`; a joiner's event whose place has passed is `late`"
-        yield "K222", "warning", message, order.span, hint
-
-
-def _options_without_effect(order: syntax.Order) -> Iterator[Finding]:
-    """Yield the options of waiting, in a pattern whose events never wait."""
-    waiting = {"total", "idle", "overflow"}
-    if order.total or order.idle is not None:
-        waiting.add("nodes")
-    void = [f"`{name}`" for name in order.given if name in waiting]
-    if void:
-        message = (
-            f"a `find any` without `not` waits for no event, so {' and '.join(void)} "
-            f"{'has' if len(void) == 1 else 'have'} no effect on what it finds"
-        )
-        hint = "write `order CausalOrder;`, with `gap` where it is to tell what is lost"
-        yield "K224", "warning", message, order.span, hint
-
-
-def _remedy(p: syntax.Pattern, sensitive: Sensitivity) -> tuple[Span | None, str]:
-    """Return the cause of an order-sensitive pattern, and the remedy."""
-    total = "`order CausalOrder(total)` makes the answer deterministic"
-    if sensitive.of == "topology" and p.topology is not None:
-        relaxed = next((edge for edge in p.topology.edges if edge.relaxed), p.topology)
-        return relaxed.span, "leave `relaxed` out to have causal order on every edge"
-    if sensitive.of == "window" and p.window is not None:
-        return p.window.span, f"a window of time is the same for every order; {total}"
-    if sensitive.of == "limit":
-        return p.places.get("limit", p.span), f"leave `limit` out; or {total}"
-    span = p.body.span or p.span
-    if p.kind == "check":
-        return span, total
-    if p.strategy == "any":  # under arrival order: with CausalOrder it would not be sensitive
-        return span, "under `order CausalOrder` every order gives the same matches"
-    find_any = "`find any` under `order CausalOrder` finds the same matches in every order"
-    return span, f"{total}; {find_any}"
-
-
-def _left_open(
-    pattern: syntax.Pattern, guards: Iterable[syntax.Guard], scheme: str
-) -> Iterator[Finding]:
-    """Yield what a pattern asks of clocks that do not decide happened-before."""
-    deployment = pattern.deployment
-    if deployment is not None and not deployment.receiving:
-        yield (
-            "K306", "error", f"a copy of the pattern sees what its node learned of, and {scheme} "
-            "clocks do not tell what that is", pattern.places.get("at") or pattern.span,
-            "write `at every node receiving`, where events name what they receive",
-        )  # fmt: skip
-    if pattern.mode is not None:
-        yield (
-            "K306", "error", f"`mode {pattern.mode}` asks about every linear extension, and "
-            f"{scheme} clocks do not tell which there are", pattern.places.get("mode")
-            or pattern.span, "remove it, or read a log whose clocks decide happened-before",
-        )  # fmt: skip
-    for node in (node for guard in guards for node in walk(guard)):
-        if isinstance(node, syntax.Causal):
-            message = (
-                f"{scheme} clocks prove no order between nodes: this `Causal` is true of events "
-                "of one node only, elsewhere false or unknown"
+    The text bounds the nesting of one guard, and an event may name another: a chain of events is
+    as deep as all of them, and one that names the one before twice doubles with each. So they are
+    measured before they are expanded.
+    """
+    levels_max = limits.nesting_max * EXPANDED_NESTING
+    known: dict[str, tuple[int, int]] = {}
+    for name in TopologicalSorter(names_between(events)).static_order():
+        known[name] = _measured(events[name], known)
+    total = 0
+    for guard in guards:
+        levels, parts = _measured(guard, known)
+        total += parts
+        if levels > levels_max:
+            raise pattern_error(
+                "K003",
+                f"with the events that it names, this is nested deeper than {levels_max} levels",
+                guard.span,
+                hint=f"limit nesting_max, {limits.nesting_max}, of which it is "
+                f"{EXPANDED_NESTING} times; let fewer events be defined by others",
             )
-            yield "K305", "warning", message, node.span, "`!Causal(…)` and `Conc(…)` can be certain"
-        elif isinstance(node, syntax.Conc):
-            message = f"{scheme} clocks do not tell all concurrent events: others are unknown here"
-            yield "K305", "warning", message, node.span, "what is true here is so for certain"
+        if total > limits.pattern_bytes_max:
+            raise pattern_error(
+                "K003",
+                f"with the events that they name, guards have more than "
+                f"{limits.pattern_bytes_max} parts",
+                guard.span,
+                hint="limit pattern_bytes_max; let fewer events be defined by others",
+            )
+
+
+def _measured(guard: syntax.Guard, known: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    """Return how many levels and parts a guard has with the events that it names."""
+    inner = [known[guard.name]] if isinstance(guard, syntax.Name) else []
+    inner += [_measured(c, known) for c in children(guard) if isinstance(c, syntax.Guard)]
+    return 1 + max((levels for levels, _ in inner), default=0), 1 + sum(n for _, n in inner)
 
 
 # --- liveness ------------------------------------------------------------------
 
 
-def _liveness(
-    machine: Deterministic,
-    atoms: Sequence[Atom],
-    formulas: Sequence[Formula],
-    nots: Sequence[Formula],
-    variants: Sequence[tuple[int, tuple[int, ...]]],
-    numbers: Mapping[str, int],
-) -> tuple[LiveRegisters, ...]:
-    """Return the registers that are read from each state on, before they are overwritten."""
+def _with_liveness(automaton: Automaton) -> Automaton:
+    """Return an automaton with the registers read from each state, before they are overwritten."""
+    numbers = {name: number for number, name in enumerate(automaton.steps)}
     prior: list[bool] = []
     steps: list[set[int]] = []
     history: list[bool] = []
-    for enabled in machine.enabled:
-        asked = [formulas[v] for v in enabled] + [nots[n] for v in enabled for n in variants[v][1]]
-        atoms_read = (atoms[n] for n in {n for f in asked for n in variables(f)})
+    for enabled in automaton.enabled:
+        asked = [automaton.formulas[v] for v in enabled]
+        asked += [automaton.nots[n] for v in enabled for n in automaton.variants[v].nots]
+        atoms_read = (automaton.atoms[n] for n in {n for f in asked for n in variables(f)})
         read = [registers(atom) for atom in atoms_read if atom.relational]
         prior.append(any(of_prior for of_prior, _, _ in read))
         steps.append({numbers[name] for _, names, _ in read for name in names if name in numbers})
@@ -378,18 +314,19 @@ def _liveness(
     changed = True
     while changed:
         changed = False
-        for state, row in enumerate(machine.table):
+        for state, row in enumerate(automaton.table):
             for letter, target in row:
-                _, group = machine.letters[letter]
+                _, group = automaton.letters[letter]
                 more = steps[target] - {group} - steps[state]
                 if more or (history[target] and not history[state]):
                     steps[state] |= more
                     history[state] = history[state] or history[target]
                     changed = True
-    return tuple(
+    live = tuple(
         LiveRegisters(of_prior, of_all, tuple(sorted(named)))
         for of_prior, of_all, named in zip(prior, history, steps, strict=True)
     )
+    return replace(automaton, live=live)
 
 
 # --- public -------------------------------------------------------------

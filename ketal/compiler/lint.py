@@ -1,0 +1,361 @@
+"""What lint says of a pattern beyond what its syntax shows.
+
+*Order*: options of an order that exclude each other or have no effect, and what clocks that do not
+decide happened-before leave open. *Bindings*: which steps have an event when a guard is evaluated.
+A reference `First.hash` needs an event of `First` on every path to it, an anchor on some path. A
+step that must be both after and concurrent with events that every path binds is impossible.
+*Coverage*: which guards some event satisfies, and some event of the alphabet.
+
+The one rule: a path of the position automaton is a path, whatever events it would need; a guard is
+at fault only where the theory of its atoms proves that no event satisfies it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ketal.analysis.bodies import Finding
+from ketal.compiler.commutation import Sensitivity, needs_no_order
+from ketal.compiler.glushkov import Positions, taken_before
+from ketal.compiler.minterms import Theory
+from ketal.compiler.predicates import Atom, Formula, Lowering, constant_of
+from ketal.errors import PatternError, Span
+from ketal.model import syntax
+from ketal.model.limits import Limits
+from ketal.model.syntax_walks import references, walk
+from ketal.model.values import kind
+from ketal.operators.order.release_options import option_conflict
+from ketal.operators.topology.domain_order import domains_of
+
+# --- scope and order ------------------------------------------------------------
+
+
+def scope_findings(pattern: syntax.Pattern) -> Iterator[Finding]:
+    """Yield each partition key with the name that a copy's node has in the scope."""
+    for of in pattern.partition if pattern.deployment is not None else ():
+        if of.last_name == "node":
+            message = "two parts of the scope are called `node`"
+            hint = "each copy's scope names its node already: leave `node` out"
+            yield "K206", "error", message, of.span, hint
+
+
+def order_findings(pattern: syntax.Pattern, limits: Limits) -> Iterator[Finding]:
+    """Yield the options of an order that exclude each other, or have no effect."""
+    order = pattern.order
+    if (fault := option_conflict(order)) is not None:
+        yield "K128", "error", fault[0], order.span, fault[1]
+    if pattern.topology is not None:
+        try:
+            domains_of(pattern.topology, limits)
+        except PatternError as error:
+            for d in error.diagnostics:
+                yield d.code, "error", d.message, d.span, d.hint
+    if needs_no_order(pattern):
+        yield from _options_without_effect(order)
+    elif order.total and order.nodes is None:
+        message = "on a stream, `total` without `nodes` cannot know who is still to join"
+        hint = "declare `nodes = [...]`; a joiner's event whose place has passed is `late`"
+        yield "K222", "warning", message, order.span, hint
+
+
+def _options_without_effect(order: syntax.Order) -> Iterator[Finding]:
+    """Yield the options of waiting, in a pattern whose events never wait."""
+    waiting = {"total", "idle", "overflow"}
+    if order.total or order.idle is not None:
+        waiting.add("nodes")
+    void = [f"`{name}`" for name in order.given if name in waiting]
+    if void:
+        message = (
+            f"a `find any` without `not` waits for no event, so {' and '.join(void)} "
+            f"{'has' if len(void) == 1 else 'have'} no effect on what it finds"
+        )
+        hint = "write `order CausalOrder;`, with `gap` where it is to tell what is lost"
+        yield "K224", "warning", message, order.span, hint
+
+
+def remedy(p: syntax.Pattern, sensitive: Sensitivity) -> tuple[Span | None, str]:
+    """Return the cause of an order-sensitive pattern, and the remedy."""
+    total = "`order CausalOrder(total)` makes the answer deterministic"
+    if sensitive.of == "topology" and p.topology is not None:
+        relaxed = next((edge for edge in p.topology.edges if edge.relaxed), p.topology)
+        return relaxed.span, "leave `relaxed` out to have causal order on every edge"
+    if sensitive.of == "window" and p.window is not None:
+        return p.window.span, f"a window of time is the same for every order; {total}"
+    if sensitive.of == "limit":
+        return p.places.get("limit", p.span), f"leave `limit` out; or {total}"
+    span = p.body.span or p.span
+    if p.kind == "check":
+        return span, total
+    if p.strategy == "any":  # under arrival order: with CausalOrder it would not be sensitive
+        return span, "under `order CausalOrder` every order gives the same matches"
+    find_any = "`find any` under `order CausalOrder` finds the same matches in every order"
+    return span, f"{total}; {find_any}"
+
+
+def left_open(
+    pattern: syntax.Pattern, guards: Iterable[syntax.Guard], scheme: str
+) -> Iterator[Finding]:
+    """Yield what a pattern asks of clocks that do not decide happened-before."""
+    deployment = pattern.deployment
+    if deployment is not None and not deployment.receiving:
+        yield (
+            "K306", "error", f"a copy of the pattern sees what its node learned of, and {scheme} "
+            "clocks do not tell what that is", pattern.places.get("at") or pattern.span,
+            "write `at every node receiving`, where events name what they receive",
+        )  # fmt: skip
+    if pattern.mode is not None:
+        yield (
+            "K306", "error", f"`mode {pattern.mode}` asks about every linear extension, and "
+            f"{scheme} clocks do not tell which there are", pattern.places.get("mode")
+            or pattern.span, "remove it, or read a log whose clocks decide happened-before",
+        )  # fmt: skip
+    for node in (node for guard in guards for node in walk(guard)):
+        if isinstance(node, syntax.Causal):
+            message = (
+                f"{scheme} clocks prove no order between nodes: this `Causal` is true of events "
+                "of one node only, elsewhere false or unknown"
+            )
+            yield "K305", "warning", message, node.span, "`!Causal(…)` and `Conc(…)` can be certain"
+        elif isinstance(node, syntax.Conc):
+            message = f"{scheme} clocks do not tell all concurrent events: others are unknown here"
+            yield "K305", "warning", message, node.span, "what is true here is so for certain"
+
+
+# --- bindings ---
+
+
+@dataclass(frozen=True)
+class Bindings:
+    """The checks of what a pattern's guards refer to.
+
+    Attributes
+    ----------
+    positions : Positions
+        The position automaton of the body.
+    steps : tuple of str
+        The steps' names, by number.
+    guards : mapping of str to Guard
+        The guard of each step.
+    not_guards : tuple of Guard
+        The guards of `not`s, by number.
+    """
+
+    positions: Positions
+    steps: tuple[str, ...]
+    guards: Mapping[str, syntax.Guard]
+    not_guards: tuple[syntax.Guard, ...]
+
+    @functools.cached_property
+    def numbers(self) -> dict[str, int]:
+        """The numbers of the steps."""
+        return {name: number for number, name in enumerate(self.steps)}
+
+    def _numbers(self, names: Iterable[str]) -> frozenset[int]:
+        return frozenset(self.numbers[name] for name in names if name in self.numbers)
+
+    def unbound_references(self, returns: syntax.Returns | None) -> Iterator[Finding]:
+        """Yield each reference to a step that is unbound on some path."""
+        guards = [references(self.guards[name]) for name in self.steps]
+        nots = [references(guard) for guard in self.not_guards]
+        returned = [] if returns is None else references(returns)
+        asked = {r.step for part in (*guards, *nots, returned) for r in part}
+        bound = taken_before(self.positions, self._numbers(asked), on_every_path=True)
+        missing: dict[str, Span | None] = {}
+
+        def need(wanted: list[syntax.Reference], have: frozenset[int]) -> None:
+            for reference in wanted:
+                if self.numbers.get(reference.step) not in have:
+                    missing.setdefault(reference.step, reference.span)
+
+        for p, on_edge, q in self.positions.edges:
+            need(guards[self.positions.steps[q]], bound[p])
+            for number in on_edge:
+                need(nots[number], bound[p])
+        for position in self.positions.finals:
+            need(returned, bound[position])
+        for step, span in missing.items():
+            yield (
+                "K201",
+                "error",
+                f"`{step}` has no event on some path to this reference",
+                span,
+                f"every path to here must pass `{step}` first; an anchor "
+                f"(`Causal(g, {step})`) may be unbound, a reference may not",
+            )
+
+    def void_anchors(self) -> Iterator[Finding]:
+        """Yield each anchor that has no event on any path: the guard stands alone then."""
+        guards = [*self.guards.values(), *self.not_guards]
+        asked = self._numbers(a.anchor for g in guards for a in _anchored(g))
+        taken = taken_before(self.positions, asked, on_every_path=False)
+        # What may have been taken before each guard: steps, and whether anything.
+        steps: dict[str, tuple[set[int], bool]] = {}
+        nots: dict[int, set[int]] = {}
+        for p, on_edge, q in self.positions.edges:
+            name = self.steps[self.positions.steps[q]]
+            known, anything = steps.get(name, (set(), False))
+            steps[name] = (known | taken[p], anything or p != 0)
+            for number in on_edge:
+                nots.setdefault(number, set()).update(taken[p])
+        for name, (known, anything) in steps.items():
+            for node in _anchored(self.guards[name]):
+                yield from self._void_anchor(node, known, anything, f"`{name}`")
+        for number, known in nots.items():
+            for node in _anchored(self.not_guards[number]):
+                yield from self._void_anchor(node, known, True, "this `not`")
+
+    def _void_anchor(
+        self, node: syntax.Causal | syntax.Conc, known: set[int], anything: bool, before: str
+    ) -> Iterator[Finding]:
+        if node.anchor in (syntax.PRIOR, syntax.ALL):
+            if anything:
+                return
+            why = f"no event is taken before {before}"
+            hint = "leave it out, or put a step before it in the body"
+        elif node.anchor not in self.numbers:
+            why = f"the step `{node.anchor}` is not in the body"
+            hint = f"put `{node.anchor}` into the body before {before}, or name another anchor"
+        elif self.numbers[node.anchor] not in known:
+            why = f"on no path does `{node.anchor}` have an event before {before}"
+            hint = f"an anchor stands before {before} in the body, or in a repetition around both"
+        else:
+            return
+        message = f"`{type(node).__name__}` asks nothing here: {why}"
+        yield "K223", "warning", message, node.anchor_span or node.span, hint
+
+    def impossible_relations(
+        self,
+        formulas: Sequence[Formula],
+        atoms: Sequence[Atom],
+        theory: Theory,
+        spans: Mapping[str, Span | None],
+    ) -> Iterator[Finding]:
+        """Yield each step both after and concurrent with events that are always bound."""
+        asked = {
+            shape: [(n, atom.payload[0]) for n, atom in enumerate(atoms) if atom.shape == shape]
+            for shape in ("before", "concurrent")
+        }
+        pairs = [(b, c, {x, y}) for b, x in asked["before"] for c, y in asked["concurrent"]]
+        if not pairs:
+            return
+        every = frozenset(range(len(self.steps)))
+        bound = taken_before(self.positions, every, on_every_path=True)
+        alive: dict[int, bool] = {}
+        for p, _, q in self.positions.edges:
+            step = self.positions.steps[q]
+            if alive.get(step):
+                continue
+            anchors = {self.steps[number] for number in bound[p]}
+            same = [{anchor, syntax.ALL} for anchor in anchors]
+            if p:
+                prior = self.steps[self.positions.steps[p]]
+                anchors |= {syntax.PRIOR, syntax.ALL}
+                same += [{syntax.PRIOR, syntax.ALL}, {syntax.PRIOR, prior}]
+            never_both = [
+                ("or", (("var", b, False), ("var", c, False)))
+                for b, c, of in pairs
+                if of <= anchors and (len(of) == 1 or of in same)
+            ]
+            alive[step] = theory.can_hold(formulas[step], *never_both)
+        for step, can in alive.items():
+            if not can:
+                yield (
+                    "K203",
+                    "error",
+                    f"no event can satisfy the step `{self.steps[step]}`",
+                    spans.get(self.steps[step]),
+                    "the events it relates to are bound by then, and what is causally after an "
+                    "event is not concurrent with it",
+                )
+
+
+def _anchored(guard: syntax.Guard) -> list[syntax.Causal | syntax.Conc]:
+    """Return the causal operators in a guard."""
+    return [n for n in walk(guard) if isinstance(n, syntax.Causal | syntax.Conc)]
+
+
+# --- coverage ---
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The checks of what events a pattern's guards accept.
+
+    Attributes
+    ----------
+    lowering : Lowering
+        Lowers the parts of a guard.
+    theory : Theory
+        Of the pattern's atoms.
+    alphabet : Formula
+        What events of the alphabet satisfy.
+    """
+
+    lowering: Lowering
+    theory: Theory
+    alphabet: Formula
+
+    def of_steps(
+        self,
+        guards: Mapping[str, syntax.Guard],
+        formulas: Sequence[Formula],
+        spans: Mapping[str, Span | None],
+    ) -> Iterator[Finding]:
+        """Yield each step that no event, or none of the alphabet, satisfies."""
+        for (name, guard), formula in zip(guards.items(), formulas, strict=True):
+            if not self.theory.can_hold(formula):
+                span, hint = self._contradiction(guard)
+                message = f"no event can satisfy the step `{name}`"
+                yield "K203", "error", message, span or spans.get(name), hint
+            elif not self.theory.can_hold(formula, self.alphabet):
+                message = (
+                    f"no declared event covers the step `{name}`: it would never be offered one"
+                )
+                hint = "declare an `event` for what the step is to accept"
+                yield "K204", "error", message, spans.get(name), hint
+
+    def of_nots(
+        self, guards: Sequence[syntax.Guard], formulas: Sequence[Formula]
+    ) -> Iterator[Finding]:
+        """Yield each guard of a `not` that no event of the alphabet satisfies."""
+        for guard, formula in zip(guards, formulas, strict=True):
+            if not self.theory.can_hold(formula, self.alphabet):
+                message = "no declared event covers this `not`: it never bars anything"
+                hint = "declare an `event` for what it speaks of"
+                yield "K205", "warning", message, guard.span, hint
+
+    def _contradiction(self, guard: syntax.Guard) -> tuple[Span | None, str]:
+        """Return the part at fault in an unsatisfiable guard, where one part is, and why.
+
+        The place is None where parts contradict each other.
+        """
+        parts = guard.operands if isinstance(guard, syntax.And) else (guard,)
+        never = [part for part in parts if not self.theory.can_hold(self.lowering.lower(part))]
+        kinds = next((kinds for part in never for kinds in self._mixed(part)), None)
+        if kinds is None:
+            return (never[0].span if never else None), "its conditions contradict each other"
+        return never[0].span, (
+            f"a list holds a {' and a '.join(kinds)}; a comparison of different kinds is unknown, "
+            "so no value is known to be none of them: write a list for each kind, "
+            '`!(x in [1]) || !(x in ["a"])`'
+        )
+
+    def _mixed(self, guard: syntax.Guard, positive: bool = True) -> Iterator[tuple[str, ...]]:
+        """Yield the kinds of each list of several kinds under a negated `in`."""
+        match guard:
+            case syntax.Name(name=name):
+                yield from self._mixed(self.lowering.events[name], positive)
+            case syntax.Not(operand=operand):
+                yield from self._mixed(operand, not positive)
+            case syntax.And(operands=operands) | syntax.Or(operands=operands):
+                for part in operands:
+                    yield from self._mixed(part, positive)
+            case syntax.Causal(guard=inner) | syntax.Conc(guard=inner):
+                yield from self._mixed(inner, positive)
+            case syntax.Membership(items=items) if not positive:
+                constants = [c for c in map(constant_of, items) if c is not None]
+                kinds = tuple(dict.fromkeys(map(kind, constants)))
+                if len(kinds) > 1:
+                    yield kinds
