@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "compile": "programs.compiling", "lint": "programs.compiling",
-    "load": "programs.pattern_files", "build": "programs.building", "Program": "programs.program",
+    "load": "programs.compiling", "build": "programs.compiling", "Program": "programs.program",
     "Monitor": "runtime.monitor", "run": "runtime.batch_run", "Verdicts": "runtime.log_verdicts",
     "possibly": "runtime.modes.possibly_definitely",
     "definitely": "runtime.modes.possibly_definitely",
@@ -71,9 +71,7 @@ if TYPE_CHECKING:
     from ketal.model.verdicts.find_verdicts import Match, TimedOut
     from ketal.model.verdicts.run_verdicts import Overflow, Transition
     from ketal.model.verdicts.verdict_kinds import Verdict
-    from ketal.programs.building import build
-    from ketal.programs.compiling import compile, lint
-    from ketal.programs.pattern_files import load
+    from ketal.programs.compiling import build, compile, lint, load
     from ketal.programs.program import Program
     from ketal.runtime.batch_run import run
     from ketal.runtime.log_verdicts import Verdicts

@@ -133,7 +133,7 @@ class KetalRun:
         from ketal.explanation.judged_log import JudgedLog
         from ketal.explanation.views.viewing import view
         from ketal.model.verdicts.verdict_kinds import KINDS
-        from ketal.programs.pattern_files import load
+        from ketal.programs.compiling import load
         from ketal.programs.program import Program
         from ketal.runtime.log_verdicts import failed_guards
 

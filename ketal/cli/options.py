@@ -205,7 +205,7 @@ def deciding_source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits
 
 def pattern_text(path: str, limits: Limits) -> tuple[str, str]:
     """Return the text of a pattern file, or of standard input, and its name."""
-    from ketal.programs.pattern_files import decoded_pattern, read_pattern
+    from ketal.programs.compiling import decoded_pattern, read_pattern
 
     if path != STDIN:
         return read_pattern(path, limits), path

@@ -7,28 +7,46 @@ is never shipped.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ketal.analysis.registered_guards import GuardCall, RegisteredGuard
 from ketal.compiler.automaton import Automaton
-from ketal.compiler.bound_functions import BoundFunctions
 from ketal.compiler.commutation import needs_no_order
-from ketal.compiler.counted.counted_parts import CountedParts
+from ketal.compiler.counted.comparisons import ComparisonSite, SiteReading, comparisons
+from ketal.compiler.counted.named_values import TYPE, NamedValue, named_values
 from ketal.compiler.fingerprints import FORMAT, canonical_automaton, canonical_form, hash_of
 from ketal.compiler.predicate_codegen import (
     VALUES_CACHED_MAX,
     Mask,
+    Relational,
+    compile_equality,
     compile_mask,
     compile_read,
+    compile_relational,
+    compile_value,
+    is_equality,
     unknown_types,
 )
-from ketal.compiler.predicates import Formula, evaluate, variables
+from ketal.compiler.predicates import (
+    RELATIONS,
+    Formula,
+    conjunction,
+    disjunction,
+    evaluate,
+    free_of_run,
+    of_field,
+    simplify,
+    variables,
+)
 from ketal.errors import Diagnostic, PatternText
 from ketal.model import syntax
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
+
+Bound = Mapping[str, Event]
+"""The event that each step is bound to."""
 
 
 @dataclass(frozen=True)
@@ -143,19 +161,12 @@ class CompiledPattern:
     @functools.cached_property
     def counted(self) -> CountedParts:
         """What of it is counted of events."""
-        return CountedParts(
-            self.pattern,
-            self.automaton,
-            self.alphabet,
-            self.events,
-            self.named_events,
-            self.registered,
-        )
+        return CountedParts(self)
 
     @functools.cached_property
     def bound(self) -> BoundFunctions:
         """What it computes of bound events."""
-        return BoundFunctions(self.automaton, self.pattern.returns, self.limits, self._registered)
+        return BoundFunctions(self)
 
     # --- compiled functions; made when first used, never shipped ---
 
@@ -164,7 +175,8 @@ class CompiledPattern:
         return {k: v for k, v in self.__dict__.items() if k in saved}
 
     @functools.cached_property
-    def _registered(self) -> dict[str, GuardCall]:
+    def guard_calls(self) -> dict[str, GuardCall]:
+        """The guards added in code, by name."""
         return {g.name: GuardCall(g, self.guard_failed) for g in self.registered}
 
     def reporting(self, guard_failed: Callable[[], None]) -> CompiledPattern:
@@ -174,7 +186,7 @@ class CompiledPattern:
     @functools.cached_property
     def mask(self) -> Mask:
         """Event → bit mask of the local atoms, localhost apart."""
-        return compile_mask(self.automaton.atoms, self.limits, self._registered)
+        return compile_mask(self.automaton.atoms, self.limits, self.guard_calls)
 
     @functools.cached_property
     def names_type(self) -> Callable[[Event], bool]:
@@ -198,3 +210,129 @@ class CompiledPattern:
     def __repr__(self) -> str:
         states = len(self.automaton.table)
         return f"<pattern {self.name}: {self.strategy}, {states} states, {self.fingerprint[:8]}>"
+
+
+@dataclass(frozen=True, eq=False)
+class BoundFunctions:
+    """The functions of a pattern that read bound events: its relational atoms, its `return`."""
+
+    compiled: CompiledPattern
+
+    @functools.cached_property
+    def relational(self) -> dict[int, Relational]:
+        """The compiled atoms that refer to bound events, by number."""
+        return {
+            number: compile_relational(atom, self.compiled.limits, self.compiled.guard_calls)
+            for number, atom in enumerate(self.compiled.automaton.atoms)
+            if atom.relational and atom.shape not in (*RELATIONS, "barred")
+        }
+
+    @functools.cached_property
+    def equalities(self) -> dict[int, tuple[Callable[[Event], Any], Callable[[Bound], Any]]]:
+        """The two sides of each atom that equates an event's value with a bound one's."""
+        return {
+            number: compile_equality(atom, self.compiled.limits)
+            for number, atom in enumerate(self.compiled.automaton.atoms)
+            if is_equality(atom)
+        }
+
+    @functools.cached_property
+    def returns(self) -> tuple[tuple[str, Callable[[Bound], Any]], ...] | None:
+        """(name, value of the bound events) of each `return` item; None without."""
+        clause = self.compiled.pattern.returns
+        if clause is None or clause.count:
+            return None
+        limits = self.compiled.limits
+        return tuple((item.name, compile_value(item.value, limits)) for item in clause.items)
+
+
+@dataclass(frozen=True, eq=False)
+class CountedParts:
+    """What of a pattern is counted of events, each alone, by its mask.
+
+    By these counts a run says where it found nothing (`ketal.runtime.silence`).
+    """
+
+    compiled: CompiledPattern
+
+    @functools.cached_property
+    def asks_causality(self) -> bool:
+        """Whether its answer depends on which events happened before others."""
+        related = any(atom.shape in RELATIONS for atom in self.compiled.automaton.atoms)
+        return self.compiled.pattern.order.kind == "causal" or related
+
+    def _of_one_event(self, formula: Formula) -> Formula:
+        """Return what a guard asks of the event alone, in the copy of some node."""
+        local = free_of_run(formula, self.compiled.automaton.atoms)
+        localhost_bit = self.compiled.automaton.localhost_bit
+        if not localhost_bit:
+            return local
+        number = localhost_bit.bit_length() - 1
+        return disjunction([simplify(local, {number: here}) for here in (True, False)])
+
+    @functools.cached_property
+    def alphabet_guard(self) -> Formula:
+        """The mask of an event of the alphabet."""
+        return self._of_one_event(self.compiled.alphabet)
+
+    @functools.cached_property
+    def event_guards(self) -> dict[str, Formula]:
+        """The mask of an event of each declaration, by name."""
+        return {event.name: self._of_one_event(formula) for event, formula in self.compiled.events}
+
+    @functools.cached_property
+    def step_guards(self) -> dict[str, Formula]:
+        """The mask of an event that a step can take in some run, by the step's name."""
+        of = zip(self.compiled.automaton.variants, self.compiled.automaton.formulas, strict=True)
+        return {
+            self.compiled.automaton.steps[variant.step]: self._of_one_event(
+                conjunction([formula, self.compiled.alphabet])
+            )
+            for variant, formula in of
+        }
+
+    @functools.cached_property
+    def named_values(self) -> tuple[NamedValue, ...]:
+        """What the pattern names that events are to have.
+
+        Attributes and nodes are known by events whose type the pattern asks for.
+        """
+        known = [conjunction([name.known_by, self.type_guard]) for name in self._named_values]
+        named = zip(self._named_values, known, strict=True)
+        return tuple(replace(name, known_by=known_by) for name, known_by in named)
+
+    @functools.cached_property
+    def _named_values(self) -> tuple[NamedValue, ...]:
+        return named_values(
+            self.compiled.pattern, self.compiled.named_events, self.compiled.automaton.atoms
+        )
+
+    @functools.cached_property
+    def type_guard(self) -> Formula:
+        """The mask of an event with a type that the pattern names or some event of it may have."""
+        named = [name.known_by for name in self._named_values if name.what == "type"]
+        guards = [self.alphabet_guard, *self.event_guards.values(), *self.step_guards.values()]
+        of_type = (of_field(guard, self.compiled.automaton.atoms, TYPE) for guard in guards)
+        return disjunction([*named, *of_type])
+
+    @functools.cached_property
+    def comparisons(self) -> tuple[tuple[ComparisonSite, ...], tuple[SiteReading, ...]]:
+        """The comparisons of its guards, and how their operands are read from events."""
+        sites, readings = comparisons(
+            self.compiled.pattern,
+            self.compiled.named_events,
+            self.compiled.alphabet,
+            self.compiled.automaton.atoms,
+            self.compiled.registered,
+        )
+        of_event = (replace(one, guard=self._of_one_event(one.guard)) for one in readings)
+        return sites, tuple(of_event)
+
+    @functools.cached_property
+    def guards(self) -> dict[Formula, str]:
+        """The guards whose events are counted, over the bits of a mask, each with a hash."""
+        named = (name.known_by for name in self.named_values)
+        guards = (
+            self.alphabet_guard, *self.event_guards.values(), *self.step_guards.values(), *named,
+        )  # fmt: skip
+        return {guard: hash_of(guard) for guard in guards}

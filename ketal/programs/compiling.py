@@ -1,16 +1,22 @@
-"""The text of a pattern file, compiled: to a Program, or to what lint says of it.
+"""Programs from a text, from a file and from code; and what lint says of a text.
 
 The stages of a pattern's text: `ketal.grammar` parses it,
 `ketal.analysis.name_resolution` checks names and types, `ketal.compiler.pipeline` makes
-automata.
+automata. A file is UTF-8 text of bounded length, and what cannot be read as such is refused
+before it is parsed. A pattern made in code is written as text and compiled from it, so that
+nothing can be built that could not be written.
 
 The one rule: every error of a file is reported at once, with its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import codecs
+import os
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from pathlib import Path
+from typing import IO
 
 from ketal.analysis.parameters import ParamValue
 from ketal.analysis.registered_guards import registered_guards
@@ -22,12 +28,14 @@ from ketal.errors import (
     PatternText,
     SettingError,
     checked_text,
+    checked_texts,
     diagnostic_place,
     near,
     wrong_type,
 )
 from ketal.model import syntax
-from ketal.model.limits import Limits
+from ketal.model.limits import DEFAULT, Limits
+from ketal.model.wording import shortened
 from ketal.programs.program import Program
 
 _PARAM_VALUES = (int, float, str, bool, timedelta, syntax.Duration)
@@ -156,3 +164,201 @@ def _check_params(file: syntax.File, params: Mapping[str, ParamValue]) -> None:
     for name in params:
         if name not in known:
             raise SettingError(f"the file declares no `param {name}`{near(name, sorted(known))}")
+
+
+# --- files ---
+
+
+def load(
+    path: str | os.PathLike[str] | IO[str] | IO[bytes],
+    *,
+    limits: Limits | None = None,
+    **params: ParamValue,
+) -> Program:
+    """Compile a pattern file, given its path or the open file.
+
+    Parameters
+    ----------
+    path : path or file
+        UTF-8 text.
+    limits : Limits, optional
+        Other limits than the defaults; `pattern_bytes_max` bounds the file.
+    **params
+        As for `compile`.
+
+    Raises
+    ------
+    PatternError
+        If anything is wrong with the text.
+    SettingError
+        If the file cannot be read, or a parameter is wrong.
+    TypeError
+        If an argument is of another class than it must be.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> from pathlib import Path
+    >>> text = 'pattern One { event A = type == "a"; check A*; }'
+    >>> count = Path("one.ketal").write_text(text)
+    >>> ketal.load("one.ketal").names
+    ('One',)
+    """
+    limits = Limits.given(limits)
+    if isinstance(path, str | os.PathLike):
+        text, name = read_pattern(path, limits), str(path)
+    elif hasattr(path, "read"):
+        name = str(getattr(path, "name", "<file>"))
+        read = path.read()
+        what = f"pattern file {name}"
+        text = decoded_pattern(read, what, limits) if isinstance(read, bytes) else read
+    else:
+        raise wrong_type("path", "a path or an open file", path)
+    return compile(text, name=name, limits=limits, **params)
+
+
+def read_pattern(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> str:
+    """Return the text of a pattern file.
+
+    Raises
+    ------
+    SettingError
+        If it cannot be read, is no UTF-8, or is longer than `pattern_bytes_max`.
+    """
+    if not os.fspath(path):
+        # A Path would be the current folder.
+        raise SettingError("the name of the pattern file is empty")
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(limits.pattern_bytes_max + 1)
+    except OSError as error:
+        if "{" in str(path):
+            text = shortened(" ".join(str(path).split()))
+            raise SettingError(
+                f"{text!r} is no file; the text of a pattern is for ketal.compile"
+            ) from None
+        raise SettingError(f"cannot read pattern file {path}: {error.strerror}") from None
+    return decoded_pattern(raw, f"pattern file {path}", limits)
+
+
+def decoded_pattern(raw: bytes, name: str, limits: Limits) -> str:
+    """Return the text of a pattern file, of which a byte beyond the limit is enough.
+
+    Raises
+    ------
+    SettingError
+        If it is no UTF-8, or longer than `pattern_bytes_max`.
+    """
+    if len(raw) > limits.pattern_bytes_max:
+        raise SettingError(
+            f"{name} is longer than {limits.pattern_bytes_max} bytes (limit pattern_bytes_max)"
+        )
+    # Without a byte order mark UTF-16 is UTF-8 too: the language's own characters and zeros.
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in raw[:2]:
+        known = "UTF-32" if b"\0\0" in raw[:4] else "UTF-16"
+        raise SettingError(
+            f"{name} is {known}; save it as UTF-8 (`iconv -f {known} -t UTF-8 FILE`)"
+        )
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        begin = raw.rfind(b"\n", 0, error.start) + 1
+        line = raw.count(b"\n", 0, begin) + 1
+        raise SettingError(
+            f"{name} is no UTF-8 at line {line}, byte {error.start - begin + 1}; save it as UTF-8"
+        ) from None
+
+
+# --- patterns made in code ---
+
+
+def build(
+    name: str,
+    *,
+    events: Mapping[str, str | syntax.Guard],
+    transitions: Iterable[tuple[str, str, str]],
+    initial: str,
+    steps: Mapping[str, str | syntax.Guard] | None = None,
+    finals: Iterable[str] | None = None,
+    find: str | None = None,
+    clauses: Iterable[str] = (),
+    limits: Limits | None = None,
+    **params: ParamValue,
+) -> Program:
+    """Make a pattern in code, from states, transitions and guards.
+
+    The pattern is written as text and compiled from it, so the automaton and the
+    fingerprint are those of the text, and every check holds.
+
+    Parameters
+    ----------
+    name : str
+        The pattern's name.
+    events, steps : mapping of str to str or Guard
+        Guards by name, as text (`"call(* Stack.on(..)) && localhost"`) or as
+        nodes of `ketal.model.syntax`.
+    transitions : iterable of (str, str, str)
+        (state, step, state).
+    initial : str
+        The initial state.
+    finals : iterable of str, optional
+        The final states; left out, in a check, all of them.
+    find : str, optional
+        `strict`, `next` or `any`; left out, the pattern is a check.
+    clauses : iterable of str
+        The other statements, as text: `"order CausalOrder"`, `"within 5 s"`.
+    limits : Limits, optional
+        Other limits than the defaults.
+    **params
+        Values for `param` clauses.
+
+    Raises
+    ------
+    PatternError
+        As for `compile`; spans point into the text that was written.
+    SettingError
+        If a guard's text holds more than a guard, or a parameter is wrong.
+    TypeError
+        If an argument is of another class than it must be.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.build(
+    ...     "Stack",
+    ...     events={"On": 'type == "on"', "Push": 'type == "push"'},
+    ...     transitions=[("q0", "On", "q1"), ("q1", "Push", "q1")],
+    ...     initial="q0",
+    ... )
+    >>> program.name
+    'Stack'
+    """
+    from ketal.grammar import render_guard
+
+    steps = {} if steps is None else steps
+    for what, guards in (("events", events), ("steps", steps)):
+        if not isinstance(guards, Mapping):
+            raise wrong_type(what, "a mapping of names to guards", guards)
+
+    def text(guard: str | syntax.Guard) -> str:
+        if not isinstance(guard, str | syntax.Node):
+            raise wrong_type("a guard", "a str or a node of ketal.model.syntax", guard)
+        return guard if isinstance(guard, str) else render_guard(guard)
+
+    lines = [f"    {clause.strip().rstrip(';')};" for clause in checked_texts("clauses", clauses)]
+    lines += [f"    event {event} = {text(guard)};" for event, guard in events.items()]
+    lines += [f"    {step} = {text(guard)};" for step, guard in steps.items()]
+    lines.append(f"    {'check' if find is None else f'find {find}'} automaton {{")
+    lines.append(f"        initial {initial};")
+    if finals is not None:
+        lines.append(f"        final {', '.join(checked_texts('finals', finals))};")
+    try:
+        lines += [f"        {before} -> {after} on {step};" for before, step, after in transitions]
+    except (TypeError, ValueError):
+        raise wrong_type("transitions", "a list of (state, step, state)", transitions) from None
+    written = "\n".join([f"pattern {checked_text('name', name)} {{", *lines, "    }", "}", ""])
+    program = compile(written, name=f"<built {name}>", limits=limits, **params)
+    declared = [d.name for d in program.one.pattern.declarations]
+    if declared != [*events, *steps]:
+        raise SettingError(f"a guard of {name} holds more than a guard: declared {declared}")
+    return program

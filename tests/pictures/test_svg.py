@@ -38,7 +38,7 @@ from ketal.pictures.labels import (
     LABEL_LINES_MAX,
     wrapped,
 )
-from ketal.programs.building import build
+from ketal.programs.compiling import build
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -177,7 +177,7 @@ def _program(args: argparse.Namespace, limits: Limits) -> Program:
 
 def _is_pattern(path: str, limits: Limits) -> bool:
     from ketal.grammar import parse
-    from ketal.programs.pattern_files import read_pattern
+    from ketal.programs.compiling import read_pattern
 
     # A pipe may have nothing to read for ever.
     if not os.path.isfile(path):
