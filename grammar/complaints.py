@@ -2,9 +2,9 @@
 
 A parser knows which tokens it could have taken; an author wants to know what is wrong.
 `RULES` is a table of known mistakes, each with the situation that it applies to, the
-sentence, the hint, and examples; a test parses every example and expects that very rule
-to apply. Where none does, the sentence names what was expected and what stands there,
-in words of the language.
+sentence and the hint. A table of the tests has texts with every one of them, each with its
+answer (`tests/grammar/malformed.toml`). Where no rule applies, the sentence names what was
+expected and what stands there, in words of the language.
 
 The one rule: no sentence names a token of the grammar.
 """
@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+
+from lark import Token
 
 from ketal.errors import Diagnostic, Span, nearest
 from ketal.model.language_words import STATEMENTS
@@ -33,6 +35,13 @@ _FOUND = re.compile(
     re.DOTALL,
 )
 _OPERATORS = frozenset({"AND", "OR", "COMPARE", "STAR", "SLASH", "PERCENT", "PLUS", "MINUS"})
+_INSTEAD = {
+    **dict.fromkeys(("and", "AND", "And", "&"), "&&"),
+    **dict.fromkeys(("or", "OR", "Or", "|"), "||"),
+    **dict.fromkeys(("~", "=~"), "matches /…/"),
+    "!~": "!(… matches /…/)",
+}
+"""An operator of another language → what is written for it."""
 _VALUE = frozenset({"STRING", "NUMBER", "TRUE", "FALSE", "MINUS", "LSQB", "LPAR", "NAME"})
 _GUARD = frozenset({"CALL", "HOST", "ORIGIN", "EXISTS", "CAUSAL", "CONC", "LOCALHOST", "BANG"})
 _REPETITION = frozenset({"STAR", "PLUS", "QUESTION", "REPETITION"})
@@ -57,37 +66,75 @@ class Bracket:
     block: bool
 
 
-@dataclass(frozen=True)
+@dataclass
 class Situation:
-    """Where the reader stopped, and what it knew.
+    """Where the reader is in a text, what it knows, and what could come where it stopped.
 
     Parameters
     ----------
     text : str
         The whole file.
+    last : Token or None
+        The last token that was taken.
+    count : int
+        How many were.
+    brackets : list of Bracket
+        The open brackets, outermost first.
+    statement : list of str
+        The tokens of the statement that is being read.
+    pattern : str
+        The last pattern that was begun.
     position : int
         Where the text cannot go on.
     expects : frozenset of str
         The grammar's tokens that could have come.
-    before, before_kind, before_start
-        The last token that was taken, its kind and where it begins.
-    brackets : tuple of Bracket
-        The open brackets, outermost first.
-    statement : tuple of str
-        The tokens of the statement that is being read.
-    pattern : str
-        The last pattern that was begun.
     """
 
     text: str
-    position: int
-    expects: frozenset[str]
-    before: str
-    before_kind: str
-    before_start: int
-    brackets: tuple[Bracket, ...]
-    statement: tuple[str, ...]
-    pattern: str
+    last: Token | None = None
+    count: int = 0
+    brackets: list[Bracket] = field(default_factory=list)
+    statement: list[str] = field(default_factory=list)
+    pattern: str = ""
+    position: int = 0
+    expects: frozenset[str] = frozenset()
+
+    def take(self, token: Token) -> None:
+        """Update by a token that the parser has taken."""
+        text, before = str(token), self.before
+        self.last = token
+        self.count += 1
+        ends = text == ";"
+        if token.type in ("STRING", "REGEX", "GLOB", "REPETITION"):
+            pass
+        elif text in CLOSING:
+            # A block's brace ends the head before it: its statements begin anew.
+            heads = (["pattern"], ["topology"])
+            ends = text == "{" and (self.statement[:1] in heads or before == "automaton")
+            self.brackets.append(Bracket(text, token.line or 1, token.column or 1, ends))
+        elif text in CLOSING.values() and self.brackets:
+            ends = self.brackets.pop().block
+        if self.statement == ["pattern"]:
+            self.pattern = text
+        if ends:
+            self.statement = []
+        else:
+            self.statement.append(text)
+
+    @property
+    def before(self) -> str:
+        """The last token."""
+        return str(self.last or "")
+
+    @property
+    def before_kind(self) -> str:
+        """The kind of the last token."""
+        return self.last.type if self.last is not None else ""
+
+    @property
+    def before_start(self) -> int:
+        """Where the last token begins."""
+        return (self.last.start_pos or 0) if self.last is not None else 0
 
     @cached_property
     def found(self) -> str:
@@ -156,7 +203,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A known mistake: the situation it applies to, message and hint, and examples of it.
+    """A known mistake: the situation it applies to, message and hint.
 
     `message` and `hint` may name `{found}`, `{before}`, `{keyword}`, `{what}`
     (the statement in words), `{pattern}`, `{open}` and `{near}`.
@@ -165,7 +212,6 @@ class Rule:
     when: Callable[[Situation], bool]
     message: str
     hint: str
-    examples: tuple[str, ...]
     at: str = "found"
     """The place: at what was `found`, at the token `before` it, or just `behind` that."""
     code: str = "K001"
@@ -193,60 +239,48 @@ RULES: tuple[Rule, ...] = (
         lambda s: s.found == '"',
         "this string has no closing quote on its line",
         'a quote inside a string is written `\\"`, a line end `\\n`',
-        ('pattern P { event E = type == "x;\n find next E; }',),
         code="K002",
     ),
     Rule(
         lambda s: s.rest.startswith("/*"),
         "this comment is not closed",
         "close it with `*/`",
-        ("pattern P { /* a comment", "/* event E = true;"),
         code="K002",
     ),
     Rule(
         lambda s: s.found in ("'", "“", "”", "„", "\u2018", "\u2019", "`"),
         "a string stands in double quotes",
         'write "text"',
-        ("pattern P { event E = type == 'x'; }", "pattern P { event E = type == “x”; }"),
         code="K002",
     ),
     Rule(
         lambda s: s.found == "#" or (s.rest.startswith("--") and not s.statement),
         "a comment begins with `//`",
         "write `// …`, or `/* … */`",
-        ("# forks\npattern P { }", "pattern P { -- forks\n }"),
         code="K002",
     ),
     Rule(
         lambda s: s.rest.startswith("--") and "MINUS" in s.expects,
         "`--` begins no comment and is no operator",
         "a comment is `// …` or `/* … */`; two minus signs stand apart: `x - -1`",
-        ("pattern P { event E = x == 1 -- forks\n; }", "pattern P { event E = x == --1; }"),
         code="K002",
     ),
     Rule(
         lambda s: not s.found.isprintable() and s.found != "\n",
         "the character {code} looks like a space or like nothing",
         "write a plain space, or remove it",
-        (
-            "pattern P {\u00a0 }",
-            "pattern P { event E = x\u2003== 1; }",
-            "pattern P { event E = x\u200b == 1; }",
-        ),
         code="K002",
     ),
     Rule(
         lambda s: s.found.isalpha() and not s.found.isascii(),
         "`{found}` cannot stand in a name",
         'names are made of A-Z a-z 0-9 _; an attribute of another name is written data["größe"]',
-        ("pattern P { event E = größe > 1; }", "pattern P { event Ä = true; }"),
         code="K002",
     ),
     Rule(
         lambda s: s.found == "." and (s.rest[1:2].isdigit() or s.before_kind == "NUMBER"),
         "a number begins and ends with a digit",
         "write `0.5`, `5.0`",
-        ("pattern P { event E = x > .5; }", "pattern P { event E = x > 5.; }"),
         code="K002",
     ),
     # --- files of another kind ---
@@ -254,91 +288,49 @@ RULES: tuple[Rule, ...] = (
         lambda s: s.found in ("{", "[") and not s.before,
         "a pattern file does not begin with `{found}`",
         "is it a log? The pattern comes first: `ketal run PATTERN LOG`",
-        ('{"node": "a", "type": "write", "clock": {"a": 1}}', '[{"traceId": "5b8efff7"}]'),
     ),
     # --- operators of guards ---
     Rule(
-        lambda s: s.after_operand and s.found in ("and", "AND", "And", "&"),
-        "`{found}` is no operator",
-        "write `&&`",
-        (
-            "pattern P { event E = On and b; }",
-            "pattern P { event E = a == 1 & b == 2; }",
-            "pattern P { event E = (On AND b) ; }",
-        ),
-    ),
-    Rule(
-        lambda s: s.after_operand and s.found in ("or", "OR", "Or", "|"),
-        "`{found}` is no operator",
-        "write `||`",
-        ("pattern P { event E = On or b == 2; }", "pattern P { event E = X | Y; }"),
-    ),
-    Rule(
-        lambda s: s.after_operand and s.before_kind == "NAME" and s.before in ("and", "AND"),
+        lambda s: s.after_operand and s.before_kind == "NAME" and s.before in _INSTEAD,
         "`{before}` is no operator",
-        "write `&&`",
-        ("pattern P { event E = a == 1 and b == 2; }",),
-        at="before",
-    ),
-    Rule(
-        lambda s: s.after_operand and s.before_kind == "NAME" and s.before in ("or", "OR"),
-        "`{before}` is no operator",
-        "write `||`",
-        ("pattern P { event E = a == 1 or b == 2; }",),
+        "write `{instead_of_before}`",
         at="before",
     ),
     Rule(
         lambda s: s.before_kind == "NAME" and s.before in ("not", "NOT") and s.after_operand,
         "`{before}` is no operator of a guard",
         "write `!`; `not` stands between the steps of a body",
-        ("pattern P { event E = not localhost; }", "pattern P { event E = a == 1 && not X; }"),
         at="before",
     ),
     Rule(
         lambda s: s.found in ("=", "==") and s.before == "==",
         "`===` is no operator",
         "write `==`",
-        ("pattern P { event E = a === 1; }",),
     ),
     Rule(
         lambda s: s.before in ("<", ">") and s.found in ("=", ">", "<", ">=", "=="),
         "`{before}{found}` is no operator",
         "the comparisons are `==`, `!=`, `<`, `<=`, `>` and `>=`",
-        ("pattern P { event E = a <> 1; }", "pattern P { event E = a < = 1; }"),
     ),
     Rule(
         lambda s: s.after_operand and s.rest.startswith(("=>", "=<")),
         "`=>` and `=<` are no operators",
         "write `>=` or `<=`",
-        ("pattern P { event E = a => 1; }", "pattern P { event E = a =< 1; }"),
     ),
     Rule(
-        lambda s: s.after_operand and s.found in ("~", "=~"),
+        lambda s: s.after_operand and s.found in _INSTEAD,
         "`{found}` is no operator",
-        "write `matches /…/`",
-        (
-            'pattern P { event E = type =~ "x.*"; }',
-            "pattern P { event E = type =~ /x.*/; }",
-            "pattern P { event E = type ~ /x.*/; }",
-        ),
-    ),
-    Rule(
-        lambda s: s.after_operand and s.found == "!~",
-        "`!~` is no operator",
-        "write `!(… matches /…/)`",
-        ("pattern P { event E = type !~ /x.*/; }",),
+        "write `{instead}`",
     ),
     Rule(
         lambda s: s.found == "~" and "BANG" in s.expects,
         "`~` is no operator",
         "write `!`",
-        ("pattern P { event E = ~X; }", "pattern P { event E = a == 1 && ~(b == 2); }"),
     ),
     Rule(
         lambda s: s.after_operand and s.found == "=" and "COMPARE" in s.expects,
         "`=` does not compare",
         "write `==`",
-        ("pattern P { event E = type = 1; }", 'pattern P { A = X && (b.c = "d"); }'),
     ),
     Rule(
         lambda s: (
@@ -348,7 +340,6 @@ RULES: tuple[Rule, ...] = (
         ),
         "comparisons do not chain",
         "write `a < b && b < c`",
-        ("pattern P { event E = 1 < a < 3; }", "pattern P { event E = a == b == c; }"),
     ),
     Rule(
         lambda s: (
@@ -358,52 +349,37 @@ RULES: tuple[Rule, ...] = (
         ),
         "`{found}` is no operator",
         "guards have `==`, `!=`, `<`, `<=`, `>`, `>=`, `in […]` and `matches /…/`",
-        ('pattern P { event E = type is "x"; }', 'pattern P { event E = type like "x%"; }'),
     ),
     Rule(
         lambda s: s.after_operand and s.found == "not",
         "`not` is no operator of a guard",
         "write `!(x in [1, 2])`, `!(x matches /…/)`",
-        ("pattern P { event E = x not in [1]; }",),
     ),
     Rule(
         lambda s: s.before_kind == "REGEX" and s.word and set(s.found) <= set("gimsux"),
         "a regular expression has no flags behind it",
         "write `/(?i)…/` to ignore case, `/(?s)…/` to have `.` match a line end",
-        ("pattern P { event E = x matches /a/i; }",),
     ),
     Rule(
         lambda s: s.found == "(" and s.after_operand and s.text[s.before_start - 1] == ".",
         "a value has no methods",
         "compare it: `x == 1`, `x matches /…/`; or register a guard, `my_guard(x)`",
-        ('pattern P { event E = x.startswith("a"); }', "pattern P { event E = x.length() > 1; }"),
     ),
     Rule(
         lambda s: s.expects == {"REGEX"},
         "expected a regular expression in slashes after `matches`",
         "write `matches /…/`; a `/` inside is written `\\/`, and an empty one `/(?:)/`",
-        (
-            'pattern P { event E = type matches "x"; }',
-            "pattern P { event E = type matches //;\n }",
-            "pattern P { event E = type matches /x; }",
-        ),
     ),
     Rule(
         lambda s: s.before == "in" and s.expects == {"LSQB"},
         "expected a list in brackets after `in`",
         "write `in [1, 2]`",
-        ("pattern P { event E = x in (1, 2); }", "pattern P { event E = x in y; }"),
     ),
     Rule(
         lambda s: s.before == "[" and s.expects == {"STRING"} and not s.found.startswith('"'),
         "no element of a list can be asked for",
         "have the program log it as an attribute of its own, or register a guard; in brackets "
         'stands the name of an attribute: `data["a name"]`',
-        (
-            "pattern P { event E = xs[0] == 1; }",
-            "pattern P { event E = data.xs[0].y == 1; }",
-            "pattern P { event E = xs[i] == 1; }",
-        ),
     ),
     # --- guards that are words ---
     Rule(
@@ -414,12 +390,6 @@ RULES: tuple[Rule, ...] = (
         ),
         "`{before}` is a guard and wants its argument in parentheses",
         "write `{before}(…)`; an attribute of that name is `data.{before}`",
-        (
-            'pattern P { event E = host == "a"; }',
-            "pattern P { event E = exists x; }",
-            "pattern P { A = Causal X; }",
-            'pattern P { event E = x == 1 && origin in ["a"]; }',
-        ),
         at="before",
         code="K010",
     ),
@@ -427,38 +397,27 @@ RULES: tuple[Rule, ...] = (
         lambda s: s.expects == {"GLOB"} and s.found == "(",
         "`call` wants the type of the result before `Type.method`",
         "write `call(* Type.method(..))`; `*` is any type",
-        ("pattern P { event E = call(Stack.push(..)); }",),
     ),
     Rule(
         lambda s: s.before_kind == "GLOB" and s.expects == {"LPAR"} and s.found == ")",
         "`call` wants the types of the arguments behind `Type.method`",
         "write `call(* Type.method(..))`; `..` is any arguments",
-        ("pattern P { event E = call(* Stack.push); }",),
     ),
     Rule(
         lambda s: "GLOB" in s.expects and s.found.startswith('"'),
         "the type and method of a `call` stand without quotes",
         "write `call(* Type.method(..))`",
-        ('pattern P { event E = call("Stack.push"); }',),
     ),
     # --- names ---
     Rule(
-        lambda s: s.found == "=" and s.statement in (("event",), ("param",)),
+        lambda s: s.found == "=" and s.statement in (["event"], ["param"]),
         "expected a name after `{before}`",
         "write `{before} Name = …;`",
-        ("pattern P { event = true; }", "param = 3;"),
     ),
     Rule(
         lambda s: s.found == "=" and s.before == s.keyword and s.before in STATEMENTS,
         "`{before}` is a word of the language and names no step",
         "choose another name",
-        (
-            "pattern P { order = X; }",
-            "pattern P { limit = 3; }",
-            "pattern P { on = X; }",
-            "pattern P { find = X; }",
-            "pattern P { check = X; find any check; }",
-        ),
         at="before",
         code="K010",
     ),
@@ -472,13 +431,11 @@ RULES: tuple[Rule, ...] = (
         ),
         "the body is empty",
         "name at least one step: `find next A B`",
-        ("pattern P { check ; }", "pattern P { find any; }", "pattern P { check A (); }"),
     ),
     Rule(
         lambda s: s.before_kind in _REPETITION and s.in_body and s.found in ("*", "+", "?"),
         "a repetition cannot be repeated",
         "write `(A*)?`, with parentheses",
-        ("pattern P { check A**; }", "pattern P { find next A+?; }"),
     ),
     Rule(
         lambda s: (
@@ -490,7 +447,6 @@ RULES: tuple[Rule, ...] = (
         "a repetition cannot be repeated",
         "write `(A{2}){3}`, with parentheses; counts inside of counts multiply, up to the limit "
         "states_max",
-        ("pattern P { check A*{2}; }", "pattern P { check A{1000}{1000}; }"),
     ),
     Rule(
         lambda s: (
@@ -501,75 +457,63 @@ RULES: tuple[Rule, ...] = (
         ),
         "a repetition count is written `{2}`, `{2,5}` or `{2,}`, in whole numbers",
         "for at most five write `{0,5}`",
-        ("pattern P { check A{,3}; }", "pattern P { check A{1.5}; }", "pattern P { check A{-1}; }"),
     ),
     Rule(
         lambda s: s.found == "}" and s.open is not None and s.open.text == "{",
         "braces hold two blocks or more, in any order: `{A & B}`",
         "write `(A)` for a group; a `}` that ends the pattern wants a `;` before it",
-        ("pattern P { check {A}; }", "pattern P { check {}; }"),
     ),
     Rule(
         lambda s: s.before in ("&", "|") and s.found == s.before and s.in_body,
         "`{before}{found}` stands in guards, not between steps",
         "between steps write `{before}`; steps that may come in any order are `{A & B}`",
-        ("pattern P { check A || B; }", "pattern P { check {A && B}; }"),
     ),
     Rule(
         lambda s: s.in_body and s.found in ("&", "&&") and "VBAR" in s.expects,
         "`{found}` does not stand between steps here",
         "steps that may come in any order are `{A & B}`; a guard is declared as a step",
-        ("pattern P { check A & B; }", "pattern P { check A && B; }"),
     ),
     Rule(
         lambda s: s.in_body and s.found == "," and s.before != "{",
         "steps follow each other without a comma",
         "write `A B`",
-        ("pattern P { find next A, B; }", "pattern P { check (A, B)*; }"),
     ),
     Rule(
         lambda s: s.in_body and s.found in ("->", ">"),
         "`->` does not stand between steps",
         "write `A B` for one after the other; happened-before is `Causal(…)` in a step's guard",
-        ("pattern P { find next A -> B; }",),
     ),
     Rule(
         lambda s: s.in_body and s.found == "!",
         "`!` does not stand in a body",
         "write `A not N B`: no N between A and B",
-        ("pattern P { find next A !B C; }",),
     ),
     Rule(
         lambda s: s.in_body and s.before in ("within", "limit") and s.found[:1].isdigit(),
         "expected `;` before `{before}`",
         "write `;` before `{before}`: a body ends with `;`",
-        ("pattern P { find A within 5 s; }", "pattern P { find any A B limit 3; }"),
         at="before",
     ),
     Rule(
-        lambda s: s.in_body and s.statement[-2:-1] == ("return",) and s.found == "=",
+        lambda s: s.in_body and s.statement[-2:-1] == ["return"] and s.found == "=",
         "expected `;` before `return`",
         "write `;` before `return`: a body ends with `;`",
-        ("pattern P { find any A B return x = A.x; }",),
         at="before",
     ),
     Rule(
         lambda s: s.in_body and s.found in ("==", "=", "!=", "<", "<=", ">=", "."),
         "a body is made of steps; a guard cannot stand in it",
         "declare a step, `A = …;`, and name it here",
-        ('pattern P { find next type == "x"; }', "pattern P { find next A.x; }"),
     ),
     Rule(
         lambda s: s.before == "not" and "CALL" in s.expects and "BANG" not in s.expects,
         "expected the name of an event or a guard in parentheses after `not`",
         "write `A not N B` or `A not (N && x > 1) B`",
-        ("pattern P { find next A not; }", "pattern P { find next A not {B} C; }"),
     ),
     Rule(
         lambda s: s.found in ("*", "+", "?") and "VBAR" in s.expects and "STAR" not in s.expects,
         "what `not` bars cannot be repeated",
         "`A not N B` bars every N between A and B already",
-        ("pattern P { find next A not N* B; }",),
     ),
     # --- brackets ---
     Rule(
@@ -580,99 +524,65 @@ RULES: tuple[Rule, ...] = (
         ),
         "the `{open}` of line {open_line}, column {open_column} is not closed",
         "",
-        (
-            "pattern P { event E = (x == 1; }",
-            "pattern P { event E = x in [1, 2; }",
-            "pattern P { check (A B; }",
-            'pattern P { event E = host("a" }',
-            "pattern P { event E = (x == 1",
-        ),
     ),
     Rule(
         lambda s: (s.found in (")", "]") and s.open is None) or (s.found == "}" and not s.brackets),
         "this `{found}` closes nothing",
         "remove it",
-        ("pattern P { event E = x == 1); }", "pattern P { check A; } }", "pattern P { check A]; }"),
     ),
     # --- statements ---
     Rule(
         lambda s: s.ended and "RBRACE" in s.expects,
         "the file ends inside of pattern `{pattern}`",
         "close it with `}`",
-        ("pattern P {", "pattern P { event E = true;"),
     ),
     Rule(
         _misses_semicolon,
         "expected `;` after {what}",
         "",
-        (
-            "pattern P { order CausalOrder\n event E = true; }",
-            "pattern P { event E = true }",
-            "pattern P { A = X\n B = Y; }",
-            "pattern P { check A B }",
-            "pattern P { check automaton { initial q0 } }",
-        ),
         at="behind",
     ),
     Rule(
-        lambda s: (
-            s.expects == {"EQUAL"} and s.statement == (s.before,) and bool(_near_statement(s))
-        ),
+        lambda s: s.expects == {"EQUAL"} and s.statement == [s.before] and bool(_near_statement(s)),
         "`{before}` begins no statement",
         "did you mean `{near}`?",
-        (
-            "pattern P { odrer CausalOrder; }",
-            "pattern P { checks A; }",
-            "pattern P { evnt E = 1; }",
-        ),
         at="before",
     ),
     Rule(
-        lambda s: s.expects == {"EQUAL"} and s.statement == (s.before,) and s.found in (":", ":="),
+        lambda s: s.expects == {"EQUAL"} and s.statement == [s.before] and s.found in (":", ":="),
         "expected `=` after the name of the step",
         "a step is declared `A = guard;`",
-        ("pattern P { A: X; }", "pattern P { A := X; }"),
     ),
     Rule(
-        lambda s: s.expects == {"EQUAL"} and s.statement == (s.before,),
+        lambda s: s.expects == {"EQUAL"} and s.statement == [s.before],
         "`{before}` begins no statement",
         "a step is declared `NAME = guard;`, a body follows `check` or `find`",
-        ("pattern P { A B*; }", "pattern P { Push; }", "pattern P { select A; }"),
         at="before",
     ),
     Rule(
         lambda s: "PATTERN" in s.expects and s.found in STATEMENTS | {"step"},
         "`{found}` stands inside of a pattern",
         "begin with `pattern Name {`; outside stand `event` and `param`",
-        ("find any A B;", "event E = true;\norder CausalOrder;"),
     ),
     Rule(
         lambda s: "PATTERN" in s.expects and bool(_near_top(s)),
         "`{found}` begins nothing",
         "did you mean `{near_top}`?",
-        ("patern P { }", "events E = true;"),
     ),
     Rule(
         lambda s: s.keyword == "return" and s.expects == {"EQUAL"},
         "every value that `return` gives has a name",
         "write `return hash = First.hash`; `return count` counts the matches",
-        ("pattern P { return First.hash; }", "pattern P { return a = A.x, B.y; }"),
     ),
     Rule(
         lambda s: s.found in (";", ",") and s.before in (",", "(", "["),
         "something is missing after `{before}`",
         "",
-        (
-            "pattern P { partition by a, ; }",
-            "pattern P { event E = x in [1, , 2]; }",
-            "pattern P { order CausalOrder(, total); }",
-        ),
     ),
     Rule(
         lambda s: s.found == ";" and not s.statement,
         "this `;` ends nothing",
         "remove it",
-        ("pattern P { event E = true;; }", ";"),
     ),
 )
 
@@ -758,6 +668,8 @@ def _fillings(s: Situation) -> dict[str, str]:
         "open_column": str(bracket.column),
         "near": _near_statement(s),
         "near_top": _near_top(s),
+        "instead": _INSTEAD.get(s.found, ""),
+        "instead_of_before": _INSTEAD.get(s.before, ""),
     }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib.resources
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +19,7 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput
 
 from ketal.errors import Diagnostic, PatternError, PatternText, Span
-from ketal.grammar.complaints import CLOSING, Bracket, Situation, diagnose
+from ketal.grammar.complaints import Bracket, Situation, diagnose
 from ketal.model.limits import Limits
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -52,39 +52,6 @@ def language() -> Lark:
     return Lark(text, parser="lalr", propagate_positions=True, maybe_placeholders=True)
 
 
-@dataclass(slots=True)
-class _ParserProgress:
-    """The reader's state: the last token, the open brackets, the statement."""
-
-    last: Token | None = None
-    brackets: list[Bracket] = field(default_factory=list)
-    statement: list[str] = field(default_factory=list)
-    pattern: str = ""
-    count: int = 0
-
-    def see(self, token: Token) -> None:
-        """Update the state by a token that the parser has taken."""
-        text, before = str(token), self.last
-        self.last = token
-        self.count += 1
-        ends = text == ";"
-        if token.type in ("STRING", "REGEX", "GLOB", "REPETITION"):
-            pass
-        elif text in CLOSING:
-            # A block's brace ends the head before it: its statements begin anew.
-            heads = (["pattern"], ["topology"])
-            ends = text == "{" and (self.statement[:1] in heads or before == "automaton")
-            self.brackets.append(Bracket(text, token.line or 1, token.column or 1, ends))
-        elif text in CLOSING.values() and self.brackets:
-            ends = self.brackets.pop().block
-        if self.statement == ["pattern"]:
-            self.pattern = text
-        if ends:
-            self.statement = []
-        else:
-            self.statement.append(text)
-
-
 def read(text: str, *, name: str, limits: Limits) -> Reading:
     """Read a pattern file into lark's tree.
 
@@ -102,7 +69,7 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
         hint = "split the file, or raise the limit with `--limit pattern_bytes_max=N`"
         raise PatternError([Diagnostic("K003", "error", message, Span(1, 1, 1, 1), hint)], source)
     parser = language().parse_interactive(text)
-    progress = _ParserProgress()
+    situation = Situation(text)
     spaces: list[tuple[int, int]] = []
     end = 0
     try:
@@ -111,14 +78,16 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
             if _glued(token, text):
                 raise UnexpectedCharacters(text, start, token.line or 1, token.column or 1)
             parser.feed_token(token)
-            progress.see(token)
+            situation.take(token)
             if token.start_pos != end:
                 spaces.append((end, start))
             end = token.end_pos or start
-            _check_depth(progress.brackets, source, limits)
-        tree: Any = parser.feed_eof(progress.last)
+            _check_depth(situation.brackets, source, limits)
+        tree: Any = parser.feed_eof(situation.last)
     except UnexpectedInput as error:
-        raise PatternError([diagnose(_situation(error, progress, text))], source) from None
+        situation.position = _position(error, text)
+        situation.expects = _expected(text, situation.count)
+        raise PatternError([diagnose(situation)], source) from None
     spaces.append((end, len(text)))
     return Reading(tree, source, tuple(c for a, b in spaces for c in _comments(text, a, b)))
 
@@ -170,20 +139,10 @@ def _expected(text: str, count: int) -> frozenset[str]:
     return frozenset(parser.accepts())
 
 
-def _situation(error: UnexpectedInput, progress: _ParserProgress, text: str) -> Situation:
-    last = progress.last
-    at = getattr(error, "pos_in_stream", None)
+def _position(error: UnexpectedInput, text: str) -> int:
+    """Return where a text cannot go on."""
     token = getattr(error, "token", None)
     if isinstance(token, Token):
-        at = len(text) if token.type == "$END" else token.start_pos
-    return Situation(
-        text=text,
-        position=len(text) if at is None else at,
-        expects=_expected(text, progress.count),
-        before=str(last) if last is not None else "",
-        before_kind=last.type if last is not None else "",
-        before_start=(last.start_pos or 0) if last is not None else 0,
-        brackets=tuple(progress.brackets),
-        statement=tuple(progress.statement),
-        pattern=progress.pattern,
-    )
+        return len(text) if token.type == "$END" else token.start_pos or 0
+    at: int | None = getattr(error, "pos_in_stream", None)
+    return len(text) if at is None else at

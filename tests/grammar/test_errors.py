@@ -24,7 +24,6 @@ REGISTERED = {
 }
 DIAGNOSTICS = (ROOT / "docs" / "diagnostics.md").read_text("utf-8")
 SEVERITIES = dict(re.findall(r"^\| (K\d{3}) \| (error|warning) \|", DIAGNOSTICS, re.M))
-EXAMPLES = [(rule, text) for rule in complaints.RULES for text in rule.examples]
 
 
 def findings(text: str, limits: Limits | None = None) -> list[Diagnostic]:
@@ -55,10 +54,7 @@ def test_malformed_pattern(entry: dict[str, Any]) -> None:
     assert [row(finding) for finding in findings(entry["text"])] == entry["findings"]
 
 
-@pytest.mark.parametrize(("rule", "text"), EXAMPLES, ids=[text[-60:] for _, text in EXAMPLES])
-def test_every_example_is_answered_by_its_own_rule(
-    rule: complaints.Rule, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_rule_answers_a_text_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[complaints.Rule | None] = []
     original = complaints.rule_for
 
@@ -67,13 +63,9 @@ def test_every_example_is_answered_by_its_own_rule(
         return asked[-1]
 
     monkeypatch.setattr(complaints, "rule_for", spy)
-    with pytest.raises(PatternError):
-        parse(text)
-    assert asked == [rule]
-
-
-def test_every_example_is_in_the_table() -> None:
-    assert {text for _, text in EXAMPLES} <= {entry["text"] for entry in TABLE}
+    for entry in TABLE:
+        findings(entry["text"])
+    assert [rule for rule in complaints.RULES if rule not in asked] == []
 
 
 def test_no_message_names_a_token_of_the_grammar() -> None:
