@@ -21,7 +21,6 @@ from ketal.grammar.bare_names import DeclaredNames
 from ketal.grammar.body_trees import Bodies
 from ketal.grammar.dotted_names import PLACEHOLDER
 from ketal.grammar.expressions import Expressions
-from ketal.grammar.order_options import OrderOptions
 from ketal.grammar.parse_tree import (
     ParseTree,
     bare_word,
@@ -35,6 +34,8 @@ from ketal.model.limits import Limits
 
 _NO_NAMES = DeclaredNames()
 _STRATEGIES = ("strict", "next", "any")
+_OVERFLOW = {"reject": "refuses the arriving event", "lost": "gives up the oldest hole"}
+"""What a full hold-back queue does, by the word of the option `overflow`."""
 
 
 def build(reading: Reading, limits: Limits) -> ast.File:
@@ -142,13 +143,12 @@ class Builder:
         """Collect an error."""
         self.faults.append(Diagnostic(code, "error", message, span, hint))
 
-    def _event(self, tree: ParseTree, make: Expressions) -> ast.EventDecl:
+    def _event(self, tree: ParseTree, make: Expressions) -> ast.EventDecl | ast.StepDecl:
         name, guard = cast("tuple[Token, ParseTree]", tree.children)
-        return ast.EventDecl(str(name), make.guard(guard), span=span_of(name))
+        sort = ast.EventDecl if tree.data == "event" else ast.StepDecl
+        return sort(str(name), make.guard(guard), span=span_of(name))
 
-    def _step(self, tree: ParseTree, make: Expressions) -> ast.StepDecl:
-        name, guard = cast("tuple[Token, ParseTree]", tree.children)
-        return ast.StepDecl(str(name), make.guard(guard), span=span_of(name))
+    _step = _event
 
     def _param(self, tree: ParseTree, make: Expressions) -> ast.ParamDecl:
         name, value = cast("tuple[Token, ParseTree]", tree.children)
@@ -162,7 +162,62 @@ class Builder:
         return ast.ParamDecl(str(name), node, span=span_of(name))
 
     def _order(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
-        return {"order": OrderOptions(make).order(tree)}
+        """Build an order; an option that is faulty is left out."""
+        kind = cast(Token, tree.children[0])
+        if kind not in ("arrival", "CausalOrder"):
+            report_unknown_word(self.fault, "order", kind, ("arrival", "CausalOrder"))
+        options: dict[str, Any] = {}
+        for option in subtrees(tree):
+            name = cast(Token, option.children[0])
+            value = cast(ParseTree, option.children[1]) if len(option.children) > 1 else None
+            if name in options:
+                self.fault("K006", f"the option `{name}` stands twice", span_of(option))
+            options[str(name)] = self._option(name, value, make)
+        options = {name: value for name, value in options.items() if name in ast.ORDER_OPTIONS}
+        causal = "arrival" if kind == "arrival" else "causal"
+        return {"order": ast.Order(cast(Any, causal), **options, span=span_of(tree))}
+
+    def _option(self, name: Token, value: ParseTree | None, make: Expressions) -> Any:
+        if name not in ast.ORDER_OPTIONS:
+            report_unknown_word(self.fault, "option of CausalOrder", name, ast.ORDER_OPTIONS)
+            return None
+        if name == "total":
+            if value is not None:
+                self.fault("K011", "`total` takes no value", span_of(value), "write `total`")
+            return True
+        example = {"nodes": '["a", "b"]', "overflow": "reject"}.get(name, "10 s")
+        if value is None:
+            self.fault(
+                "K011", f"`{name}` wants a value", span_of(name), f"write `{name} = {example}`"
+            )
+            return None
+        if name == "nodes":
+            return self._nodes(make.value(value, lists=True), value)
+        if name == "overflow":
+            word = bare_word(value)
+            if word not in _OVERFLOW:
+                words = " or ".join(f"`{word}`" for word in _OVERFLOW)
+                self.fault(
+                    "K011", f"a full hold-back queue does {words}", span_of(value),
+                    ", ".join(f"`{word}` {does}" for word, does in _OVERFLOW.items()),
+                )  # fmt: skip
+                return None
+            return word
+        return make.length(value, f"`{name}` is a duration", f"write `{name} = {example}`")
+
+    def _nodes(self, node: ast.Value, tree: ParseTree) -> tuple[str, ...] | None:
+        items = node.items if isinstance(node, ast.ListOf) else ()
+        strings = tuple(
+            item.value
+            for item in items
+            if isinstance(item, ast.Literal) and isinstance(item.value, str)
+        )
+        if not items or len(strings) != len(items):
+            self.fault(
+                "K011", "`nodes` is a list of strings", span_of(tree), 'write `nodes = ["a", "b"]`'
+            )
+            return None
+        return strings
 
     def _at(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
         *host, seen = cast("list[Token]", tree.children)

@@ -52,6 +52,9 @@ class _Formatter:
         self.tree = reading.tree
         self.text = reading.source.text
         self.comments = list(reading.comments)
+        self.code = self.text  # with spaces for comments
+        for c in self.comments:
+            self.code = self.code[: c.start] + " " * (c.end - c.start) + self.code[c.end :]
         self.builder = Builder(limits)
 
     def file(self) -> list[str]:
@@ -77,20 +80,9 @@ class _Formatter:
         return [head, *(printer.INDENT + line if line else "" for line in inner), "}"]
 
     def _braces(self, tree: ParseTree) -> tuple[int, int]:
-        """Return where a block's inside begins and ends; comments may hold braces too."""
-        first, last = tree.meta.start_pos, tree.meta.end_pos
-        inside = [(c.start, c.end) for c in self.comments if first <= c.start < last]
-
-        def commented(at: int) -> bool:
-            return any(start <= at < end for start, end in inside)
-
-        opening = self.text.index("{", first)
-        while commented(opening):
-            opening = self.text.index("{", opening + 1)
-        closing = self.text.rindex("}", 0, last)
-        while commented(closing):
-            closing = self.text.rindex("}", 0, closing)
-        return opening + 1, closing
+        """Return where a block's inside begins and ends."""
+        opening = self.code.index("{", tree.meta.start_pos)
+        return opening + 1, self.code.rindex("}", 0, tree.meta.end_pos)
 
     def _block(self, trees: list[ParseTree], write: _Write, start: int, end: int) -> list[str]:
         pieces: list[_Piece] = []
@@ -161,10 +153,8 @@ class _Formatter:
     def _statement(self, tree: ParseTree, scope: DeclaredNames) -> list[str]:
         node = self.builder.statement(tree, scope)
         match node:
-            case ast.EventDecl() | ast.StepDecl():
+            case ast.ParamDecl() | ast.EventDecl() | ast.StepDecl():
                 return printer.declaration(node, scope).split("\n")
-            case ast.ParamDecl():
-                return [printer.param(node, scope)]
             case {"body": _}:
                 return self._body(tree, node, scope)
             case {"topology": topology}:

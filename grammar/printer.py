@@ -33,7 +33,8 @@ _REPETITIONS = {(0, None): "*", (1, None): "+", (0, 1): "?"}
 def render(file: ast.File) -> str:
     """Write a file as canonical text, which reads back as an equal file."""
     shared = file_scope(file)
-    head = [*(param(p, shared) for p in file.params), *(event(e, shared) for e in file.events)]
+    head = [declaration(param, shared) for param in file.params]
+    head += [declaration(event, shared) for event in file.events]
     blocks = ["\n".join(head)] if head else []
     blocks += [_pattern(p, shared) for p in file.patterns]
     return "\n\n".join(blocks) + "\n"
@@ -56,7 +57,7 @@ def pattern_scope(pattern: ast.Pattern, shared: DeclaredNames) -> DeclaredNames:
 
 def _pattern(pattern: ast.Pattern, shared: DeclaredNames) -> str:
     scope = pattern_scope(pattern, shared)
-    params = [param(p, scope) for p in pattern.params]
+    params = [declaration(p, scope) for p in pattern.params]
     body = body_statement(pattern.kind, pattern.strategy, pattern.body, scope)
     groups = [
         [*params, *_clauses(pattern, _BEFORE_STEPS, scope)],
@@ -80,24 +81,12 @@ def indented(text: str) -> str:
 # --- statements ---
 
 
-def param(node: ast.ParamDecl, scope: DeclaredNames) -> str:
-    """Write `param name = value;`."""
-    return f"param {node.name} = {render_value(node.value, scope)};"
-
-
-def event(node: ast.EventDecl, scope: DeclaredNames) -> str:
-    """Write `event Name = guard;`."""
-    return _declared(f"event {node.name}", node.guard, scope)
-
-
-def declaration(node: ast.EventDecl | ast.StepDecl, scope: DeclaredNames) -> str:
-    """Write an event or a step."""
-    if isinstance(node, ast.EventDecl):
-        return event(node, scope)
-    return _declared(node.name, node.guard, scope)
-
-
-def _declared(head: str, guard: ast.Guard, scope: DeclaredNames) -> str:
+def declaration(node: ast.ParamDecl | ast.EventDecl | ast.StepDecl, scope: DeclaredNames) -> str:
+    """Write a parameter, an event or a step."""
+    if isinstance(node, ast.ParamDecl):
+        return f"param {node.name} = {render_value(node.value, scope)};"
+    head = f"event {node.name}" if isinstance(node, ast.EventDecl) else node.name
+    guard = node.guard
     line = f"{head} = {render_guard(guard, scope)};"
     if len(line) + len(INDENT) <= WIDTH or not isinstance(guard, ast.And | ast.Or):
         return line

@@ -7,6 +7,7 @@ reported once.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias
 
 from ketal.analysis.bodies import Finding, reachable
@@ -23,11 +24,18 @@ Declaration: TypeAlias = ast.EventDecl | ast.StepDecl | ast.ParamDecl
 
 
 class NameFindings:
-    """Collects findings under a pattern's name, each once."""
+    """Collects findings about the names in one scope, each once."""
 
-    def __init__(self, diagnostics: list[Diagnostic], pattern: str = "") -> None:
+    def __init__(
+        self,
+        diagnostics: list[Diagnostic],
+        registered: Mapping[str, RegisteredGuard],
+        pattern: str = "",
+    ) -> None:
         self.found = diagnostics
+        self.registered = registered
         self.name = pattern
+        self.names: dict[str, Declaration] = {}
 
     def add(self, finding: Finding) -> None:
         """Add a finding, unless it was added before."""
@@ -52,11 +60,9 @@ class NameFindings:
                 "choose another name",
             )  # fmt: skip
 
-    def declared(
-        self, declarations: list[Declaration], known: Mapping[str, Declaration]
-    ) -> dict[str, Declaration]:
-        """Check the names of declarations; return them with the ones known before."""
-        names = dict(known)
+    def declare(self, declarations: list[Declaration], known: Mapping[str, Declaration]) -> None:
+        """Check the names of declarations; the scope has them and those known before."""
+        names = self.names = dict(known)
         for node in declarations:
             self.unreserved(declared_as(node), node.name, node.span)
             if isinstance(node, ast.ParamDecl) and node.name in ARGUMENTS:
@@ -74,39 +80,73 @@ class NameFindings:
                 )  # fmt: skip
             else:
                 names[node.name] = node
-        return names
 
-    def guard(
-        self, node: ast.Node, names: Mapping[str, Declaration],
-        registered: Mapping[str, RegisteredGuard],
-    ) -> None:  # fmt: skip
+    def guard(self, node: ast.Node) -> None:
         """Check every name and every kind in a guard or a value."""
+        names, registered = self.names, self.registered
         events = event_guards(names)
         params = params_among(names)
         reported: set[int] = set()
         for part in walk(node):
-            if isinstance(part, ast.Causal | ast.Conc) and self._anchor_first(part, names):
+            if isinstance(part, ast.Causal | ast.Conc) and self._anchor_first(part):
                 reported.add(id(part.guard))
             match part:
                 case ast.Name() if id(part) in reported:
                     pass
                 case ast.Name(name=name) if name not in events:
-                    self._unknown_event(part, events, names, registered)
+                    self._unknown_event(part, events)
                 case ast.Reference(step=step):
-                    self._known_step(step, part.span, names, part)
+                    self._known_step(step, part.span, part)
                 case ast.Causal(anchor=anchor) | ast.Conc(anchor=anchor):
                     if anchor not in (ast.PRIOR, ast.ALL):
-                        self._known_step(anchor, part.anchor_span or part.span, names)
+                        self._known_step(anchor, part.anchor_span or part.span)
                 case ast.ParamRef(name=name) if name not in params:
                     self.add(unknown_param(part, params))
                 case ast.Function(name=name) if name not in registered and name not in FUNCTIONS:
-                    self._unknown_guard(part, names, registered)
+                    self._unknown_guard(part)
         values = {name: declared.value for name, declared in params.items()}
         for finding in guard_findings(node, values, registered):
             self.add(finding)
 
-    def _anchor_first(self, node: ast.Causal | ast.Conc, names: Mapping[str, Declaration]) -> bool:
+    def event(self, event: ast.EventDecl) -> None:
+        """Check an event: names, kinds, and that it is about a single event, not a run."""
+        self.guard(event.guard)
+        for node in walk(event.guard):
+            if isinstance(node, ast.Causal | ast.Conc):
+                operator = type(node).__name__
+                step = f"{'After' if operator == 'Causal' else 'Beside'}{event.name}"
+                while step in self.names:
+                    step += "1"
+                self.error(
+                    "K110", f"`{operator}` cannot stand in the event `{event.name}`", node.span,
+                    f"an event is judged alone; leave `{operator}` out, and declare a step for it: "
+                    f"`{step} = {operator}({event.name});`",
+                )  # fmt: skip
+            elif isinstance(node, ast.Reference):
+                self.error(
+                    "K110", f"the event `{event.name}` cannot look at the step `{node.step}`",
+                    node.span, "an event is judged alone; compare in a step's guard",
+                )  # fmt: skip
+
+    def cycles(self, events: Iterable[ast.EventDecl]) -> None:
+        """Report the events that are defined in terms of themselves."""
+        guards = event_guards(self.names)
+        try:
+            TopologicalSorter(names_between(guards)).prepare()
+        except CycleError:
+            pass
+        else:
+            return
+        for event in events:
+            if event.name in events_behind(names_in(event.guard), guards):
+                self.error(
+                    "K116", f"the event `{event.name}` is defined by itself", event.span,
+                    "say what its events are like: a type, an attribute",
+                )  # fmt: skip
+
+    def _anchor_first(self, node: ast.Causal | ast.Conc) -> bool:
         """Report `Causal(A)` with a step for the event; return whether it is such."""
+        names = self.names
         inner = node.guard
         if not isinstance(inner, ast.Name) or node.anchor != ast.PRIOR:
             return False
@@ -122,11 +162,8 @@ class NameFindings:
         )  # fmt: skip
         return True
 
-    def _unknown_event(
-        self, node: ast.Name, events: Collection[str], names: Mapping[str, Declaration],
-        registered: Mapping[str, RegisteredGuard],
-    ) -> None:  # fmt: skip
-        name = node.name
+    def _unknown_event(self, node: ast.Name, events: Collection[str]) -> None:
+        name, names = node.name, self.names
         if isinstance(names.get(name), ast.StepDecl):
             self.error(
                 "K101", f"`{name}` is a step, and guards are made of events", node.span,
@@ -138,7 +175,7 @@ class NameFindings:
                 "K101", f"`{name}` is a parameter, not a guard", node.span,
                 f"write `{name} == true`",
             )  # fmt: skip
-        elif name in registered:
+        elif name in self.registered:
             self.error(
                 "K101", f"`{name}` is a registered guard and is called", node.span,
                 f"write `{name}(…)`",
@@ -152,11 +189,10 @@ class NameFindings:
             self.error("K101", f"there is no event `{name}`", node.span, hint)
 
     def _known_step(
-        self, name: str, span: Span | None, names: Mapping[str, Declaration],
-        reference: ast.Reference | None = None,
-    ) -> None:  # fmt: skip
+        self, name: str, span: Span | None, reference: ast.Reference | None = None
+    ) -> None:
         """Check the name of a step in a reference, or in an anchor."""
-        steps = steps_among(names)
+        steps = steps_among(self.names)
         if name in steps:
             return
         hint = did_you_mean(name, steps)
@@ -170,11 +206,8 @@ class NameFindings:
             hint or "an anchor is a step, `all` or `prior`",
         )  # fmt: skip
 
-    def _unknown_guard(
-        self, node: ast.Function, names: Mapping[str, Declaration],
-        registered: Mapping[str, RegisteredGuard],
-    ) -> None:  # fmt: skip
-        name = node.name
+    def _unknown_guard(self, node: ast.Function) -> None:
+        name, names = node.name, self.names
         if name in names:
             what = _article(declared_as(names[name]))
             self.error(
@@ -182,7 +215,7 @@ class NameFindings:
                 f"write `{name}`" if isinstance(names[name], ast.EventDecl) else "",
             )  # fmt: skip
             return
-        known = {"call", "Causal", "Conc", *FUNCTIONS, *registered}
+        known = {"call", "Causal", "Conc", *FUNCTIONS, *self.registered}
         hint = did_you_mean(name, known, 0.7)
         self.error(
             "K104", f"there is no guard `{name}`", node.span,

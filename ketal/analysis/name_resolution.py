@@ -11,7 +11,6 @@ The one rule: a finding is returned, never raised, and each fault is reported on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from graphlib import CycleError, TopologicalSorter
 
 from ketal.analysis.bodies import body_findings, required_steps
 from ketal.analysis.declared_names import (
@@ -20,7 +19,6 @@ from ketal.analysis.declared_names import (
     declared_as,
     event_guards,
     events_behind,
-    names_between,
     names_in,
     params_among,
     steps_among,
@@ -66,19 +64,16 @@ class _Shared(NameFindings):
     """The declarations of the file outside of its patterns."""
 
     def __init__(self, file: ast.File, registered: Mapping[str, RegisteredGuard]) -> None:
-        super().__init__([])
+        super().__init__([], registered)
         self.file = file
-        self.registered = registered
-        self.names: dict[str, Declaration] = {}
         self.used: set[str] = set()
 
     def check(self) -> None:
-        self.names = self.declared([*self.file.params, *self.file.events], {})
+        self.declare([*self.file.params, *self.file.events], {})
         for event in self.file.events:
-            self.guard(event.guard, self.names, self.registered)
-            _check_event(self, event, self.names)
+            self.event(event)
             self.used |= names_in(event.guard)
-        _check_cycles(self, self.file.events, self.names)
+        self.cycles(self.file.events)
         seen: dict[str, ast.Pattern] = {}
         for pattern in self.file.patterns:
             self.unreserved("pattern", pattern.name, pattern.span)
@@ -102,19 +97,19 @@ class _PatternNames(NameFindings):
     """One pattern, with the file's shared declarations around it."""
 
     def __init__(self, pattern: ast.Pattern, shared: _Shared) -> None:
-        super().__init__(shared.found, pattern.name)
+        super().__init__(shared.found, shared.registered, pattern.name)
         self.pattern = pattern
         self.shared = shared
-        self.names: dict[str, Declaration] = {}
 
     def check(self) -> None:
         pattern = self.pattern
-        self.names = self.declared([*pattern.params, *pattern.declarations], self.shared.names)
+        self.declare([*pattern.params, *pattern.declarations], self.shared.names)
         for declaration in pattern.declarations:
-            self.guard(declaration.guard, self.names, self.shared.registered)
             if isinstance(declaration, ast.EventDecl):
-                _check_event(self, declaration, self.names)
-        _check_cycles(self, pattern.events, self.names)
+                self.event(declaration)
+            else:
+                self.guard(declaration.guard)
+        self.cycles(pattern.events)
         self._check_body()
         self._check_alphabet()
         self._check_localhost()
@@ -170,7 +165,7 @@ class _PatternNames(NameFindings):
         guard = node.guard
         declared = self.names.get(guard.name) if isinstance(guard, ast.Name) else None
         if not isinstance(declared, ast.StepDecl):
-            self.guard(guard, self.names, self.shared.registered)
+            self.guard(guard)
             return
         event = declared.guard
         self.error(
@@ -252,7 +247,7 @@ class _PatternNames(NameFindings):
         body = steps_of(self.pattern.body)
         always = sorted(required_steps(self.pattern.body) & set(self.names))
         for item in returns.items:
-            self.guard(item.value, self.names, self.shared.registered)
+            self.guard(item.value)
             for node in _outside_references(item.value):
                 if isinstance(node, ast.Attribute | ast.Field):
                     name = node.last_name
@@ -274,53 +269,6 @@ class _PatternNames(NameFindings):
         again = first_repeated(tuple(item.name for item in returns.items))
         if again:
             self.error("K105", f"`return` gives `{again}` twice", returns.span, "rename one")
-
-
-# --- events ---
-
-
-def _check_event(
-    findings: NameFindings, event: ast.EventDecl, names: Mapping[str, Declaration]
-) -> None:
-    """Report what an event declaration cannot read: it is about a single event, not a run."""
-    for node in walk(event.guard):
-        if isinstance(node, ast.Causal | ast.Conc):
-            operator = type(node).__name__
-            step = f"{'After' if operator == 'Causal' else 'Beside'}{event.name}"
-            while step in names:
-                step += "1"
-            findings.error(
-                "K110", f"`{operator}` cannot stand in the event `{event.name}`", node.span,
-                f"an event is judged alone; leave `{operator}` out, and declare a step for it: "
-                f"`{step} = {operator}({event.name});`",
-            )  # fmt: skip
-        elif isinstance(node, ast.Reference):
-            findings.error(
-                "K110", f"the event `{event.name}` cannot look at the step `{node.step}`",
-                node.span, "an event is judged alone; compare in a step's guard",
-            )  # fmt: skip
-
-
-def _check_cycles(
-    findings: NameFindings, events: tuple[ast.EventDecl, ...], names: Mapping[str, Declaration]
-) -> None:
-    """Report the events that are defined in terms of themselves."""
-    guards = event_guards(names)
-    try:
-        TopologicalSorter(names_between(guards)).prepare()
-    except CycleError:
-        pass
-    else:
-        return
-    for event in events:
-        if event.name in events_behind(names_in(event.guard), guards):
-            findings.error(
-                "K116", f"the event `{event.name}` is defined by itself", event.span,
-                "say what its events are like: a type, an attribute",
-            )  # fmt: skip
-
-
-# --- small things ---
 
 
 def _outside_references(node: ast.Node) -> Iterator[ast.Node]:

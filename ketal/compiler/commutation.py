@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from ketal.compiler.automaton import ANONYMOUS, Automaton, Ways
-from ketal.compiler.minterms import PartialAssignment, Theory, negation
+from ketal.compiler.minterms import PartialAssignment, Region, Theory, negation, split
 from ketal.compiler.predicates import (
     Atom,
     Formula,
@@ -267,15 +267,20 @@ class _Swaps:
 
     def _distinguished(self, columns: tuple[_Column, ...]) -> list[_Symbol]:
         formulas = {column: self._formula(*column) for column in columns}
-        symbols: list[_Symbol] = []
         # Most guards do not change when another event is taken: each is decided once.
         asked = tuple(dict.fromkeys(formulas.values()))
-        for known, chosen in _classes(self.theory, self._fixed, asked):
-            held = frozenset(column for column, formula in formulas.items() if formula in chosen)
+        known = self.theory.narrowed(PartialAssignment(), self._fixed)
+        regions: list[Region] = []
+        if known is not None and self.theory.satisfiable(known):
+            regions = [((), known)]
+        for number, formula in enumerate(asked):
+            regions = split(regions, number, formula, self.theory)[: CLASSES_MAX + 1]
+        symbols: list[_Symbol] = []
+        for chosen, known in regions:
+            satisfied = {asked[number] for number in chosen}
+            held = frozenset(column for column, formula in formulas.items() if formula in satisfied)
             node = next((c for c, f in self._nodes.items() if self.theory.forces(known, f)), None)
             symbols.append(_Symbol(held, known, node))
-            if len(symbols) > CLASSES_MAX:
-                break
         return symbols
 
     def _formula(self, overwritten: int | None, variants: tuple[int, ...]) -> Formula:
@@ -418,25 +423,6 @@ class _Swaps:
         if self.find_kind and configuration[0] in self.automaton.finals:
             return [configuration[4]]
         return []
-
-
-def _classes(
-    theory: Theory, fixed: Sequence[Formula], asked: Sequence[Formula]
-) -> Iterator[tuple[PartialAssignment, frozenset[Formula]]]:
-    """Yield each set of formulas that some event satisfies exactly, `fixed` apart."""
-    stack: list[tuple[int, PartialAssignment | None, frozenset[Formula]]] = [
-        (0, theory.narrowed(PartialAssignment(), fixed), frozenset())
-    ]
-    while stack:
-        at, known, chosen = stack.pop()
-        if known is None or not theory.satisfiable(known):
-            continue
-        if at == len(asked):
-            yield known, chosen
-            continue
-        formula = asked[at]
-        stack.append((at + 1, theory.narrowed(known, (negation(formula),)), chosen))
-        stack.append((at + 1, theory.narrowed(known, (formula,)), chosen | {formula}))
 
 
 def _nodes(atoms: Sequence[Atom]) -> Mapping[str, Formula]:

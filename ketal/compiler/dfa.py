@@ -132,7 +132,6 @@ class _TableRows:
 
 def determinise(
     positions: Positions,
-    labels: Mapping[int, str] | None,
     guards: Guards,
     theory: Theory,
     *,
@@ -145,8 +144,6 @@ def determinise(
     ----------
     positions : Positions
         The body.
-    labels : mapping of int to str or None
-        The name of each position's state, where the body spells states out.
     guards : Guards
         The guards on its edges.
     theory : Theory
@@ -171,10 +168,10 @@ def determinise(
     nfa = _TableRows(rows, positions.finals)
     _bound_subsets(nfa, theory.limits, span)
     steps = _minimal(nfa, len(numbers))
-    named = None
-    if labels is not None:
-        named = [{labels[p] for p in behind} for behind in _behind(steps, nfa)]
-    return _OverEvents(steps, named, guards, theory, check, span).run()
+    labels = []
+    if positions.labels:
+        labels = [{positions.labels[p] for p in behind} for behind in _behind(steps, nfa)]
+    return _OverEvents(steps, labels, guards, theory, check, span).run()
 
 
 def _too_many(limits: Limits, span: Span | None) -> PatternError:
@@ -294,27 +291,21 @@ def _behind(minimal: _TableRows, nfa: _TableRows) -> list[_States]:
 # --- the second stage ----------------------------------------------------------------
 
 
+@dataclass
 class _OverEvents:
     """The subset construction over the minterms of each state."""
 
-    def __init__(
-        self,
-        steps: _TableRows,
-        labels: Sequence[Collection[str]] | None,
-        guards: Guards,
-        theory: Theory,
-        check: bool,
-        span: Span | None,
-    ) -> None:
-        self.steps = steps
-        self.labels = labels
-        self.guards = guards
-        self.theory = theory
-        self.limits = theory.limits
-        self.check = check
-        self.span = span
+    steps: _TableRows
+    labels: Sequence[Collection[str]]
+    guards: Guards
+    theory: Theory
+    check: bool
+    span: Span | None
+
+    def __post_init__(self) -> None:
+        self.limits = self.theory.limits
         self._members: dict[int, _Class] = {}
-        for variant, group in enumerate(guards.groups):
+        for variant, group in enumerate(self.guards.groups):
             self._members[group] = (*self._members.get(group, ()), variant)
         self._asked: dict[tuple[_Class, ...], tuple[_Minterm, ...]] = {}
 
@@ -341,7 +332,7 @@ class _OverEvents:
         )
 
     def _name(self, number: int, behind: _States) -> str:
-        if self.labels is None:
+        if not self.labels:
             return f"q{number}"
         return "|".join(sorted(set().union(*(self.labels[s] for s in behind))))
 

@@ -37,6 +37,8 @@ class Positions:
     steps: list[int] = field(default_factory=lambda: [-1])
     edges: set[tuple[int, tuple[int, ...], int]] = field(default_factory=set)
     finals: set[int] = field(default_factory=set)
+    labels: dict[int, str] = field(default_factory=dict)
+    """The name of each position's state, where the body spells states out."""
 
     def after(self) -> dict[int, set[int]]:
         """Return the positions that edges lead to, from each that has some."""
@@ -163,13 +165,10 @@ def _nested_counts(body: Any) -> tuple[int, ...]:
     return max(map(_nested_counts, items), key=math.prod, default=())
 
 
-def spelled_out(
-    body: syntax.AutomatonBody, numbers: Mapping[str, int]
-) -> tuple[Positions, dict[int, str]]:
+def spelled_out(body: syntax.AutomatonBody, numbers: Mapping[str, int]) -> Positions:
     """Turn `automaton { … }` into positions: one for each (state, step that enters it)."""
-    out = Positions()
+    out = Positions(labels={0: body.initial})
     index: dict[tuple[str, int], int] = {(body.initial, -1): 0}
-    label = {0: body.initial}
     todo = deque([(body.initial, -1)])
     finals = body.finals
     while todo:
@@ -184,11 +183,11 @@ def spelled_out(
             if there not in index:
                 index[there] = len(out.steps)
                 out.steps.append(there[1])
-                label[index[there]] = edge.target
+                out.labels[index[there]] = edge.target
                 todo.append(there)
             out.edges.add((position, (), index[there]))
     _trim(out)
-    return out, label
+    return out
 
 
 def _trim(positions: Positions) -> None:

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from ketal.compiler.predicates import (
     Atom,
@@ -431,31 +431,37 @@ def minterms(formulas: Sequence[Formula], theory: Theory) -> tuple[tuple[int, ..
     TooManyMintermsError
         If there are more than `minterms_max`.
     """
-    partial: list[tuple[tuple[int, ...], PartialAssignment]] = [((), PartialAssignment())]
+    regions: list[Region] = [((), PartialAssignment())]
     for number, formula in enumerate(formulas):
         # Each minterm of the guards so far has one of its own at least among the next.
-        parts = (((number,), formula), ((), negation(formula)))
-        partial = [
-            (chosen + more, after)
-            for chosen, known in partial
-            for more, part in parts
-            if (after := theory.narrowed(known, (part,))) is not None and theory.satisfiable(after)
-        ]
-        if sum(bool(chosen) for chosen, _ in partial) > theory.limits.minterms_max:
+        regions = split(regions, number, formula, theory)
+        if sum(bool(chosen) for chosen, _ in regions) > theory.limits.minterms_max:
             raise TooManyMintermsError(number)
-    return tuple(sorted(chosen for chosen, _ in partial if chosen))
+    return tuple(sorted(chosen for chosen, _ in regions if chosen))
+
+
+Region: TypeAlias = tuple[tuple[int, ...], PartialAssignment]
+"""The numbers of the formulas that hold, of some, and what follows from them."""
+
+
+def split(regions: Iterable[Region], number: int, formula: Formula, theory: Theory) -> list[Region]:
+    """Return the parts of regions in which one more formula holds, and in which it does not."""
+    parts = (((number,), formula), ((), negation(formula)))
+    return [
+        ((*chosen, *more), after)
+        for chosen, known in regions
+        for more, part in parts
+        if (after := theory.narrowed(known, (part,))) is not None and theory.satisfiable(after)
+    ]
 
 
 def classes(formulas: Sequence[Formula], theory: Theory) -> tuple[int, ...]:
     """Return the class of each local guard: equal numbers are the same set of events."""
-    representatives: list[int] = []
+    representatives: list[Formula] = []
     out: list[int] = []
     for formula in formulas:
-        for number, representative in enumerate(representatives):
-            if theory.equivalent(formula, formulas[representative]):
-                out.append(number)
-                break
-        else:
-            out.append(len(representatives))
-            representatives.append(len(out) - 1)
+        alike = (n for n, other in enumerate(representatives) if theory.equivalent(formula, other))
+        out.append(next(alike, len(representatives)))
+        if out[-1] == len(representatives):
+            representatives.append(formula)
     return tuple(out)

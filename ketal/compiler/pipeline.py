@@ -105,19 +105,19 @@ class _Compilation:
 
     # the body
 
-    def positions(self) -> tuple[Positions, dict[int, str] | None]:
+    def positions(self) -> Positions:
         body = self.pattern.body
         absent = (n.guard for n in walk(body) if isinstance(n, syntax.Absent))
         self.not_guards = tuple(dict.fromkeys(absent))
         if isinstance(body, syntax.AutomatonBody):
             return spelled_out(body, self.numbers)
         nots = {guard: number for number, guard in enumerate(self.not_guards)}
-        return Glushkov(self.numbers, nots, self.limits).build(body), None
+        return Glushkov(self.numbers, nots, self.limits).build(body)
 
     def compile(self, source: PatternText | None) -> CompiledPattern:
         self._add(*scope_findings(self.pattern))
         self._add(*order_findings(self.pattern, self.limits))
-        positions, labels = self.positions()
+        positions = self.positions()
         bindings = Bindings(positions, self.steps, self.guards, self.not_guards)
         self._add(*bindings.unbound_references(self.pattern.returns))
         self._add(*bindings.void_anchors())
@@ -164,7 +164,6 @@ class _Compilation:
         self._refuse()
         made = determinise(
             positions,
-            labels,
             on_variants,
             theory,
             check=self.pattern.kind == "check",

@@ -162,12 +162,13 @@ class _CodeWriter:
             return f"{self.constant(among)}({name})"
         return f"{_of_kind(name, 'boolean')} and not {self.constant(among)}({name})"
 
-    def function(self, head: str, body: list[str]) -> Any:
+    def function(self, head: str, body: list[str]) -> Callable[..., Any]:
         """Compile `head` with the prologue and a body; return the function."""
         source = f"def {head}:\n" + "".join(f"    {line}\n" for line in [*self.prologue, *body])
         namespace = {**self.namespace, "__builtins__": {}}
         exec(compile(source, "<ketal guard>", "exec"), namespace)
-        return namespace[head.partition("(")[0]]
+        function: Callable[..., Any] = namespace[head.partition("(")[0]]
+        return function
 
 
 def _of_kind(name: str, kind: str) -> str:
@@ -219,8 +220,7 @@ def _mask_function(
     """Compile atoms with their numbers to a function: event → bit mask."""
     tests = [f"if {writer.test(atom)}: mask |= {1 << number}" for number, atom in atoms]
     writer.prologue[:0] = begin
-    mask: Mask = writer.function("mask(event)", [*tests, "return mask"])
-    return mask
+    return writer.function("mask(event)", [*tests, "return mask"])
 
 
 def _learning(field: str, mask: Mask, known: dict[str, int]) -> Mask:
@@ -244,10 +244,7 @@ def compile_relational(
     """Compile an atom that refers to bound events: (event, step → event) → bool."""
     writer = _CodeWriter(limits, registered)
     test = writer.test(atom)
-    function: Relational = writer.function(
-        "relational(event, bound)", [f"return True if {test} else False"]
-    )
-    return function
+    return writer.function("relational(event, bound)", [f"return True if {test} else False"])
 
 
 def is_equality(atom: Atom) -> bool:
@@ -287,19 +284,13 @@ def compile_value(value: syntax.Value, limits: Limits) -> Callable[[Mapping[str,
         step, path = value.step, value.of.path
         return lambda bound: copied(dig(bound[step].data, path))
     writer = _CodeWriter(limits, {})
-    name = writer.value(value)
-    function: Callable[[Mapping[str, Event]], Any] = writer.function(
-        "returned(bound)", [f"return {name}"]
-    )
-    return function
+    return writer.function("returned(bound)", [f"return {writer.value(value)}"])
 
 
 def compile_read(of: syntax.Value, limits: Limits) -> Callable[[Event], Any]:
     """Compile the reading of a value of one event: a scalar, or None."""
     writer = _CodeWriter(limits, {})
-    name = writer.value(of)
-    function: Callable[[Event], Any] = writer.function("read(event)", [f"return {name}"])
-    return function
+    return writer.function("read(event)", [f"return {writer.value(of)}"])
 
 
 def unknown_types(parts: Iterable[syntax.Node]) -> Callable[[Event], bool] | None:
