@@ -204,8 +204,21 @@ class Expressions:
             inner_depth = self.deeper(depth, tree)
             items = (self.value(item, inner_depth, lists=lists) for item in self._item_trees(tree))
             return ast.ListOf(tuple(items), span=span_of(tree))
-        make: Callable[[ParseTree, int], ast.Value] = getattr(self, f"_{data}")
-        return make(tree, depth)
+        span, token = span_of(tree), cast(Token, tree.children[0] if tree.children else "")
+        match data:
+            case "string":
+                return ast.Literal(self.literals.string(token), span=span)
+            case "number":
+                return ast.Literal(self.literals.number(token), span=span)
+            case "true" | "false":
+                return ast.Literal(data == "true", span=span)
+            case "duration":
+                return self.literals.duration(tree)
+            case "path":
+                return self.names.value(tree)
+            case "negative":
+                return self._negative(tree, depth)
+        return self._sum(tree, depth)
 
     def _no_value(self, tree: ParseTree) -> None:
         message = "this is a guard, where a value is wanted"
@@ -225,20 +238,6 @@ class Expressions:
             self.fault("K013", "this list is empty", span_of(tree), "write `[1, 2]`")
         return items
 
-    def _string(self, tree: ParseTree, depth: int) -> ast.Value:
-        return ast.Literal(self.literals.string(cast(Token, tree.children[0])), span=span_of(tree))
-
-    def _number(self, tree: ParseTree, depth: int) -> ast.Value:
-        return ast.Literal(self.literals.number(cast(Token, tree.children[0])), span=span_of(tree))
-
-    def _duration(self, tree: ParseTree, depth: int) -> ast.Value:
-        return self.literals.duration(tree)
-
-    def _true(self, tree: ParseTree, depth: int) -> ast.Value:
-        return ast.Literal(tree.data == "true", span=span_of(tree))
-
-    _false = _true
-
     def _sum(self, tree: ParseTree, depth: int) -> ast.Value:
         inner = self.deeper(depth, tree)
         ops = tuple(cast(Any, str(op)) for op in tree.children[1::2])
@@ -250,8 +249,6 @@ class Expressions:
             )
         return ast.Arithmetic(ops, (first, *others), span=span_of(tree))
 
-    _product = _sum
-
     def _negative(self, tree: ParseTree, depth: int) -> ast.Value:
         inner = cast(ParseTree, tree.children[1])
         value = self.value(inner, self.deeper(depth, tree))
@@ -259,9 +256,6 @@ class Expressions:
         if inner.data == "number" and isinstance(value, ast.Literal):
             return ast.Literal(-cast(int, value.value), span=span_of(tree))
         return ast.Negative(value, span=span_of(tree))
-
-    def _path(self, tree: ParseTree, depth: int) -> ast.Value:
-        return self.names.value(tree)
 
     def length(
         self, tree: ParseTree, message: str, hint: str

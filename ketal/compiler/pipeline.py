@@ -93,12 +93,6 @@ class _Compilation:
         self.guards = guards
         self.spans = spans
 
-    def _alphabet_events(self) -> tuple[syntax.EventDecl, ...]:
-        """Return the events that make the alphabet."""
-        named = steps_of(self.pattern.body)
-        named |= {n.name for n in walk(self.pattern) if isinstance(n, syntax.Name)}
-        return self._named(named)
-
     def _named(self, names: Collection[str]) -> tuple[syntax.EventDecl, ...]:
         """Return the events of the file that have these names, and those of the pattern."""
         return (*(d for d in self.file.events if d.name in names), *self.pattern.events)
@@ -126,7 +120,8 @@ class _Compilation:
             hint = "a match has at least one event"
             self._add(("K202", "error", message, self.pattern.body.span, hint))
         self._refuse()
-        declared = self._alphabet_events()
+        named = {n.name for n in walk(self.pattern) if isinstance(n, syntax.Name)}
+        declared = self._named(named | steps_of(self.pattern.body))  # they make the alphabet
         guards = (*(d.guard for d in declared), *self.guards.values(), *self.not_guards)
         _refuse_large(self.events, guards, self.limits)
         formulas = [self.lowering.lower(self.guards[s]) for s in self.steps]
