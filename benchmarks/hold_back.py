@@ -97,13 +97,14 @@ def memory(events: Sequence[Event], options: dict[str, Any]) -> tuple[int, int]:
     return most, left
 
 
-def with_losses(count: int, share: float, pattern: str) -> float:
+def with_losses(
+    count: int, share: float, pattern: str, order: str = "order CausalOrder(gap = 1 s);"
+) -> float:
     """Return how long a monitor takes for so many events, a share of those that happened."""
     rng = random.Random(3)
     events = [event for event in execution(round(count / share)) if rng.random() < share]
     made = ketal.compile(
-        'pattern P { order CausalOrder(gap = 1 s); event A = type == "a"; event B = type == "b"; '
-        f"{pattern} }}"
+        f'pattern P {{ {order} event A = type == "a"; event B = type == "b"; {pattern} }}'
     )
     named = [
         Event(node=x.node, type="ab"[number % 2], clock=x.clock, time=x.time)
@@ -137,12 +138,16 @@ def shrunk(count: int) -> float:
     return time.process_time() - begun
 
 
+TOPOLOGY = "topology open { n0 -> n1; n1 -> n2; n2 -> n3 relaxed; n0 -> n3 relaxed; }"
+LONG_GAP = "order CausalOrder(gap = 100 s);"
 GROWTH: dict[str, Any] = {
     "find any, a tenth": lambda n: with_losses(
         n, 0.1, 'event C = type == "c"; find any A C; within 1 s;'
     ),
     "find any, matches": lambda n: with_losses(n, 0.1, "find any A B; within 20 ms;"),
     "check, a half": lambda n: with_losses(n, 0.5, "check (A | B)*;"),
+    "check, long gap": lambda n: with_losses(n, 0.5, "check (A | B)*;", LONG_GAP),
+    "check, topology": lambda n: with_losses(n, 0.5, "check (A | B)*;", LONG_GAP + TOPOLOGY),
     "find next, a half": lambda n: with_losses(n, 0.5, "find next A B;"),
     "total, shrunk": shrunk,
 }

@@ -213,7 +213,9 @@ class LogRelease(Release):
         lost = list(missing.holes(known))
         if (nodes := closed_nodes(topology)) is not None:
             lost = [hole for hole in lost if base_node(hole[0]) in nodes]
-        sums = {event.dot: sum(event.clock.values()) for event in known} if order.total else None
+        sums: dict[Dot, int] | None = None
+        if lost and order.total:
+            sums = {event.dot: sum(event.clock.values()) for event in known}
         step = ReleaseStep()
         for node, first, last in lost:
             least = None if sums is None else sums.get(Dot(node, first - 1), first - 1)

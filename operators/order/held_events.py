@@ -64,11 +64,14 @@ class HeldEvents:
         self.restorer: Restorer | None = None
         self.size: Callable[[Event], int] | None = None
         self.unrecorded = False
+        self._domains = domains
         # The entries of an event's clock that it waits for.
         self._awaited: Callable[[Event], Mapping[str, int]] = (
             _CLOCK if domains is None else domains.clock
         )
         self.arrivals = itertools.count(1)
+        # The held events that name a dot, by their arrival, under a topology.
+        self._naming: dict[tuple[str, int], dict[int, Held]] = {}
 
     def node(self, name: str) -> NodeProgress:
         """Return what is known of a node's events."""
@@ -90,16 +93,26 @@ class HeldEvents:
         progress.held[event.clock[event.node]] = held
         self.count += 1
         progress.place(self.size)
+        if self._domains is not None:
+            for dot in event.clock.items():
+                self._naming.setdefault(dot, {})[held.arrival] = held
         return held
 
     def remove(self, event: Event) -> None:
         """Take an event out, if it is held."""
         progress = self.nodes[event.node]
-        if progress.held.pop(event.clock[event.node], None) is None:
+        held = progress.held.pop(event.clock[event.node], None)
+        if held is None:
             return
         self.count -= 1
         if not progress.held:
             progress.held = {}  # a dict that was large stays large
+        if self._domains is not None:
+            for dot in event.clock.items():
+                named = self._naming[dot]
+                del named[held.arrival]
+                if not named:
+                    del self._naming[dot]
 
     def is_held(self, held: Held) -> bool:
         """Return whether an event was not taken out since."""
@@ -115,6 +128,14 @@ class HeldEvents:
         """Return what is held, in order of arrival."""
         held = [held for progress in self.nodes.values() for held in progress.held.values()]
         return sorted(held, key=lambda held: held.arrival)
+
+    def naming(self, node: str, first: int, last: int) -> list[Held]:
+        """Return the held events, under a topology, whose clocks name a dot of a hole."""
+        if last - first < len(self._naming):
+            dots = [(node, c) for c in range(first, last + 1)]
+        else:
+            dots = [dot for dot in self._naming if dot[0] == node and first <= dot[1] <= last]
+        return [held for dot in dots for held in self._naming.get(dot, {}).values()]
 
     # --- what it waits for ---
 

@@ -46,15 +46,16 @@ class NodeProgress:
     held : dict of int to Held
         The held events, by counter.
     given_up : dict of int to int
-        What is given up and not yet settled: the first of a stretch to its last. Beyond
-        `declared` each is one that was received: before the queue was made, or late.
+        What is given up and not yet settled: the first of a stretch to its last.
+    arrived : set of int
+        What of this was received: before the queue was made, or late.
     waiters : dict of int to list of Held
         The events of other nodes that wait until a counter is settled.
     """
 
     __slots__ = (
-        "_counts", "_node", "_received", "clock_sum", "declared", "given_up", "held", "needed",
-        "placed", "waiters",
+        "_counts", "_node", "_received", "arrived", "clock_sum", "declared", "given_up", "held",
+        "needed", "placed", "waiters",
     )  # fmt: skip
 
     def __init__(self, node: str, counts: MutableMapping[str, int]) -> None:
@@ -62,12 +63,14 @@ class NodeProgress:
         self._received = self.placed = self.clock_sum = self.declared = self.needed = 0
         self.held: dict[int, Held] = {}
         self.given_up: dict[int, int] = {}
+        self.arrived: set[int] = set()
         self.waiters: dict[int, list[Held]] = {}
 
     def begin(self, upto: int, beyond: Iterable[int]) -> None:
         """Begin with what was seen before: all up to a counter, and some beyond."""
         self._counts[self._node] = self.placed = self.needed = upto
-        self.given_up = {counter: counter for counter in beyond}
+        for counter in beyond:
+            self.give_up_arrived(counter)
 
     @property
     def settled(self) -> int:
@@ -126,6 +129,7 @@ class NodeProgress:
         before = counts[node]
         settled = counter if counter > before else before
         while self.given_up and settled + 1 in self.given_up:
+            self.arrived.discard(settled + 1)
             settled = self.given_up.pop(settled + 1)
         if settled == before:
             return []
@@ -141,27 +145,31 @@ class NodeProgress:
             woken.append(follower)
         return woken
 
+    def give_up_arrived(self, counter: int) -> None:
+        """Count one event as given up that was received and is not held."""
+        self.given_up[counter] = counter
+        self.arrived.add(counter)
+
     def last_held(self, upto: int) -> int:
         """Return the highest counter up to `upto` that is held; 0 for none."""
         return upto if upto in self.held else max((c for c in self.held if c <= upto), default=0)
 
     def holes(self, upto: int) -> Iterator[tuple[int, int]]:
         """Return the holes below or at `upto`, first and last, that are not given up."""
-        there = self.held.keys() | self.given_up.keys() if self.given_up else self.held
-        return holes_between(there, max(self.settled, self.declared) + 1, upto)
+        received = self.held.keys() | self.arrived if self.arrived else self.held
+        return holes_between(received, max(self.settled, self.declared) + 1, upto)
 
     def state(self) -> list[Any]:
         """Return the state as plain data, but for what is held and what waits."""
         numbers = self.settled, self.received, self.placed, str(self.clock_sum)
         given_up = [list(stretch) for stretch in self.given_up.items()]
         needed = max(self.needed, self.received)  # what was received before says nothing
-        arrived = sorted(counter for counter in self.given_up if counter > self.declared)
-        return [*numbers, self.declared, needed, given_up, arrived]
+        return [*numbers, self.declared, needed, given_up, sorted(self.arrived)]
 
     def restore(self, state: Sequence[Any]) -> None:
         """Restore what `state` returned."""
         settled, self._received, self.placed, clock_sum, *rest = state
         self._counts[self._node] = settled
-        self.declared, self.needed, given_up, _ = rest
+        self.declared, self.needed, given_up, arrived = rest
         self.clock_sum = int(clock_sum)
-        self.given_up = dict(given_up)
+        self.given_up, self.arrived = dict(given_up), set(arrived)

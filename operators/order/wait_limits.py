@@ -140,9 +140,7 @@ class WaitLimits:
             step.declare_lost(node, first, last, self._options.lost_max, least)
             if self._domains is not None:
                 self._domains.add_lost(node, first, last)
-                for held in self._store.by_arrival():
-                    if first <= held.event.clock.get(node, 0) <= last:
-                        self._widened.append(held)
+                self._widened += self._store.naming(node, first, last)
         progress.declared = max(progress.declared, upto)
         self._settle_given_up(progress)
 
@@ -153,7 +151,7 @@ class WaitLimits:
         that; what depends on it waits for it as ever, until it is settled.
         """
         progress, counter = self._store.node(event.node), event.clock[event.node]
-        progress.given_up[counter] = counter
+        progress.give_up_arrived(counter)
         if self._store.size is not None and counter > progress.placed:
             progress.placed = counter
             progress.clock_sum = max(progress.clock_sum, self._store.size(event))
