@@ -19,7 +19,7 @@ from tests.cases import facts
 from tests.outcomes import TooManyError, outcome_of
 from tests.property import modes
 from tests.property.executions import execution
-from tests.property.patterns import CONTRADICTIONS, pattern_file
+from tests.property.patterns import REFUSED, pattern_file
 
 LIMITS = Limits(matches_per_event_max=500, visits_max=10_000)
 
@@ -36,7 +36,7 @@ class SmallCase(NamedTuple):
 def small_case(
     rng: random.Random, strategy: Literal["any"] | None = None, *, events_max: int = 10
 ) -> SmallCase | None:
-    """Return a case of a strategy or any; None for a contradiction, or what is not small."""
+    """Return a case of a strategy or any; None for one that is refused, or not small."""
     file = pattern_file(rng, strategy=strategy)
     events = execution(rng, events_max=events_max)
     compiled = compiled_of(file)
@@ -44,7 +44,7 @@ def small_case(
 
 
 def compiled_of(file: File) -> tuple[File, CompiledPattern] | None:
-    """Return a file, which lists what it counted, and its pattern; None for a contradiction."""
+    """Return a file, which lists what it counted, and its pattern; None for one that is refused."""
     pattern = file.patterns[0]
     if pattern.returns is not None and pattern.returns.count:
         # The oracle lists what `return count` only counts.
@@ -52,7 +52,7 @@ def compiled_of(file: File) -> tuple[File, CompiledPattern] | None:
     try:
         return file, compile_pattern(file, file.patterns[0])
     except PatternError as error:
-        if not {d.code for d in error.diagnostics} <= CONTRADICTIONS:
+        if not {d.code for d in error.diagnostics} <= REFUSED:
             raise
         return None
 

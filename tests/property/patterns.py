@@ -27,8 +27,9 @@ FEATURES = frozenset(
 )  # fmt: skip
 """What `without` may name."""
 
-CONTRADICTIONS = frozenset({"K203", "K204", "K206"})
-"""The errors of what is made now and then: contradictions, a copy's `node` beside a partition."""
+REFUSED = frozenset({"K203", "K204", "K206", "K212"})
+"""The errors of what is made now and then: contradictions, a copy's `node` beside a partition, more
+states than there may be."""
 
 _STEPS = ("P1", "Q1", "R1", "T1")
 _X = ast.Attribute(("x",))

@@ -16,7 +16,7 @@ from tests.outcomes import TooManyError
 from tests.property.executions import execution
 from tests.property.long_patterns import TYPES, long_pattern
 from tests.property.modes import compared
-from tests.property.patterns import CONTRADICTIONS, pattern_file
+from tests.property.patterns import REFUSED, pattern_file
 from tests.sampling import chances, examples, sample
 
 EVENTS = 60
@@ -32,7 +32,7 @@ def long_case(rng: random.Random) -> tuple[CompiledPattern, list[Event]] | None:
             pattern = replace(file.patterns[0], returns=None)
             compiled = compile_pattern(file, pattern)
     except PatternError as error:
-        if not {d.code for d in error.diagnostics} <= CONTRADICTIONS:
+        if not {d.code for d in error.diagnostics} <= REFUSED:
             raise
         return None
     return compiled, execution(rng, events_min=EVENTS, events_max=EVENTS, types=TYPES, untimed=0.05)
