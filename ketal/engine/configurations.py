@@ -9,8 +9,8 @@ The one rule: a register that is not live in the state is empty.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event, load_event, save_event
@@ -46,25 +46,11 @@ class Seen:
         The truth of the local atoms, `localhost` included.
     place : int
         Its position among the events that the scope was offered, from 0.
-    time_us : int or None
-        Event time in whole microseconds since the epoch; None without a time. This and what
-        follows is computed when it is first read.
-    dot : Dot
-        The event's identity.
-    key : CanonicalKey
-        The event's place in the canonical order.
-    known : dict of int to Known
-        The joint past of the events before it that break a `not`, by its number; a cache.
     """
 
     __slots__ = (
-        "clock", "counter", "dot", "event", "key", "known", "mask", "node", "place", "time_us",
+        "_dot", "_key", "_known", "_time_us", "clock", "counter", "event", "mask", "node", "place",
     )  # fmt: skip
-
-    time_us: int | None
-    dot: Dot
-    key: CanonicalKey
-    known: dict[int, Known]
 
     def __init__(self, event: Event, mask: int, place: int) -> None:
         self.event = event
@@ -73,27 +59,41 @@ class Seen:
         self.node = event.node
         self.clock = event.clock
         self.counter = event.clock[event.node]
+        self._time_us: int | None = None
+        self._dot: Dot | None = None
+        self._key: CanonicalKey | None = None
+        self._known: dict[int, Known] | None = None
 
-    if not TYPE_CHECKING:  # mypy would allow every attribute
+    @property
+    def known(self) -> dict[int, Known]:
+        """The joint past of the events before it that break a `not`, by its number; a cache."""
+        if self._known is None:
+            self._known = {}
+        return self._known
 
-        def __getattr__(self, name):
-            """Compute an attribute that has no value yet."""
-            if name not in _COMPUTED:
-                raise AttributeError(f"a Seen has no attribute {name!r}")
-            value = _COMPUTED[name](self)
-            setattr(self, name, value)
-            return value
+    @property
+    def time_us(self) -> int | None:
+        """Event time in whole microseconds since the epoch; None without a time."""
+        if self._time_us is None:
+            self._time_us = self.event.time_us
+        return self._time_us
+
+    @property
+    def dot(self) -> Dot:
+        """The event's identity."""
+        if self._dot is None:
+            self._dot = Dot(self.node, self.counter)
+        return self._dot
+
+    @property
+    def key(self) -> CanonicalKey:
+        """The event's place in the canonical order."""
+        if self._key is None:
+            self._key = canonical_key(self.event)
+        return self._key
 
     def __repr__(self) -> str:
         return f"<{self.dot} at {self.place}>"
-
-
-_COMPUTED: dict[str, Callable[[Seen], Any]] = {
-    "time_us": lambda seen: seen.event.time_us,
-    "dot": lambda seen: Dot(seen.node, seen.counter),
-    "key": lambda seen: canonical_key(seen.event),
-    "known": lambda seen: {},
-}
 
 
 BrokenNots = tuple[bool, ...]
