@@ -45,8 +45,6 @@ def lines(job: Job, program: Program) -> Iterator[str]:
         yield f"  order: {_order(compiled)}"
     for warning in warnings(program, job):
         yield f"warning: {warning}"
-    for warning in key_group_warnings(program, job.key_groups) if spark else ():
-        yield f"warning: {warning}"
 
 
 def _engine(job: Job, program: Program) -> str:
@@ -108,7 +106,10 @@ def _order(compiled: CompiledPattern) -> str:
 
 
 def warnings(program: Program, job: Job) -> Iterator[str]:
-    """Yield where a verdict depends on how partitions are interleaved, or is never made."""
+    """Yield where a verdict depends on how partitions are interleaved, or is never made.
+
+    Also, of the engine spark, which patterns run in one task.
+    """
     several = len(job.topics) > 1
     for compiled in program.compiled:
         order = compiled.pattern.order
@@ -134,3 +135,5 @@ def warnings(program: Program, job: Job) -> Iterator[str]:
                 "are interleaved; `order CausalOrder(total, nodes = [...])` makes it the same "
                 "each time"
             )
+    if job.engine == "spark":
+        yield from key_group_warnings(program, job.key_groups)

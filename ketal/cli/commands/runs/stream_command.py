@@ -192,15 +192,11 @@ class _Stream:
         from ketal.streaming import plan
         from ketal.streaming.job.metrics import MetricsServer
         from ketal.streaming.job.outputs import ClosedPipeError
-        from ketal.streaming.spark import families
 
         engine = self._engine
         for warning in plan.warnings(self._program, self._job):
             self._report(f"warning: {warning}")
-        if self._job.engine == "spark":
-            for warning in families.warnings(self._program, self._job.key_groups):
-                self._report(f"warning: {warning}")
-        else:
+        if self._job.engine != "spark":
             self._report(plan.consumers(self._job, self._program))
             if not self._job.group_id_given:
                 self._report(
