@@ -6,7 +6,7 @@ The one rule: its verdicts are those that `ketal.run` gives.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -15,6 +15,7 @@ from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import PlacedEvent
+from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.logs import Log, Record
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -23,8 +24,6 @@ from ketal.model.log_arguments import checked_log
 from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.model.wording import place_at
-from ketal.operators.membership.incarnations import numbered_dot
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.batch_run import LogPass, batches_of
 
@@ -43,8 +42,6 @@ class JudgedLog(LogPass):
         What each scope is offered of this event is kept.
     moves_max : int
         So many moves of the checks of an execution are kept, for each pattern.
-    on_named : callable, optional
-        As of `Execution`.
 
     Attributes
     ----------
@@ -54,6 +51,8 @@ class JudgedLog(LogPass):
         The event of which it is kept what each scope is offered.
     events : list of Event
         The events as they were read, of all executions.
+    places : VerdictPlaces
+        Where they stand in the log.
     """
 
     def __init__(
@@ -64,23 +63,23 @@ class JudgedLog(LogPass):
         *,
         event: Dot | None = None,
         moves_max: int = 0,
-        on_named: Callable[[str, Dot, str], None] | None = None,
     ) -> None:
         self.program = checked_program(program)
         self.event = event
         self.events: list[Event] = []
+        self.places = VerdictPlaces(all_kept=True)
         self._moves_max = moves_max
-        self._places: dict[tuple[str, Dot], str] = {}
         self._graphs: dict[str, CausalGraph] = {}
         self._runs: list[ObservedRun] = []
-        self._on_named = on_named
         records = checked_log(log)
         watched = Log.of_batches(
-            lambda: map(self._recorded, batches_of(records)),
+            lambda: map(self._recorded, self.places.watched(batches_of(records))),
             undecided=getattr(records, "undecided", None),
         )
         given = Limits.given(limits, self.program.compiled[0].limits)
-        super().__init__(self.program, watched, given, make_run=self._make_run, on_named=self._name)
+        super().__init__(
+            self.program, watched, given, make_run=self._make_run, on_named=self.places.name
+        )
 
     @functools.cached_property
     def verdicts(self) -> list[Verdict]:
@@ -98,19 +97,9 @@ class JudgedLog(LogPass):
         return run
 
     def _recorded(self, batch: Sequence[Record]) -> Sequence[Record]:
-        """Record the events of a batch and their places; return it."""
-        for execution, item, file, line in batch:
-            if isinstance(item, Event):
-                self.events.append(item)
-                if place := place_at(file, line):
-                    self._places.setdefault((execution, numbered_dot(item)), place)
+        """Record the events of a batch; return it."""
+        self.events += (item for _, item, _, _ in batch if isinstance(item, Event))
         return batch
-
-    def _name(self, execution: str, dot: Dot, place: str) -> None:
-        """Record the place of an event under the name of its incarnation."""
-        self._places[execution, dot] = place
-        if self._on_named is not None:
-            self._on_named(execution, dot, place)
 
     # --- what was judged ---
 
@@ -174,7 +163,7 @@ class JudgedLog(LogPass):
 
     def placed(self, run: ObservedRun, event: Event) -> PlacedEvent:
         """Return an event that a run was offered, and where it stands in the log."""
-        return PlacedEvent(event, self._places.get((run.execution, event.dot), ""))
+        return PlacedEvent(event, self.places.at(run.execution, event.dot))
 
     def placed_steps(
         self, run: ObservedRun, taken: Iterable[tuple[str, Event]]

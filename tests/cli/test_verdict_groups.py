@@ -8,7 +8,7 @@ import pytest
 
 import ketal as library
 from ketal.cli.output.verdict_lines import CAUSES_MAX, SINGLY, VerdictGroups
-from ketal.cli.output.verdict_places import RECORDS_MAX, VerdictPlaces
+from ketal.explanation.verdict_places import RECORDS_MAX, VerdictPlaces
 from ketal.model.events.dot import Dot
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Rejected

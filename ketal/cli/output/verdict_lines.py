@@ -18,8 +18,8 @@ from ketal.cli import complain
 from ketal.cli.output import summary_text
 from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sarif
 from ketal.cli.output.output_lines import as_json
-from ketal.cli.output.verdict_places import VerdictPlaces
 from ketal.errors import printable
+from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.find_verdicts import Match

@@ -32,10 +32,10 @@ from ketal.cli.output import summary_text
 from ketal.cli.output.output_lines import OutputLines, add_output, opened
 from ketal.cli.output.progress import ProgressLine
 from ketal.cli.output.verdict_lines import VerdictLines
-from ketal.cli.output.verdict_places import VerdictPlaces
 from ketal.cli.process_state import LineSignals, calm_collector
 from ketal.cli.whole_logs import nothing_read, rejection, report_rebuilding
 from ketal.errors import KetalError, SettingError
+from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import counted
 
@@ -122,12 +122,14 @@ def execute(args: argparse.Namespace) -> int:
     else:
         # With --first the summary is of what comes up to that verdict, so each record is a batch.
         read = log if args.first is None else Log(log.records)
-        watched = Log.of_batches(
-            lambda: progress.counted(places.watched(read.batches())), undecided=log.undecided
-        )
+        reading = Log.of_batches(lambda: progress.counted(read.batches()), undecided=log.undecided)
         if args.explain or args.show:
-            run = judged = JudgedLog(program, watched, limits, on_named=places.name)
+            run = judged = JudgedLog(program, reading, limits)
+            places = judged.places
         else:
+            watched = Log.of_batches(
+                lambda: places.watched(reading.batches()), undecided=log.undecided
+            )
             run = LogPass(
                 program, watched, limits, listing=listing, trace=args.trace, on_named=places.name
             )
