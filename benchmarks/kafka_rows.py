@@ -54,7 +54,7 @@ class OnKafka:
             group_id=name,
             verdicts=Target("kafka", f"{self.topic}-out"),
             rejected=Target("kafka", f"{self.topic}-out"),
-            state=self.folder / name,
+            store=Target("dir", str(self.folder / name)),
             until_end=True,
         )
 

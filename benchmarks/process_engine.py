@@ -120,7 +120,7 @@ def main() -> None:
                     group_id=f"bench-{number}-{again}",
                     verdicts=Target("kafka", "verdicts"),
                     rejected=Target("kafka", "verdicts"),
-                    state=Path(folder) / f"state-{number}-{again}",
+                    store=Target("dir", f"{folder}/state-{number}-{again}"),
                     until_end=True,
                 )
                 decoding_s, _, items = decode_only(job, count)

@@ -74,7 +74,12 @@ class Target:
     kind: str
     """`kafka`, `file` or `stdout`; of state `kafka` or `dir`."""
     name: str = ""
-    """The topic or the path; empty for standard output."""
+    """The topic or the path; empty for standard output. The state of Spark may have a URI."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is a folder on a file system of Spark's."""
+        return self.kind == "dir" and _ADDRESS.match(self.name) is not None
 
     def __str__(self) -> str:
         return "-" if self.kind == "stdout" else f"{self.kind}:{self.name}"
@@ -98,13 +103,10 @@ class Job:
     source: Source = field(default_factory=Source)
     verdicts: Target = Target("stdout")
     rejected: Target = Target("stdout")
-    state: Path = Path()
-    state_address: str = ""
-    """The folder of the state, or its URI where it is on a file system of Spark's."""
-    changelog: str | None = None
-    """The topic that holds the state; None where a folder does."""
+    store: Target = Target("dir")
+    """Where the state is saved."""
     keyed_by: str | None = None
-    """The attribute by which producers key messages; with a changelog, consumers may share them."""
+    """The attribute by which producers key messages; with state in a topic, consumers may share."""
     commit_interval_ms: int = 500
     lateness_ms: int = 5_000
     idle_ms: int = 30_000
@@ -127,16 +129,14 @@ class Job:
     """Spark's Kafka connector, where that is not to be downloaded."""
 
     @property
-    def store(self) -> Target:
-        """Where the state is saved."""
-        if self.changelog is None:
-            return Target("dir", self.state_address or str(self.state))
-        return Target("kafka", self.changelog)
+    def state(self) -> Path:
+        """The folder of the state, on this machine."""
+        return Path(self.store.name)
 
     @property
     def is_shared(self) -> bool:
         """Whether several consumers may share the job: keyed topics, and state in a topic."""
-        return self.changelog is not None and self.keyed_by is not None
+        return self.store.kind == "kafka" and self.keyed_by is not None
 
     @property
     def outputs(self) -> tuple[Target, ...]:
@@ -201,10 +201,10 @@ def _job(
     if not group_id.isprintable() or len(group_id) > 200:
         raise SettingError(f"the group_id {group_id[:60]!r} is too long or does not print")
     _check_source(source, limits)
-    changelog, folder, address = _store(flags.get("state"), text("state", "store"), base, group_id)
-    if address and engine != "spark":
+    store = _store(flags.get("state"), text("state", "store"), base, group_id)
+    if store.is_remote and engine != "spark":
         raise SettingError(
-            f"the engine {engine} keeps its state on this machine, not in {address}: choose "
+            f"the engine {engine} keeps its state on this machine, not in {store.name}: choose "
             "dir:PATH, or the engine spark"
         )
     if flags.get("to"):
@@ -213,13 +213,13 @@ def _job(
         verdicts = _target(text("output", "verdicts") or "-", base, "verdicts")
     to_reject = text("output", "rejected")
     rejected = verdicts if to_reject is None else _target(to_reject, base, "rejected")
-    _check_topics(topics, (verdicts, rejected), changelog)
+    _check_topics(topics, (verdicts, rejected), store)
     start = text("kafka", "start") or "earliest"
     if start not in STARTS:
         raise SettingError(f"[kafka] start must be earliest or latest, not {start!r}")
     on_change = _known("--on-change", flags.get("on_change") or "stop", ON_CHANGE)
     if engine == "spark":
-        _check_spark(changelog, on_change)
+        _check_spark(store, on_change)
     if not 0 <= (flags.get("metrics_port") or 0) <= PORT_MAX:
         raise SettingError(
             f"--metrics-port must be from 0 to {PORT_MAX}, not {flags['metrics_port']}"
@@ -240,9 +240,7 @@ def _job(
         source=source,
         verdicts=verdicts,
         rejected=rejected,
-        state=folder,
-        state_address=address,
-        changelog=changelog,
+        store=store,
         keyed_by=source.keyed_by,
         limits=limits,
         until_end=bool(flags.get("until_end")),
@@ -306,18 +304,18 @@ def _refuse_variables(value: object, keys: tuple[str, ...]) -> None:
         )
 
 
-def _check_topics(topics: Sequence[str], outputs: Sequence[Target], changelog: str | None) -> None:
+def _check_topics(topics: Sequence[str], outputs: Sequence[Target], store: Target) -> None:
     """Refuse a topic that is used in two ways."""
     for target in outputs:
         if target.kind == "kafka" and target.name in topics:
             raise SettingError(f"the topic {target.name} is read and written: it would never end")
-        if target.kind == "kafka" and target.name == changelog:
-            raise SettingError(f"the topic {changelog} holds the state: it takes no verdicts")
-    if changelog in topics:
-        raise SettingError(f"the topic {changelog} holds the state: it is no input")
+        if target == store:
+            raise SettingError(f"the topic {store.name} holds the state: it takes no verdicts")
+    if store.kind == "kafka" and store.name in topics:
+        raise SettingError(f"the topic {store.name} holds the state: it is no input")
 
 
-def _check_spark(changelog: str | None, on_change: str) -> None:
+def _check_spark(store: Target, on_change: str) -> None:
     """Refuse settings that the engine spark does not have."""
     if on_change == "drain":
         raise SettingError(
@@ -325,7 +323,7 @@ def _check_spark(changelog: str | None, on_change: str) -> None:
             "and a second job with another group_id and [state] store runs the new patterns "
             "beside the old ones"
         )
-    if changelog is not None:
+    if store.kind == "kafka":
         raise SettingError(
             "the state of the engine spark is its checkpoint: [state] store dir:PATH"
         )
@@ -411,23 +409,20 @@ def _target(text: str, base: Path, what: str) -> Target:
     raise SettingError(f"the output of {what} is kafka:TOPIC, file:PATH or -, not {text!r}")
 
 
-def _store(
-    flag: str | None, setting: str | None, base: Path, group_id: str
-) -> tuple[str | None, Path, str]:
-    """Return the topic of the state or None, its folder, and the folder's URI or nothing."""
+def _store(flag: str | None, setting: str | None, base: Path, group_id: str) -> Target:
     text = flag or setting
-    default = state_folder() / "stream" / _SAFE.sub("_", group_id)
     if text is None:
-        return None, default, ""
+        return Target("dir", str(state_folder() / "stream" / _SAFE.sub("_", group_id)))
     kind, _, name = text.partition(":")
     if kind == "kafka" and _TOPIC.fullmatch(name):
-        return name, default, ""
+        return Target("kafka", name)
     if kind != "dir" or not name:
         raise SettingError(f"the state store is dir:PATH or kafka:TOPIC, not {text!r}")
-    if _ADDRESS.match(name):
-        return None, default, name
-    name = name.removeprefix("file://")
-    return None, Path(name) if flag else base / name, ""
+    store = Target("dir", name)
+    if store.is_remote:
+        return store
+    path = Path(name.removeprefix("file://"))
+    return Target("dir", str(path if flag else base / path))
 
 
 def _properties(table: object) -> dict[str, Any]:

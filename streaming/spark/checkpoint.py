@@ -79,7 +79,7 @@ class Checkpoint:
         notify: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.folder = (
-            LocalFolder(job.state) if session is None else HadoopFolder(session, job.state_address)
+            LocalFolder(job.state) if session is None else HadoopFolder(session, job.store.name)
         )
         self.written = _NONE
         self._notify = notify

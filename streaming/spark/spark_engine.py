@@ -82,7 +82,7 @@ class SparkEngine(JobEngine):
         """Run batches; the one that runs at the end is finished."""
         with contextlib.ExitStack() as stack:
             # Spark takes a while to start: a folder of this machine is checked before.
-            session = self._session(stack) if self.job.state_address else None
+            session = self._session(stack) if self.job.store.is_remote else None
             checkpoint = Checkpoint(self.job, self.program, session, self.hooks.notify)
             stack.callback(checkpoint.close)
             if self._all_ended(checkpoint):

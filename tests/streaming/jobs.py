@@ -83,7 +83,7 @@ def job_of(broker: Broker, topics: Sequence[str], folder: Path, **options: Any) 
     given: dict[str, Any] = {
         "pattern": "pattern.ketal",
         "group_id": f"group-{topics[0]}",
-        "state": folder / "state",
+        "store": Target("dir", str(folder / "state")),
         "lateness_ms": EVER_MS,
         "verdicts": Target("file", str(folder / "verdicts.jsonl")),
         "rejected": Target("file", str(folder / "rejected.jsonl")),

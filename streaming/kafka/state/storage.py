@@ -170,8 +170,7 @@ class _TopicStorage(Storage):
 
     @property
     def _topic(self) -> str:
-        assert self._job.changelog is not None
-        return self._job.changelog
+        return self._job.store.name
 
     def names_state(self, metadata: Metadata) -> bool:
         return metadata.get("changelog") == self._topic
@@ -210,4 +209,4 @@ class _TopicStorage(Storage):
 
 def storage_of(job: Job) -> Storage:
     """Return the storage of a job."""
-    return _FolderStorage(job) if job.changelog is None else _TopicStorage(job)
+    return _TopicStorage(job) if job.store.kind == "kafka" else _FolderStorage(job)

@@ -63,8 +63,7 @@ class Changelog:
     """The state of part `number` of so many `parts`."""
 
     def __init__(self, job: Job, number: int, parts: int) -> None:
-        assert job.changelog is not None
-        self._topic = job.changelog
+        self._topic = job.store.name
         self._bytes_max = job.limits.message_bytes_max
         self._number = number
         self._parts = parts
@@ -180,8 +179,7 @@ def load(
     TimeoutError
         If nothing more comes and it is not the end: a transaction is still open.
     """
-    assert job.changelog is not None
-    wanted = [TopicPartition(job.changelog, number) for number in numbers]
+    wanted = [TopicPartition(job.store.name, number) for number in numbers]
     if not wanted:
         return {}
     timeout_ms = job.call_timeout_ms
@@ -233,7 +231,7 @@ def _read(
 def loaded_of(job: Job, number: int, messages: Compacted) -> Loaded:
     """Return what the newest messages of a partition are, put together."""
     loaded = Loaded(keys=list(messages))
-    where = f"the changelog {job.changelog}/{number}"
+    where = f"the changelog {job.store.name}/{number}"
     try:
         loaded.segments, loaded.commit = _segments(where, messages)
     except StateError as fault:

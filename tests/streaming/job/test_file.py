@@ -95,7 +95,7 @@ def test_spark_reaches_a_folder_on_another_file_system(
     given: str, state: Path | None, address: str
 ) -> None:
     job = read_job(None, {"pattern": "p", "topics": ["t"], "engine": "spark", "state": given})
-    assert job.state_address == address
+    assert job.store.is_remote == (state is None)
     assert str(job.store) == (f"dir:{address}" if address else f"dir:{state}")
     if state is not None:
         assert job.state == state
@@ -240,9 +240,9 @@ def test_a_state_topic_is_of_one_consumer_unless_the_topics_are_keyed(
     monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
     text = FULL.replace('store = "dir:state"', 'store = "kafka:forks.state"')
     one = job_of(tmp_path, text)
-    assert (one.changelog, one.is_shared) == ("forks.state", False)
+    assert (one.store, one.is_shared) == (Target("kafka", "forks.state"), False)
     several = job_of(tmp_path, text.replace("[source]", '[source]\nkeyed_by = "height"'))
-    assert (several.changelog, several.is_shared) == ("forks.state", True)
+    assert (several.store, several.is_shared) == (one.store, True)
     assert not job_of(tmp_path, FULL).is_shared
 
 

@@ -114,7 +114,7 @@ def test_a_second_job_does_not_touch_the_file_of_the_first(
     source, program = topic(), ketal.compile(FORKS)
     produce(broker, [(source, 0, accept("a", 1))])
     job = job_of(broker, [source], tmp_path)
-    second = replace(job, group_id="another", state=tmp_path / "another")
+    second = replace(job, group_id="another", store=Target("dir", str(tmp_path / "another")))
     refused: list[str] = []
 
     def look(figures: Any) -> None:

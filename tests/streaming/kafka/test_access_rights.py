@@ -22,7 +22,7 @@ def job_and_rights(
     produce(secured, [(source, 0, accept("a")), (source, 0, accept("b"))])
     group, to = f"group-{source}", Target("kafka", sink)
     state = make_topic(secured, 1, "compact") if several else None
-    shared = {"changelog": state, "keyed_by": "height"} if several else {}
+    shared = {} if state is None else {"store": Target("kafka", state), "keyed_by": "height"}
     job = job_of(
         secured, [source], folder, group_id=group, verdicts=to, rejected=to, until_end=True,
         properties=PLAIN, **shared,

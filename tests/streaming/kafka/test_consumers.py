@@ -91,7 +91,7 @@ def shared(
     """Return a job that several consumers may share."""
     return job_of(
         broker, topics, folder, keyed_by="height", until_end=options.pop("until_end", True),
-        changelog=state or compacted(broker, PARTITIONS), **options,
+        store=Target("kafka", state or compacted(broker, PARTITIONS)), **options,
     )  # fmt: skip
 
 
@@ -288,7 +288,6 @@ def test_state_is_taken_up_from_the_changelog(broker: Broker, topic: Topic, tmp_
         broker, [source], tmp_path, verdicts=Target("kafka", sink),
         limits=ketal.Limits(message_bytes_max=60),
     )  # fmt: skip
-    assert job.changelog is not None
     firsts = [(source, h % PARTITIONS, accept("a", h, h)) for h in range(1, 9)]
     produce(broker, firsts)
     told = Told()
@@ -296,7 +295,7 @@ def test_state_is_taken_up_from_the_changelog(broker: Broker, topic: Topic, tmp_
     assert any(f"has 4 of {PARTITIONS} parts: 0, 1, 2, 3" in said for said in told.sentences)
     torn = clients.producer_of(job, "somebody-else")
     torn.begin_transaction()
-    torn.send(job.changelog, key=b"0/torn", value=b"?", partition=0).get(timeout=60)
+    torn.send(job.store.name, key=b"0/torn", value=b"?", partition=0).get(timeout=60)
     torn.abort_transaction()
     clients.close_producer(torn)
     produce(broker, [(source, h % PARTITIONS, accept("b", h, h)) for h in range(1, 9)])
@@ -351,10 +350,9 @@ def test_state_that_does_not_belong_is_refused_or_left(
     source, sink = topic(PARTITIONS), topic()
     produce(broker, [(source, 0, accept("a", 1, 4))])
     job = shared(broker, [source], tmp_path, verdicts=Target("kafka", sink))
-    assert job.changelog is not None
     run(job, program)
     with pytest.raises(StateError, match=r"it is of another group(.|\n)*--on-change fresh"):
-        run(shared(broker, [source], tmp_path, job.changelog, group_id=f"{source}-2"), program)
+        run(shared(broker, [source], tmp_path, job.store.name, group_id=f"{source}-2"), program)
     other = ketal.compile(FORKS.replace("hash != First.hash", "true"))
     with pytest.raises(StateError, match="another program"):
         run(job, other)
@@ -365,7 +363,7 @@ def test_state_that_does_not_belong_is_refused_or_left(
         number = max(loaded.segments) + 1
         segment = msgspec.msgpack.encode({OFFSETS: f'[["{source}", 0, 99]]'.encode()})
         producer.send(
-            job.changelog, key=b"%d/0" % number, value=segment, partition=0,
+            job.store.name, key=b"%d/0" % number, value=segment, partition=0,
             headers=headers(loaded.commit),
         )  # fmt: skip
     with pytest.raises(StateError, match=f"offset 99 of {source}/0, and committed is 1"):
@@ -396,10 +394,9 @@ def test_a_changelog_that_cannot_be_read_is_refused_or_left(
     program, source = ketal.compile(FORKS), topic(PARTITIONS)
     produce(broker, [(source, 0, accept("a", 1, 4))])
     job = shared(broker, [source], tmp_path)
-    assert job.changelog is not None
     run(job, program)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        producer.send(job.changelog, key=key, value=b"?", headers=headers, partition=0)
+        producer.send(job.store.name, key=key, value=b"?", headers=headers, partition=0)
     with pytest.raises(StateError, match=f"{said}(.|\n)*hint: --on-change fresh"):
         run(job, program)
     told = Told()
@@ -426,7 +423,7 @@ def test_a_group_that_moves_on_while_its_state_is_read_is_no_fault_of_the_state(
             predecessor.begin_transaction()
             number = max(changelog.load(job, [0], lambda: False)[0].segments) + 1
             predecessor.send(
-                job.changelog, key=b"%d/0" % number, value=msgspec.msgpack.encode({}), partition=0,
+                job.store.name, key=b"%d/0" % number, value=msgspec.msgpack.encode({}), partition=0,
                 headers=headers("later"),
             )  # fmt: skip
             offsets = {first: OffsetAndMetadata(held.offset, said, -1)}
@@ -700,7 +697,7 @@ def test_what_fails_when_parts_are_given_up_ends_the_job(
 
 
 def job(**options: Any) -> Job:
-    given: dict[str, Any] = {"changelog": "state", "keyed_by": "height", **options}
+    given: dict[str, Any] = {"store": Target("kafka", "state"), "keyed_by": "height", **options}
     return Job(pattern="p", topics=["t"], bootstrap_servers="b", group_id="g", **given)
 
 
@@ -720,7 +717,7 @@ def job(**options: Any) -> Job:
 def test_a_program_that_cannot_be_shared_is_refused(old: str, new: str, said: str | None) -> None:
     assert old in FORKS
     program = ketal.compile(FORKS.replace(old, new))
-    check_shared(job(changelog=None), program)
+    check_shared(job(store=Target("dir")), program)
     if said is None:
         check_shared(job(), program)
         return

@@ -28,7 +28,7 @@ from ketal.runtime.state.records import RETIRING, decoded
 from ketal.streaming import plan
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job import pattern_migration
-from ketal.streaming.job.file import Job
+from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.driven import Driven
 from tests.property.executions import execution
@@ -588,7 +588,7 @@ def test_a_job_stops_at_a_change_or_drains(
     old, new = ketal.compile(WINDOWED_FORKS), ketal.compile(OTHER)
     options: dict[str, Any] = {"until_end": True, "lateness_ms": 0}
     if store == "kafka":
-        options |= {"changelog": compacted(broker, 1), "keyed_by": "height"}
+        options |= {"store": Target("kafka", compacted(broker, 1)), "keyed_by": "height"}
         # Time ends the old runs also where the new pattern has no use for it.
         new = ketal.compile(OTHER.replace(" within 10 s;", ""))
     job = job_of(broker, [source], tmp_path, **options)

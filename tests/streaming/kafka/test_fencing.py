@@ -50,7 +50,7 @@ def test_a_stranger_is_refused_and_the_job_whose_group_it_is_goes_on(
     away.mkdir()
     to = Target("kafka", sink)
     mine = {"group_id": job.group_id, "verdicts": to, "rejected": to, "until_end": True}
-    shared = {**mine, "changelog": "state", "keyed_by": "height"}
+    shared = {**mine, "store": Target("kafka", "state"), "keyed_by": "height"}
     changed = ketal.compile(FORKS.replace("hash != First.hash", "true"))
     elsewhere = f"state elsewhere, and not in dir:{away / 'state'}(.|\n)*--group-id of its own"
     try:

@@ -13,7 +13,7 @@ from kafka import KafkaProducer, TopicPartition
 
 import ketal
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.job.file import Job
+from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.connecting.clients import producer_of
 from ketal.streaming.kafka.job_session import Session
 from ketal.streaming.kafka.process_engine import ProcessEngine, session_of
@@ -63,7 +63,8 @@ def job(request: pytest.FixtureRequest, broker: Broker, topic: Topic, tmp_path: 
     """Return a job of one part that has a partition of each of two topics."""
     options: dict[str, Any] = {"lateness_ms": LATENESS_MS, "idle_ms": IDLE_MS}
     if request.param == "several":
-        options |= {"keyed_by": "key", "changelog": make_topic(broker, policy="compact")}
+        state = make_topic(broker, policy="compact")
+        options |= {"keyed_by": "key", "store": Target("kafka", state)}
     return job_of(broker, [topic(), topic()], tmp_path, **options)
 
 

@@ -407,7 +407,8 @@ def test_a_broker_that_dies_inside_a_transaction(
     if several:
         # It cannot leave the group while the broker is down, and is waited for.
         job = replace(
-            job, keyed_by="height", changelog=make_topic(mortal_broker, policy="compact"),
+            job, keyed_by="height",
+            store=Target("kafka", make_topic(mortal_broker, policy="compact")),
             properties={"session_timeout_ms": 3_000, "heartbeat_interval_ms": 500},
         )  # fmt: skip
     engine = run(job, ketal.compile(FORKS), told)

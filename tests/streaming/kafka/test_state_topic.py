@@ -67,8 +67,8 @@ class TopicCommand(Command):
 
 def in_topic(broker: Broker, source: str, folder: Path, **options: Any) -> Job:
     """Return a job with its state in a topic."""
-    topic = options.pop("changelog", None) or make_topic(broker, 1, "compact")
-    return job_of(broker, [source], folder, until_end=True, changelog=topic, **options)
+    store = options.pop("store", None) or Target("kafka", make_topic(broker, 1, "compact"))
+    return job_of(broker, [source], folder, until_end=True, store=store, **options)
 
 
 def test_kill_9_loses_nothing_and_doubles_nothing(
@@ -129,7 +129,7 @@ def test_who_is_refused_leaves_the_job_that_runs_as_it_is(
             with pytest.raises(StateError, match="another program"):
                 run(quiet, changed)
             with pytest.raises(SettingError, match=f"elsewhere, and not in kafka:{away}"):
-                run(replace(quiet, changelog=away), program)
+                run(replace(quiet, store=Target("kafka", away)), program)
         produce(broker, [(source, 0, accept("b", 1, 1))])
         assert len(committed(broker, sink, least=1)) == 1
         assert told.sentences == []
@@ -156,7 +156,10 @@ def test_state_that_does_not_belong_is_refused_or_left(
     run(replace(job, group_id=f"{job.group_id}-other", on_change="fresh"), program, told)
     assert any("beginning anew at the earliest messages" in one for one in told.sentences)
     with pytest.raises(SettingError, match="has 2 partitions, and one consumer's state takes 1"):
-        run(in_topic(broker, topic(), tmp_path, changelog=make_topic(broker, 2)), program)
+        run(
+            in_topic(broker, topic(), tmp_path, store=Target("kafka", make_topic(broker, 2))),
+            program,
+        )
 
 
 def test_partitions_that_are_added_are_read(broker: Broker, topic: Topic, tmp_path: Path) -> None:
@@ -176,7 +179,13 @@ def test_partitions_that_are_added_are_read(broker: Broker, topic: Topic, tmp_pa
 
 def test_the_plan_says_that_one_consumer_reads_all() -> None:
     program = ketal.compile(WHOLE_FORKS)
-    job = Job(pattern="p", topics=["t"], bootstrap_servers="b", group_id="g", changelog="state")
+    job = Job(
+        pattern="p",
+        topics=["t"],
+        bootstrap_servers="b",
+        group_id="g",
+        store=Target("kafka", "state"),
+    )
     text = "\n".join(plan.lines(job, program))
     assert "one consumer that reads all partitions" in text
     assert "state: kafka:state" in text

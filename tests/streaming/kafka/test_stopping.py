@@ -10,6 +10,7 @@ from pathlib import Path
 
 import ketal
 from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Target
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import FORKS, Running, Told, accept, job_of, produce, until
@@ -53,9 +54,9 @@ def test_what_is_under_way_when_kafka_goes_is_not_waited_for(
     silent = socket.create_server(("127.0.0.1", 0))
     at = f"127.0.0.1:{silent.getsockname()[1]}"
     for several in (False, True):
-        begins = replace(job, bootstrap_servers=at, state=tmp_path / "state")
+        begins = replace(job, bootstrap_servers=at, store=Target("dir", str(tmp_path / "state")))
         if several:
-            begins = replace(begins, keyed_by="height", changelog="state")
+            begins = replace(begins, keyed_by="height", store=Target("kafka", "state"))
         running = Running(ProcessEngine(begins, program, Told().hooks()))
         before, end_s = beginning(), time.monotonic() + PATIENCE_S
         running.start()

@@ -19,7 +19,7 @@ from kafka.structs import OffsetAndMetadata
 
 import ketal
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.job.file import Job
+from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.group_session import GroupSession
@@ -36,7 +36,9 @@ PATIENCE_MS = 2_000
 def shared(broker: Broker, topics: Sequence[str], folder: Path, parts: int, **options: Any) -> Job:
     """Return a job that several consumers may share."""
     given: dict[str, Any] = {"until_end": True, "keyed_by": "height", **options}
-    return job_of(broker, topics, folder, changelog=make_topic(broker, parts, "compact"), **given)
+    return job_of(
+        broker, topics, folder, store=Target("kafka", make_topic(broker, parts, "compact")), **given
+    )
 
 
 def matches(engine: ProcessEngine) -> int:
@@ -82,7 +84,7 @@ def test_the_latest_is_not_the_first_where_another_part_is_committed(
     source, program = topic(2), ketal.compile(FORKS)
     produce(broker, [(source, n, accept(node, 1, n)) for n in range(2) for node in "ab"])
     job = shared(broker, [source], tmp_path, 2, start="latest")
-    said = json.dumps({"changelog": job.changelog, "owner": "somebody"})
+    said = json.dumps({"changelog": job.store.name, "owner": "somebody"})
     begun = {TopicPartition(source, 0): OffsetAndMetadata(0, said, -1)}
     owner = clients.consumer_of(job)
     owner.commit(begun)

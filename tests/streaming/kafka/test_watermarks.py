@@ -10,7 +10,7 @@ import pytest
 from kafka import TopicPartition
 
 import ketal
-from ketal.streaming.job.file import Job
+from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka import partition_state as parts
 from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.process_engine import ProcessEngine
@@ -128,7 +128,7 @@ class Reading:
         monkeypatch.setattr(parts, "now_ms", lambda: self.now_ms)
         job = Job(
             pattern="p", topics=["t"], bootstrap_servers="b", group_id="g", lateness_ms=0,
-            idle_ms=IDLE_MS, changelog="state",
+            idle_ms=IDLE_MS, store=Target("kafka", "state"),
         )  # fmt: skip
         self.offsets = {TopicPartition(*HERE): 0, TopicPartition(*THERE): 0}
         engine = ProcessEngine(job, ketal.compile(NEXT), Told().hooks())

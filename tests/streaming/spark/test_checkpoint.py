@@ -45,8 +45,8 @@ A, B = PATTERN % ("A", "height"), PATTERN % ("B", "node")
 def job(folder: Path, **options: Any) -> Job:
     given: dict[str, Any] = {"topics": ("t",), "source": Source(keyed_by="height")}
     return Job(
-        pattern="p", bootstrap_servers="b", group_id="g", state=folder, engine="spark",
-        **{**given, **options},
+        pattern="p", bootstrap_servers="b", group_id="g", engine="spark",
+        store=Target("dir", str(folder)), **{**given, **options},
     )  # fmt: skip
 
 
@@ -325,7 +325,7 @@ def test_lost_batches_other_topics_and_foreign_state_on_spark(
 
     # State that is not what job.json says: said at once, and not tried for two minutes.
     changed = ketal.compile(A.replace("hash != First.hash", "true"))
-    elsewhere = replace(other, state=tmp_path / "elsewhere")
+    elsewhere = replace(other, store=Target("dir", str(tmp_path / "elsewhere")))
     Checkpoint(elsewhere, changed).close()
     held, foreign = state / "job.json", json.loads((tmp_path / "elsewhere/job.json").read_bytes())
     held.write_text(json.dumps({**json.loads(held.read_bytes()), "program": foreign["program"]}))

@@ -71,7 +71,7 @@ def test_what_cannot_be_reached_is_said(spark: SparkSession, where: str, said: s
 
 
 def test_a_checkpoint_is_the_same_there(spark: SparkSession, address: str, tmp_path: Path) -> None:
-    one, program = replace(job(tmp_path), state_address=address + "/job"), ketal.compile(A)
+    one, program = replace(job(tmp_path), store=Target("dir", address + "/job")), ketal.compile(A)
     at = tmp_path / "far" / "job"
 
     def opened() -> Checkpoint:
@@ -100,7 +100,7 @@ def test_a_job_goes_on_from_there(
 ) -> None:
     source, sink, program = topic(2), topic(), ketal.compile(FORKS)
     to = {"verdicts": Target("kafka", sink), "rejected": Target("kafka", sink)}
-    one = spark_job(broker, [source], tmp_path, state_address=address + "/forks", **to)
+    one = spark_job(broker, [source], tmp_path, store=Target("dir", address + "/forks"), **to)
     produce(broker, [(source, 0, accept("a", 1))])
     run(one, program)
     produce(broker, [(source, 1, accept("b", 1)), (source, 0, accept("a", 1))])
