@@ -27,8 +27,7 @@ from itertools import pairwise
 from ketal.auditing.log_model import AuditedEvent, Everything, causal_order
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
-from ketal.operators.membership.incarnation_names import name_of
-from ketal.operators.membership.incarnations import ATTRIBUTE, numbered_dot
+from ketal.model.events.incarnation import INCARNATION, name_of, numbered_dot
 
 
 @dataclass(slots=True)
@@ -75,7 +74,7 @@ def read_restarts(
     ordered = True
     for node, line in lines.items():
         runs[node] = {node: line}
-        if any(ATTRIBUTE in event.read.data for event in line):
+        if any(INCARNATION in event.read.data for event in line):
             runs[node] = _numbered_runs(node, line)
         elif len(first := _first_events(line)) > 1 and _uses_dots_again(line):
             firsts[node], runs[node] = first[1:], _runs(node, line, first[1:])

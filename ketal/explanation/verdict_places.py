@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
+from ketal.model.events.incarnation import numbered_dot
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import place_at
-from ketal.operators.membership.incarnations import numbered_dot
 
 if TYPE_CHECKING:
     from ketal.logs import Record

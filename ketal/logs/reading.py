@@ -19,7 +19,7 @@ from ketal.logs.formats import jsonl, shiviz, tabular
 from ketal.logs.formats.in_memory import RowOrigin, Rows
 from ketal.logs.log_records import Record
 from ketal.logs.shape import Shape
-from ketal.logs.source import INCARNATION, MESSAGE, TRACES, VECTOR, Source
+from ketal.logs.source import MESSAGE, TRACES, VECTOR, Source
 from ketal.logs.streams import LogOrigin, detected_format
 from ketal.logs.traces.formats import read_traces
 from ketal.logs.traces.message_pairing import Messages
@@ -27,6 +27,7 @@ from ketal.logs.traces.rebuilding import Rebuilding, rebuilt, with_receipts
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
+from ketal.model.events.incarnation import numbered_dot
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.log_arguments import checked_log
 from ketal.model.verdicts.execution_verdicts import Rejected
@@ -83,7 +84,7 @@ class Log:
         self._batches: Callable[[], Iterator[Sequence[Record]]]
         self._batches = lambda: _each(records())
         self._limits = limits
-        self._by_dot: dict[str, dict[tuple[str, int], Event]] | None = None
+        self._by_dot: dict[str, dict[Dot, Event]] | None = None
         self.rebuilding = rebuilding
         self.undecided = undecided
         self.share_read: Callable[[], float | None] = lambda: None
@@ -223,16 +224,13 @@ class Log:
             )
         return next(iter(found.values()))
 
-    def _indexed(self) -> dict[str, dict[tuple[str, int], Event]]:
+    def _indexed(self) -> dict[str, dict[Dot, Event]]:
         """Return the events of each execution by their dots."""
-        by_dot: dict[str, dict[tuple[str, int], Event]] = {}
+        by_dot: dict[str, dict[Dot, Event]] = {}
         held = 0
         for execution, item, _, _ in self.records():
             if isinstance(item, Event):
-                node, number = item.node, str(item.data.get(INCARNATION, 1)).lstrip("0") or "0"
-                if number != "1" and number.isascii() and number.isdigit():
-                    node = f"{node}#{number}"
-                by_dot.setdefault(execution, {}).setdefault((node, item.counter), item)
+                by_dot.setdefault(execution, {}).setdefault(numbered_dot(item), item)
                 held += 1
             if held > self._limits.events_max:
                 raise SettingError(

@@ -23,12 +23,13 @@ from ketal.clocks import vector
 from ketal.clocks.scheme import Scheme
 from ketal.errors import EventError, SettingError
 from ketal.logs.json_faults import why_not_json
-from ketal.logs.source import INCARNATION, MESSAGE, OWN_FIELDS, TIMESTAMP, Path, Source, path_of
+from ketal.logs.source import MESSAGE, OWN_FIELDS, TIMESTAMP, Path, Source, path_of
 from ketal.logs.times import TimeReading
 from ketal.model.attributes import refuse_deep
 from ketal.model.events.control import CONTROL_PREFIX, Control
 from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event, clean_event
+from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.values import dig
 from ketal.model.wording import shortened

@@ -21,14 +21,13 @@ from ketal.clocks.schemes import scheme_named
 from ketal.clocks.vector import VectorClocks
 from ketal.errors import SettingError, near
 from ketal.logs.times import TIME_UNITS, check_time_format
+from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import DEFAULT, Limits
 
 TRACES = ("otlp", "zipkin")
 """Formats of traces."""
 FORMATS = ("jsonl", "shiviz", "csv", "parquet", *TRACES)
 OWN_FIELDS = ("node", "type", "clock", "time", "id", "data", "receives")
-INCARNATION = "incarnation"
-"""The attribute that numbers the runs of a node (docs/membership.md)."""
 MESSAGE = "message"
 """What names the id of an event's message: its send and its receives have the same."""
 FIELDS = (*OWN_FIELDS, INCARNATION, MESSAGE)

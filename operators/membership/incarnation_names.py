@@ -13,18 +13,14 @@ from typing import Any
 
 from ketal.errors import EventError
 from ketal.model.events.event import Event
+from ketal.model.events.incarnation import name_of, number_of
 from ketal.model.values import base_node
-
-
-def name_of(base: str, number: int) -> str:
-    """Return the name of an incarnation: `A` for the first, `A#2`, `A#3`, …."""
-    return base if number == 1 else f"{base}#{number}"
 
 
 def later_run(name: str) -> tuple[str, int] | None:
     """Return node and number of a later incarnation's name: `A#2` gives (`A`, 2), `A` none."""
     base = base_node(name)
-    number = int(name[len(base) + 1 :]) if base != name else 1
+    number = number_of(name[len(base) + 1 :]) or 1
     return (base, number) if number > 1 and name_of(base, number) == name else None
 
 

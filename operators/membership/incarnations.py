@@ -19,31 +19,14 @@ from ketal.errors import EventError
 from ketal.model.events.content import digest
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event, received
+from ketal.model.events.incarnation import INCARNATION, name_of, number_of
 from ketal.operators.membership.clock_memory import ClockMemory
 from ketal.operators.membership.entry_resolution import EntryResolver
-from ketal.operators.membership.incarnation_names import IncarnationTable, name_of
-
-ATTRIBUTE = "incarnation"
-"""The attribute that numbers incarnations where a program does so itself."""
+from ketal.operators.membership.incarnation_names import IncarnationTable
 
 Status = Callable[[Event], str]
 """Returns what an event is, and admits nothing: `new`, `duplicate` (seen, same content),
 `contradiction` (seen, other content), or that it was seen and its content is evicted."""
-
-
-def numbered_dot(event: Event) -> Dot:
-    """Return the dot of an event that was read, under the number that its program gives it."""
-    number = _whole(event.data[ATTRIBUTE]) if ATTRIBUTE in event.data else None
-    return event.dot if number is None else Dot(name_of(event.node, number), event.counter)
-
-
-def _whole(value: object) -> int | None:
-    """Return the number of an incarnation; None for what is none."""
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        return None
-    return value
 
 
 class Incarnations:
@@ -65,7 +48,7 @@ class Incarnations:
 
     Notes
     -----
-    A program that numbers incarnations itself does so in the attribute `ATTRIBUTE`: 1 is `A`,
+    A program that numbers incarnations itself does so in the attribute `INCARNATION`: 1 is `A`,
     any other whole number k is `A#k`. Without it, an event of counter 1 whose content differs
     from every event of counter 1 of that node starts a new incarnation (same content: a
     duplicate). A later counter belongs to the incarnation in which it has not been seen and
@@ -109,9 +92,9 @@ class Incarnations:
         EventError
             If it is ambiguous which incarnation an event or an entry belongs to.
         """
-        if ATTRIBUTE in event.data or event.node in self.table.numbered:
+        if INCARNATION in event.data or event.node in self.table.numbered:
             # Without a number where others have one, it is of the first run.
-            return self._named(event, self._number(event, event.data.get(ATTRIBUTE, 1)))
+            return self._named(event, self._number(event, event.data.get(INCARNATION, 1)))
         numbers = self.table.numbers.get(event.node)
         if event.clock[event.node] == 1:
             return self._first(event, numbers or [1])
@@ -132,7 +115,7 @@ class Incarnations:
         EventError
             If it is no whole number, or its node restarted without numbers before.
         """
-        node, number = event.node, _whole(value)
+        node, number = event.node, number_of(value)
         if number is None:
             raise EventError(
                 f"incarnation must be a whole number, not {str(value)[:60]!r}", place=str(event.dot)

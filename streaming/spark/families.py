@@ -31,8 +31,9 @@ import msgspec
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError
 from ketal.logs.shape import KAFKA, Shape
-from ketal.logs.source import INCARNATION, Path, Source
+from ketal.logs.source import Path, Source
 from ketal.model import syntax
+from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import Limits
 from ketal.programs.program import Program
 from ketal.runtime.silence.vacuity import Findings, MetEvents, findings

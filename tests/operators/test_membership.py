@@ -17,6 +17,7 @@ from ketal.model.events.content import content
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key, happened_before
+from ketal.model.events.incarnation import name_of
 from ketal.model.limits import Limits
 from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_memory import ClockMemory
@@ -26,7 +27,6 @@ from ketal.operators.membership.clock_restoration import (
     present_order,
     restored_with_doubts,
 )
-from ketal.operators.membership.incarnation_names import name_of
 from ketal.operators.membership.members import MembershipStage
 from tests.cases import e
 from tests.operators.marked_queue import MarkedQueue
@@ -573,6 +573,8 @@ def test_an_attribute_numbers_incarnations() -> None:
     assert stage.stage.live == {"A#2"}
     with pytest.raises(EventError, match="incarnation must be a whole number, not 'x'"):
         stage.take(e("A@1", "a", incarnation="x"))
+    with pytest.raises(EventError, match=r"must be a whole number, not '1{60}'"):
+        stage.take(e("A@1", "a", incarnation="1" * 5_000))
     with pytest.raises(EventError, match="numbers its incarnations only now"):
         restarted(e("A@2", "x", incarnation=3))
 
@@ -583,6 +585,14 @@ def test_zero_and_large_numbers_are_names_too() -> None:
     assert stage.take(e("A@1", "b", incarnation=1_700_000_000))[1][0].node == "A#1700000000"
     assert stage.take(e("A@1", "c", incarnation=1))[1][0].node == "A"
     assert stage.take(e("A@1", "d"))[0] == "contradiction"
+
+
+def test_a_name_that_ends_in_more_digits_than_a_number_has_is_no_incarnation() -> None:
+    stage = Stage()
+    stage.take(e("A@1", "old"))
+    stage.take(e("A@1", "new"))
+    name = "B#" + "1" * 5_000
+    assert stage.take(Event(name, "b", {name: 1}))[1][0].node == name
 
 
 def test_a_restart_is_detected_however_long_ago_the_first_event_was() -> None:

@@ -14,7 +14,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from ketal.model.events.event import Event
-from ketal.operators.membership.incarnation_names import name_of
+from ketal.model.events.incarnation import name_of
 from tests.property.executions import TYPES, attributes
 from tests.sampling import chances
 

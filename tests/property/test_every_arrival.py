@@ -18,8 +18,8 @@ import ketal
 from ketal import semantics
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
+from ketal.model.events.incarnation import name_of
 from ketal.model.verdicts.find_verdicts import Match
-from ketal.operators.membership.incarnation_names import name_of
 from ketal.programs.program import Program
 from ketal.runtime.monitor import Monitor
 from tests.property.memberships import Clock, base, number

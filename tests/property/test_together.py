@@ -16,7 +16,7 @@ from ketal import Event, EventError, Limits, Monitor
 from ketal.model.attributes import DEPTH_MAX
 from ketal.model.events.control import Control
 from ketal.model.events.event_decoding import decode_events
-from ketal.operators.membership.incarnations import ATTRIBUTE
+from ketal.model.events.incarnation import INCARNATION
 from tests.driven import Driven
 from tests.sampling import examples
 
@@ -41,7 +41,7 @@ events = st.builds(
         node,
         kind,
         {**dict.fromkeys(others, 1), node: counter},
-        data={"k": k, "x": x, **({ATTRIBUTE: 1} if named else {})},
+        data={"k": k, "x": x, **({INCARNATION: 1} if named else {})},
     ),
     st.sampled_from("AB"),
     st.integers(1, 12),

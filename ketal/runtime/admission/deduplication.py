@@ -18,9 +18,9 @@ from typing import Any
 
 from ketal.model.events.content import content, digest
 from ketal.model.events.event import Event
+from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import Limits
 from ketal.model.sets.counter_sets import SPAN, Counters
-from ketal.operators.membership.incarnations import ATTRIBUTE
 from ketal.runtime.admission.seen_digests import Content, ContentRow, Contents, digest_of
 
 
@@ -126,7 +126,7 @@ class Intake:
         """
         nodes, admitted = self.nodes, 0
         for event in events:
-            if not named and (event.__class__ is not Event or ATTRIBUTE in event.data):
+            if not named and (event.__class__ is not Event or INCARNATION in event.data):
                 break
             node, clock = event.node, event.clock
             counter = clock[node]

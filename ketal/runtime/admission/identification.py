@@ -22,12 +22,12 @@ from ketal.errors import EventError
 from ketal.model import syntax
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
+from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import Limits
 from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node
 from ketal.operators.membership.clock_memory import Clock
 from ketal.operators.membership.incarnation_names import later_run, restarted
-from ketal.operators.membership.incarnations import ATTRIBUTE
 from ketal.operators.membership.members import MembershipStage
 from ketal.operators.topology.domains import closed_nodes
 from ketal.runtime.admission.deduplication import CONTRADICTION, NEW, Intake, Steady
@@ -129,7 +129,7 @@ class Admission:
             If it is ambiguous which run of a node the event, or an entry of its
             clock, belongs to; or its dot was seen with other content.
         """
-        restarts = self.membership is not None or ATTRIBUTE in event.data
+        restarts = self.membership is not None or INCARNATION in event.data
         if not restarts:
             status = self._admitted(event)
             # A counter that is 1 again, with other content, is a restart.
