@@ -259,14 +259,9 @@ def load_config(path: str | os.PathLike[str]) -> Config:
         for key in document:
             if key not in TABLES:
                 raise SettingError(f"unknown key {key!r}{near(key, TABLES)}")
-        source = _table(document, "source")
-        known = [item.name for item in fields(Source)]
-        for key in source:
-            if key not in known:
-                raise SettingError(f"[source] has no key {key!r}{near(key, known)}")
         return Config(
-            source=Source(**source),
-            limits=Limits.named(_table(document, "limits")),
+            source=Source(**table_of(document, "source", [item.name for item in fields(Source)])),
+            limits=Limits.named(table_of(document, "limits")),
             document=document,
         )
     except SettingError as fault:
@@ -288,8 +283,14 @@ def _check_values(document: Mapping[str, Any]) -> None:
             raise SettingError(f"{'.'.join(keys)}: an integer of TOML has 64 bits at most")
 
 
-def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
-    table = document.get(key, {})
+def table_of(
+    document: Mapping[str, Any], name: str, keys: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Return a table of a configuration file; a key that is none of `keys` is refused."""
+    table = document.get(name, {})
     if not isinstance(table, dict):
-        raise SettingError(f"{key} must be a table, [{key}]")
+        raise SettingError(f"{name} must be a table, [{name}]")
+    for key in table:
+        if keys is not None and key not in keys:
+            raise SettingError(f"[{name}] has no key {key!r}{near(key, keys)}")
     return table

@@ -19,7 +19,7 @@ from typing import Any
 from ketal.errors import SettingError, near
 from ketal.files.user_folders import state_folder
 from ketal.logs.shape import Shape
-from ketal.logs.source import Source, load_config
+from ketal.logs.source import Source, load_config, table_of
 from ketal.model.limits import DEFAULT, Limits
 
 PORT = 9092
@@ -180,7 +180,7 @@ def _job(
     limits: Limits,
     base: Path,
 ) -> Job:
-    tables = {name: _table(document, name) for name in KEYS}
+    tables = {name: table_of(document, name, keys) for name, keys in KEYS.items()}
 
     def text(table: str, key: str) -> str | None:
         return _text(f"[{table}] {key}", tables[table].get(key))
@@ -234,7 +234,7 @@ def _job(
         ),
         group_id=group_id,
         group_id_given=named is not None,
-        params=_params(document.get("params", {})),
+        params=_params(table_of(document, "params")),
         start=start,
         properties=_properties(tables["kafka"].get("properties", {})),
         source=source,
@@ -257,17 +257,6 @@ def _known(what: str, word: str, words: Sequence[str]) -> str:
     if word not in words:
         raise SettingError(f"there is no {what} {word!r}{near(word, words)}")
     return word
-
-
-def _table(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a table of the file; a key that is unknown is refused."""
-    table = document.get(name, {})
-    if not isinstance(table, dict):
-        raise SettingError(f"{name} must be a table, [{name}]")
-    for key in table:
-        if key not in KEYS[name]:
-            raise SettingError(f"[{name}] has no key {key!r}{near(key, KEYS[name])}")
-    return table
 
 
 def _numbers(name: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -378,10 +367,8 @@ def _servers(text: str) -> str:
     return ",".join(servers)
 
 
-def _params(table: object) -> dict[str, str]:
+def _params(table: Mapping[str, Any]) -> dict[str, str]:
     """Return the values of parameters as `--set` takes them."""
-    if not isinstance(table, dict):
-        raise SettingError("params must be a table, [params]")
     for name, value in table.items():
         if not isinstance(value, str | int | float | bool):
             raise SettingError(f'[params] {name} must be as `w = "30 s"`, a number or a boolean')
