@@ -29,6 +29,7 @@ from ketal.model.log_arguments import checked_log
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.wording import file_and_line, scope_text
+from ketal.pictures.clocks.timeline_layout import longest_chains
 from ketal.pictures.graphs.graph import Picture
 from ketal.programs.program import Program
 from ketal.runtime.admission.execution_events import ExecutionEvents, executions_of
@@ -91,15 +92,12 @@ class SpaceTime:
             (event for own in self.graph.nodes.values() for event in own), key=canonical_key
         )
         self.number = {event.dot: number for number, event in enumerate(self.events)}
-        self.rows: list[int] = []
-        self.messages: list[tuple[int, int]] = []
-        for number, event in enumerate(self.events):
-            before = self.graph.previous(event)
-            sources = [self.number[source.dot] for source in self.graph.messages_to(event)]
-            self.messages += [(source, number) for source in sources]
-            above = [*sources, *([] if before is None else [self.number[before.dot]])]
-            # Impossible clocks may name what comes later; the auditor says so.
-            self.rows.append(1 + max([self.rows[n] for n in above if n < number], default=-1))
+        self.messages = [
+            (self.number[source.dot], number)
+            for number, event in enumerate(self.events)
+            for source in self.graph.messages_to(event)
+        ]
+        self.rows = longest_chains([event.node for event in self.events], self.messages)
         self.verdicts: list[dict[str, Any]] = []
         self.more_verdicts = 0
         self.automata: list[dict[str, Any]] = []

@@ -65,7 +65,7 @@ class Timeline:
         left: float,
     ) -> None:
         self._rows, self._left = rows, left
-        places = _places(rows, messages)
+        places = longest_chains(rows, messages)
         place_widths = [PLACE_PX] * (1 + max(places, default=0))
         for place, width in zip(places, widths, strict=True):
             place_widths[place] = max(place_widths[place], width + PLACE_GAP)
@@ -148,15 +148,17 @@ class Timeline:
         return max(_BENDS, key=clearance)
 
 
-def _places(rows: Sequence[int], messages: Sequence[tuple[int, int]]) -> list[int]:
-    """Return how long the longest chain is that ends in each event."""
+def longest_chains(lines: Sequence[object], messages: Sequence[tuple[int, int]]) -> list[int]:
+    """Return how many links the longest chain has that ends in each event, by the events' lines."""
     sources: dict[int, list[int]] = {}
     for source, target in messages:
-        sources.setdefault(target, []).append(source)
-    last: dict[int, int] = {}
-    places: list[int] = []
-    for number, row in enumerate(rows):
-        before = [places[source] for source in sources.get(number, ())]
-        places.append(1 + max([*before, last.get(row, -1)]))
-        last[row] = places[-1]
-    return places
+        # Impossible clocks may name what comes later; the auditor says so.
+        if source < target:
+            sources.setdefault(target, []).append(source)
+    last: dict[object, int] = {}
+    lengths: list[int] = []
+    for number, line in enumerate(lines):
+        before = [lengths[source] for source in sources.get(number, ())]
+        last[line] = 1 + max([*before, last.get(line, -1)])
+        lengths.append(last[line])
+    return lengths
