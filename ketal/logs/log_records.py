@@ -14,7 +14,7 @@ from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.model.wording import place_at
+from ketal.model.wording import place_at, shortened
 
 Record = tuple[str, Event | Control | Rejected, str, int]
 """(execution, item, file, line) of one record of a log."""
@@ -64,6 +64,4 @@ def replaced(records: Iterable[Record], item_of: Callable[[int, Event], Event]) 
 
 def brief_reason(reason: str) -> str:
     """Return a reason cut short: it may quote what it was given, and that may be a megabyte."""
-    if len(reason) > _REASON_CHARS_MAX:
-        return reason[: _REASON_CHARS_MAX - 1] + "…"
-    return reason
+    return shortened(reason, _REASON_CHARS_MAX)

@@ -438,6 +438,6 @@ def _once(pairs: list[tuple[str, Any]], text: str) -> dict[str, Any]:
     return entries
 
 
-def brief(text: str, length: int = 60) -> str:
+def brief(text: str) -> str:
     """Return text as a quoted, bounded piece of a message."""
-    return repr(shortened(text, length))
+    return repr(shortened(text))
