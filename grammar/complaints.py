@@ -19,6 +19,7 @@ from functools import cached_property
 from lark import Token
 
 from ketal.errors import Diagnostic, Span, nearest
+from ketal.model.guard_functions import FUNCTIONS
 from ketal.model.language_words import STATEMENTS
 
 CLOSING = {"(": ")", "[": "]", "{": "}"}
@@ -384,7 +385,7 @@ RULES: tuple[Rule, ...] = (
     # --- guards that are words ---
     Rule(
         lambda s: (
-            s.before in ("host", "origin", "exists", "call", "Causal", "Conc")
+            s.before in (*FUNCTIONS, "call", "Causal", "Conc")
             and s.expects == {"LPAR"}
             and s.keyword != "at"
         ),
