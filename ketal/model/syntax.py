@@ -476,7 +476,7 @@ class Pattern(Node):
 
     @property
     def selection(self) -> str:
-        """How events are selected: `strict`, `next` (a find's default), `any`; `check`."""
+        """The selection strategy: `strict`, `next` (a find's default), `any`; `check`."""
         return "check" if self.kind == "check" else self.strategy or "next"
 
     @property

@@ -69,7 +69,7 @@ class Outputs:
             raise
 
     def add(self, verdict: Verdict, key: bytes | None = None) -> None:
-        """Add a verdict to the pending ones; `key` is that of a message that was rejected.
+        """Add a verdict to the pending ones; `key` is that of a dead letter.
 
         A key that is too large for Kafka together with the verdict is left out: it came compressed.
         """
