@@ -20,8 +20,8 @@ from ketal.auditing.faults import CODES, Audit, Fault
 from ketal.auditing.log_model import AuditedEvent, AuditedExecution, Finding
 from ketal.auditing.log_statistics import Statistics, measured, summed
 from ketal.auditing.restarts import read_restarts
-from ketal.errors import SettingError
 from ketal.logs import Log
+from ketal.logs.log_records import too_many
 from ketal.logs.traces.message_pairing import Messages
 from ketal.model.events.control import Control
 from ketal.model.events.draft import Draft
@@ -162,10 +162,7 @@ def examined(
             part = parts[name] = Examined(name, messages)
         count += part.add(position, item, file, line)
         if count > limits.events_max:
-            raise SettingError(
-                f"the log has more than {limits.events_max} events (limit events_max), "
-                "and an audit holds them all"
-            )
+            raise too_many("events", limits, "an audit")
     for part in parts.values():
         part.examine()
     return list(parts.values())

@@ -40,11 +40,16 @@ def held(records: Iterable[Record], limits: Limits, what: str) -> list[Record]:
     rest = iter(records)
     out = list(islice(rest, limits.events_max))
     if next(rest, None) is not None:
-        raise SettingError(
-            f"the log has more than {limits.events_max} records (limit events_max), and {what} "
-            "holds them all"
-        )
+        raise too_many("records", limits, what)
     return out
+
+
+def too_many(items: str, limits: Limits, what: str) -> SettingError:
+    """Make the error of a log with more `items` than `what`, which holds them all, may hold."""
+    return SettingError(
+        f"the log has more than {limits.events_max} {items} (limit events_max), and {what} "
+        "holds them all"
+    )
 
 
 def replaced(records: Iterable[Record], item_of: Callable[[int, Event], Event]) -> Iterator[Record]:

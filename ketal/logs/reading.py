@@ -17,7 +17,7 @@ from ketal.errors import SettingError, wrong_type
 from ketal.logs.clock_translation import UndecidedPairs, translated
 from ketal.logs.formats import jsonl, shiviz, tabular
 from ketal.logs.formats.in_memory import RowOrigin, Rows
-from ketal.logs.log_records import Record
+from ketal.logs.log_records import Record, too_many
 from ketal.logs.shape import Shape
 from ketal.logs.source import MESSAGE, TRACES, VECTOR, Source
 from ketal.logs.streams import LogOrigin, detected_format
@@ -233,10 +233,7 @@ class Log:
                 by_dot.setdefault(execution, {}).setdefault(numbered_dot(item), item)
                 held += 1
             if held > self._limits.events_max:
-                raise SettingError(
-                    f"the log has more than {self._limits.events_max} events (limit events_max), "
-                    "and log[dot] holds them all"
-                )
+                raise too_many("events", self._limits, "log[dot]")
         return by_dot
 
     @property
