@@ -138,7 +138,7 @@ class CheckRun:
 
     def _refuse(self, seen: Seen) -> Refused:
         states = self.states()
-        expected, reason, nearly = self.machine.refusal(states, seen.mask)
+        expected, reason, nearly = self.machine.refusals[states, seen.mask]
         if nearly and (near := "; ".join(dict.fromkeys(self._near_misses(seen)))):
             reason = f"{reason}; {near}"
         return Refused(self.machine.automaton.named(states), expected, reason)

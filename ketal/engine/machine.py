@@ -9,7 +9,8 @@ decide under this mask in this state (a *plan*, made when first needed and cache
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from ketal.compiler.automaton import Automaton, Ways
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -28,6 +29,24 @@ Targets = tuple[tuple[int, int], ...]
 """(group, state) pairs."""
 
 
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Memo(dict[K, V]):
+    """What a function returns, computed once for each argument; emptied when it is full."""
+
+    def __init__(self, function: Callable[[K], V], most: int) -> None:
+        self._function = function
+        self._most = most
+
+    def __missing__(self, argument: K) -> V:
+        if len(self) >= self._most:
+            self.clear()
+        value = self[argument] = self._function(argument)
+        return value
+
+
 class SubPlan:
     """A plan once the relation to the prior event is known.
 
@@ -35,11 +54,13 @@ class SubPlan:
     ----------
     variables : tuple of int
         The relational atoms that are left to decide it.
+    targets : Memo
+        Where it leads, by the truth of these.
     constant : Targets
         Where it leads, if nothing is left to decide.
     """
 
-    __slots__ = ("_by_bits", "_residual", "_resolve", "constant", "variables")
+    __slots__ = ("_residual", "_resolve", "constant", "targets", "variables")
 
     def __init__(
         self,
@@ -49,16 +70,12 @@ class SubPlan:
         self.variables = tuple(sorted(frozenset().union(*(variables(f) for _, f in residual))))
         self._residual = residual
         self._resolve = resolve
-        self._by_bits: dict[int, Targets] = {}
-        self.constant: Targets = () if self.variables else self.targets(0)
+        self.targets = Memo(self._targets, PLANS_MAX)
+        self.constant: Targets = () if self.variables else self.targets[0]
 
-    def targets(self, bits: int) -> Targets:
-        """Return where the event leads, given the truth of `variables`."""
-        cached = self._by_bits.get(bits)
-        if cached is None:
-            held = frozenset(v for v, f in self._residual if evaluate(f, bits))
-            cached = self._by_bits[bits] = self._resolve(held) if held else ()
-        return cached
+    def _targets(self, bits: int) -> Targets:
+        held = frozenset(v for v, f in self._residual if evaluate(f, bits))
+        return self._resolve(held) if held else ()
 
 
 class Plan(NamedTuple):
@@ -100,37 +117,6 @@ class NotPlan(NamedTuple):
 NO_NOTS = NotPlan((), None)
 
 
-class Decided(dict[tuple[int, int], tuple[Configuration, ...] | None]):
-    """What `step` returns where the mask alone decides it, by (state, mask), computed once.
-
-    Parameters
-    ----------
-    machine : Machine
-        Whose steps they are.
-    """
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-
-    def __missing__(self, at: tuple[int, int]) -> tuple[Configuration, ...] | None:
-        if len(self) >= PLANS_MAX:
-            self.clear()
-        after = self[at] = self._machine.decide_by_mask(*at)
-        return after
-
-
-class PlansOfMask(dict[int, Plan | None]):
-    """The plans of the events with one mask, by state, made when first needed."""
-
-    def __init__(self, make: Callable[[int, int], Plan | None], mask: int) -> None:
-        self._make = make
-        self._mask = mask
-
-    def __missing__(self, state: int) -> Plan | None:
-        plan = self[state] = self._make(state, self._mask)
-        return plan
-
-
 class Concerned(dict[int, bool]):
     """Whether an event with a mask starts a run, or concerns those that wait, computed once.
 
@@ -149,17 +135,16 @@ class Concerned(dict[int, bool]):
         self._sets = sets
         every = range(1, len(machine.automaton.table))
         self._states = (0, *(state for state in every if waiting >> state & 1))
-        # Only what waits has a `not` that can be broken.
-        self._nots = range(len(machine.automaton.nots) if waiting else 0)
+        self._waits = bool(waiting)
 
     def __missing__(self, mask: int) -> bool:
         if len(self) * len(self._sets) >= PLANS_MAX:
             self.clear()
-        plans, breaks = self._machine.plans_of(mask), self._machine.breaks
-        concerned = any(plans[state] is not None for state in self._states) or any(
-            breaks(number, mask) is not False for number in self._nots
+        plans = self._machine.plans[mask]
+        concerned = self[mask] = any(plans[state] is not None for state in self._states) or (
+            # Only what waits has a `not` that can be broken.
+            self._waits and self._machine.breaks_some(mask)
         )
-        self[mask] = concerned
         return concerned
 
 
@@ -170,6 +155,20 @@ class Machine:
     ----------
     compiled : CompiledPattern
         The pattern.
+
+    Attributes
+    ----------
+    plans : Memo
+        What an event can do, by its mask and the state; None for nothing.
+    decided : Memo
+        For (state, mask), the one configuration that such an event leads to; None where that
+        depends on registers, or where there is not just one.
+    not_plans : Memo
+        For (state, mask), the `not` guards that such an event may break.
+    breaks : Memo
+        For (number of a `not`, mask), what is left to decide of whether such an event breaks it.
+    refusals : Memo
+        For (states, mask), the steps expected, these as a text, and whether relations alone refuse.
     """
 
     def __init__(self, compiled: CompiledPattern) -> None:
@@ -181,13 +180,14 @@ class Machine:
         self.empty_bound: tuple[Seen | None, ...] = (None,) * len(self.relations.slots)
         self.fresh = (Configuration(0, None, self.empty_bound, None, ()),)
         self.has_way_on = tuple(map(bool, automaton.table))
-        self._plans: dict[int, PlansOfMask] = {}
-        self.decided = Decided(self)
+        states = len(automaton.table)
+        self.plans = Memo(self._plans_of, max(1, PLANS_MAX // states))
+        self.decided = Memo(self._decide_by_mask, PLANS_MAX)
+        self.not_plans = Memo(self._not_plan, PLANS_MAX)
+        self.breaks = Memo(self._breaks, PLANS_MAX)
+        self.refusals = Memo(self._refusal, PLANS_MAX)
+        self._ways = Memo(partial(Ways, automaton), states)
         self._concerned: dict[int, Concerned] = {}
-        self._not_plans: dict[tuple[int, int], NotPlan] = {}
-        self._breaks: dict[tuple[int, int], Formula] = {}
-        self._ways: dict[int, Ways] = {}
-        self._refusals: dict[tuple[tuple[int, ...], int], tuple[tuple[str, ...], str, bool]] = {}
         self.pending = tuple(
             tuple(sorted({n for v in vs for n in automaton.variants[v].nots}))
             for vs in automaton.enabled
@@ -208,16 +208,10 @@ class Machine:
 
     def plan(self, state: int, mask: int) -> Plan | None:
         """Return what an event with this mask can do in a state; None for nothing."""
-        return self.plans_of(mask)[state]
+        return self.plans[mask][state]
 
-    def plans_of(self, mask: int) -> PlansOfMask:
-        """Return what an event with this mask can do, by state; None for nothing."""
-        plans = self._plans.get(mask)
-        if plans is None:
-            if len(self._plans) * len(self.automaton.table) >= PLANS_MAX:
-                self._plans.clear()
-            plans = self._plans[mask] = PlansOfMask(self._make_plan, mask)
-        return plans
+    def _plans_of(self, mask: int) -> Memo[int, Plan | None]:
+        return Memo(partial(self._plan, mask), PLANS_MAX)
 
     def concerned(self, waiting: int) -> Concerned:
         """Return which masks concern a scope whose runs wait in some states, given as bits."""
@@ -236,7 +230,7 @@ class Machine:
             if not atom.relational
         }
 
-    def _make_plan(self, state: int, mask: int) -> Plan | None:
+    def _plan(self, mask: int, state: int) -> Plan | None:
         known = self.local(mask)
         residual = []
         for v in self.automaton.enabled[state]:
@@ -266,17 +260,14 @@ class Machine:
         left = [(v, f) for v, f in left if f is not False]
         if not left:
             return None
-        ways = self._ways.get(state)
-        if ways is None:
-            ways = self._ways[state] = Ways(self.automaton, state)
-        made = SubPlan(tuple(left), ways.targets)
+        made = SubPlan(tuple(left), self._ways[state].targets)
         return made if made.variables or made.constant else None
 
     def decide(self, sub: SubPlan, configuration: Configuration, seen: Seen) -> Targets:
         """Return where an event leads from a configuration under a sub-plan."""
         if not sub.variables:
             return sub.constant
-        return sub.targets(self.relations.bits(sub.variables, configuration, seen))
+        return sub.targets[self.relations.bits(sub.variables, configuration, seen)]
 
     def steps_held(self, configuration: Configuration, seen: Seen) -> tuple[int, ...]:
         """Return the steps that could take an event next and whose guards hold."""
@@ -290,31 +281,16 @@ class Machine:
 
     # --- configurations ---
 
-    def decide_by_mask(self, state: int, mask: int) -> tuple[Configuration, ...] | None:
-        """Return the one configuration that an event with this mask leads to.
-
-        None where that depends on registers, or where there is not just one.
-        """
-        plan = self.plan(state, mask)
+    def _decide_by_mask(self, at: tuple[int, int]) -> tuple[Configuration, ...] | None:
+        plan = self.plan(*at)
         if plan is None or plan.reads_prior or plan.unbound is None:
             return None
         targets = plan.unbound.constant
         bare = self._bare[targets[0][1]] if len(targets) == 1 else None
         return (bare,) if bare is not None else None
 
-    def refusal(self, states: tuple[int, ...], mask: int) -> tuple[tuple[str, ...], str, bool]:
-        """Return the steps expected, these as a text, and whether relations alone refuse."""
-        at = (states, mask)
-        cached = self._refusals.get(at)
-        if cached is None:
-            if len(self._refusals) >= PLANS_MAX:
-                self._refusals.clear()
-            cached = self._refusals[at] = self._make_refusal(states, mask)
-        return cached
-
-    def _make_refusal(
-        self, states: tuple[int, ...], mask: int
-    ) -> tuple[tuple[str, ...], str, bool]:
+    def _refusal(self, at: tuple[tuple[int, ...], int]) -> tuple[tuple[str, ...], str, bool]:
+        states, mask = at
         automaton, known = self.automaton, self.local(mask)
         expected = automaton.expected(states)
         text = f"expected {_either(expected)}" if expected else "nothing may follow"
@@ -347,36 +323,25 @@ class Machine:
 
     # --- pending nots ---
 
-    def not_plan(self, state: int, mask: int) -> NotPlan:
-        """Return the `not` guards of a state that an event with this mask may break."""
-        at = (state, mask)
-        cached = self._not_plans.get(at)
-        if cached is None:
-            if len(self._not_plans) >= PLANS_MAX:
-                self._not_plans.clear()
-            cached = self._not_plans[at] = self._make_not_plan(state, mask)
-        return cached
-
-    def _make_not_plan(self, state: int, mask: int) -> NotPlan:
-        met = [(n, self.breaks(n, mask)) for n in self.pending[state]]
+    def _not_plan(self, at: tuple[int, int]) -> NotPlan:
+        state, mask = at
+        met = [(n, self.breaks[n, mask]) for n in self.pending[state]]
         guards = tuple((n, f) for n, f in met if f is not False)
         if not guards:
             return NO_NOTS
         return NotPlan(guards, self.relations.key_of(f for _, f in guards))
 
-    def breaks(self, number: int, mask: int) -> Formula:
-        """Return what is left to decide of whether an event with this mask breaks a `not`."""
-        at = (number, mask)
-        cached = self._breaks.get(at)
-        if cached is None:
-            if len(self._breaks) >= PLANS_MAX:
-                self._breaks.clear()
-            known = self.local(mask)
-            if not self.arrival:
-                # Only what is after the prior event breaks a `not`.
-                known |= self.relations.known(before=True, concurrent=False)
-            cached = self._breaks[at] = simplify(self.automaton.nots[number], known)
-        return cached
+    def _breaks(self, at: tuple[int, int]) -> Formula:
+        number, mask = at
+        known = self.local(mask)
+        if not self.arrival:
+            # Only what is after the prior event breaks a `not`.
+            known |= self.relations.known(before=True, concurrent=False)
+        return simplify(self.automaton.nots[number], known)
+
+    def breaks_some(self, mask: int) -> bool:
+        """Return whether an event with this mask may break some `not`."""
+        return any(self.breaks[n, mask] is not False for n in range(len(self.automaton.nots)))
 
     def holds(self, formula: Formula, configuration: Configuration, seen: Seen) -> bool:
         """Return whether what the mask left to decide of a guard holds of an event."""
@@ -392,7 +357,7 @@ class Machine:
         )
         broken = list(configuration.broken) or [False] * len(self.automaton.nots)
         changed = False
-        for number, formula in self.not_plan(configuration.state, seen.mask).guards:
+        for number, formula in self.not_plans[configuration.state, seen.mask].guards:
             if not broken[number] and self.holds(formula, configuration, seen):
                 broken[number] = changed = True
         if not changed:

@@ -53,7 +53,7 @@ class Breakers:
         machine = self._machine
         line = "" if machine.arrival else seen.node
         for number in range(len(self._sure)):
-            formula = machine.breaks(number, seen.mask)
+            formula = machine.breaks[number, seen.mask]
             if formula is not False:
                 index = (self._sure if formula is True else self._maybe)[number]
                 index.setdefault(line, []).append(seen)
@@ -122,7 +122,7 @@ class Breakers:
         at = prior.place if self._machine.arrival else prior.counter
         for number in pending:
             flags[number] = self.first_allowed((number,), seen, prior.node) > at or any(
-                self._machine.holds(self._machine.breaks(number, x.mask), configuration, x)
+                self._machine.holds(self._machine.breaks[number, x.mask], configuration, x)
                 for x in self._between(number, prior, seen)
             )
         return tuple(flags)

@@ -32,7 +32,7 @@ from ketal.engine.configurations import Seen
 from ketal.engine.find.windows import MatchWindow
 from ketal.engine.find_any.release_order import ReleaseOrder
 from ketal.engine.find_any.step_edges import StepEdge, step_edges
-from ketal.engine.machine import Machine
+from ketal.engine.machine import Machine, Memo
 from ketal.model.events.event import Event
 from ketal.model.syntax import ALL, PRIOR
 from ketal.model.values import Key, keyed
@@ -227,7 +227,7 @@ class Roles:
         used = [atom for n in _used(self.edges) if (atom := automaton.atoms[n]).relational]
         read = [registers(atom) for atom in used]
         relations = [atom for atom in used if atom.shape in RELATIONS]
-        self.by_mask = _ByMask(self)
+        self.by_mask = Memo(self._use, MASKS_MAX)
         self.related = bool(relations)
         self.prior_only = all(not steps and not history for _, steps, history in read)
         self.nots = bool(automaton.nots)
@@ -305,10 +305,28 @@ class Roles:
         assert use is not None, "an event that is kept has a role"
         return use
 
-    def role_of(self, edge: StepEdge, mask: int) -> StepRole | None:
-        """Return the role of events with a mask on an edge; None if they cannot stand there."""
-        left = simplify(edge.formula, self.machine.local(mask))
-        return None if left is False else self.role(edge, left)
+    def _use(self, mask: int) -> Use | None:
+        known = self.machine.local(mask)
+        left = [(edge, simplify(edge.formula, known)) for edge in self.edges]
+        roles = tuple([self.role(edge, f) for edge, f in left if f is not False])
+        breaks = self.machine.breaks_some(mask)
+        if not (roles or breaks):
+            return None
+        lasting = tuple([role for role in roles if not role.alone])
+        going_on = tuple([role for role in lasting if role.goes_on])
+        ending = tuple([role for role in roles if role.ends])
+        sources = _bits(0 if role.starts else role.edge.source + 1 for role in going_on)
+        return Use(
+            roles,
+            lasting,
+            going_on,
+            ending,
+            starting=tuple([role for role in roles if role.starts]),
+            breaks=breaks,
+            countable=all(role.countable for role in roles),
+            sources=0 if ending or breaks else sources,
+            targets=_bits(role.edge.target + 1 for role in going_on),
+        )
 
     def role(self, edge: StepEdge, left: Formula) -> StepRole:
         """Return the role of the events whose masks leave this of an edge's guard."""
@@ -394,47 +412,6 @@ class Use(NamedTuple):
     countable: bool
     sources: int
     targets: int
-
-
-class _ByMask(dict[int, Use | None]):
-    """What events with a mask are to a pattern, made as masks are met; None for nothing."""
-
-    def __init__(self, roles: Roles) -> None:
-        self._roles = roles
-
-    def __missing__(self, mask: int) -> Use | None:
-        if len(self) >= MASKS_MAX:
-            self.clear()
-        machine = self._roles.machine
-        found = [self._roles.role_of(edge, mask) for edge in self._roles.edges]
-        roles = tuple([role for role in found if role is not None])
-        breaks = any(
-            machine.breaks(n, mask) is not False for n in range(len(machine.automaton.nots))
-        )
-        use = None
-        if roles or breaks:
-            lasting = tuple([role for role in roles if not role.alone])
-            going_on = tuple([role for role in lasting if role.goes_on])
-            ending = tuple([role for role in roles if role.ends])
-            starting = tuple([role for role in roles if role.starts])
-            countable = all(role.countable for role in roles)
-            use = Use(
-                roles,
-                lasting,
-                going_on,
-                ending,
-                starting,
-                breaks,
-                countable,
-                sources=0 if ending or breaks else _bits(_source(role) for role in going_on),
-                targets=_bits(role.edge.target + 1 for role in going_on),
-            )
-        self[mask] = use
-        return use
-
-
-def _source(role: StepRole) -> int:
-    return 0 if role.starts else role.edge.source + 1
 
 
 def _bits(numbers: Iterable[int]) -> int:

@@ -110,7 +110,7 @@ class RunsFind:
 
     def _take(self, seen: Seen, findings: Findings) -> None:
         """Let the runs take an event, and start one."""
-        plans = self.machine.plans_of(seen.mask)
+        plans = self.machine.plans[seen.mask]
         born: list[RunGroup] = []
         for state, waiting in self._waiting.items():
             if waiting.count and (plan := plans[state]) is not None:
@@ -235,8 +235,7 @@ class RunsFind:
 
     def _bar(self, seen: Seen, breakers: Breakers, findings: Findings) -> None:
         """Keep an event that can break a `not` of what is kept."""
-        breaks, numbers = self.machine.breaks, range(len(self.machine.automaton.nots))
-        if self.idle() or all(breaks(n, seen.mask) is False for n in numbers):
+        if self.idle() or not self.machine.breaks_some(seen.mask):
             return
         if self._is_full():
             findings.overflow("candidates_max", "events that can break a `not`")

@@ -364,7 +364,7 @@ class WaitingByState(dict[int, WaitingGroups]):
         """Let the groups meet an event that they did not take with their `not` guards."""
         machine = self._machine
         for state, waiting in self.items():
-            plan = machine.not_plan(state, seen.mask)
+            plan = machine.not_plans[state, seen.mask]
             if not waiting.count or not plan.guards:
                 continue
             over = []
