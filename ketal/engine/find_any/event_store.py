@@ -42,52 +42,6 @@ SWEEP_MIN = 64
 """Events that a window has passed, at most, before they are swept."""
 
 
-class KeptCount:
-    """How many events one scope keeps, and how many more it may.
-
-    Parameters
-    ----------
-    limits : Limits
-        `runs_max`, `candidates_max`.
-    live : Live
-        How many are kept, over all scopes of the pattern.
-    breakers : Breakers or None
-        The events that can break a `not`, which count as well.
-
-    Attributes
-    ----------
-    count : int
-        How many are kept, those that can break a `not` aside.
-    """
-
-    __slots__ = ("_breakers", "_limits", "_live", "count")
-
-    def __init__(self, limits: Limits, live: Live, breakers: Breakers | None) -> None:
-        self._limits = limits
-        self._live = live
-        self._breakers = breakers
-        self.count = 0
-
-    def add(self, more: int) -> None:
-        """Count so many more."""
-        self.count += more
-        self._live.count += more
-
-    def room(self) -> int:
-        """Return how many more may be kept."""
-        in_scope = self._limits.candidates_max - self._in_scope()
-        return max(0, min(self._limits.runs_max - self._live.count, in_scope))
-
-    def limit(self) -> str | None:
-        """Return the limit that keeps one more from being kept."""
-        if self._live.count >= self._limits.runs_max:
-            return "runs_max"
-        return "candidates_max" if self._in_scope() >= self._limits.candidates_max else None
-
-    def _in_scope(self) -> int:
-        return self.count if self._breakers is None else self.count + len(self._breakers.by_place)
-
-
 class EventStore:
     """The events that one scope keeps, and the search through them.
 
@@ -106,8 +60,8 @@ class EventStore:
 
     Attributes
     ----------
-    kept : KeptCount
-        How many events are kept.
+    count : int
+        How many events are kept, those that can break a `not` aside.
     counting : bool
         Whether matches are counted, not listed.
     search : Search
@@ -117,8 +71,8 @@ class EventStore:
     """
 
     __slots__ = (
-        "_breakers", "_by_start", "_garbage", "_kept_events", "_live", "_order", "_reached",
-        "_roles", "_unpassed", "_window", "counting", "kept", "search", "unindexed",
+        "_breakers", "_by_start", "_garbage", "_kept_events", "_limits", "_live", "_order",
+        "_reached", "_roles", "_unpassed", "_window", "count", "counting", "search", "unindexed",
     )  # fmt: skip
 
     def __init__(
@@ -126,8 +80,9 @@ class EventStore:
     ) -> None:
         self._roles = roles
         self._live = live
-        self.kept = KeptCount(limits, live, breakers)
+        self._limits = limits
         self._breakers = breakers
+        self.count = 0
         self._window = roles.window
         order = roles.order
         self._order = OrderWatch(order) if order not in (None, ReleaseOrder.ANY) else None
@@ -146,6 +101,26 @@ class EventStore:
             self._roles, by_place=by_place, searched=not forward, counting=self.counting
         )
         self.search = Search(self._roles, self._kept_events, self._breakers, forward=forward)
+
+    # --- how many there are ---
+
+    def _add(self, more: int) -> None:
+        self.count += more
+        self._live.count += more
+
+    def room(self) -> int:
+        """Return how many more may be kept."""
+        in_scope = self._limits.candidates_max - self._in_scope()
+        return max(0, min(self._limits.runs_max - self._live.count, in_scope))
+
+    def limit(self) -> str | None:
+        """Return the limit that keeps one more from being kept."""
+        if self._live.count >= self._limits.runs_max:
+            return "runs_max"
+        return "candidates_max" if self._in_scope() >= self._limits.candidates_max else None
+
+    def _in_scope(self) -> int:
+        return self.count if self._breakers is None else self.count + len(self._breakers.by_place)
 
     # --- waiting to be indexed ---
 
@@ -196,26 +171,26 @@ class EventStore:
             number = end
         if len(unindexed) > waited:
             self._reached = reached
-            self.kept.add(len(unindexed) - waited)
+            self._add(len(unindexed) - waited)
         return number
 
     def _room(self) -> int:
         """Return how many events more may wait to be indexed."""
         if not self._by_start or self._roles.free:
-            return self.kept.room()
-        return min(self.kept.room(), UNINDEXED_MAX - len(self.unindexed))
+            return self.room()
+        return min(self.room(), UNINDEXED_MAX - len(self.unindexed))
 
     def take_unindexed(self) -> list[Seen]:
         """Take out, and return, the events that wait to be indexed, in the order offered."""
         unindexed, self.unindexed = self.unindexed, deque()
-        self.kept.add(-len(unindexed))
+        self._add(-len(unindexed))
         return [Seen(*offered) for offered in unindexed]
 
     def take_passed(self, last: float) -> Iterator[Seen]:
         """Take out, and yield, those of them that count from `last` or before."""
         unindexed = self.unindexed
         while unindexed and self._at(unindexed[0]) <= last:
-            self.kept.add(-1)
+            self._add(-1)
             yield Seen(*unindexed.popleft())
 
     @property
@@ -245,7 +220,7 @@ class EventStore:
         self.counting = False
         seens, passed = self.seens(), self.search.passed
         self._order = None
-        self.kept.add(-self.kept.count)
+        self._add(-self.count)
         self._begin(forward=False, by_place=False)
         self.search.passed = passed
         self._keep_again(seens)
@@ -298,9 +273,9 @@ class EventStore:
             placed = [(role, NEVER, 0) for role in use.lasting]
         if not placed:
             return None
-        if (limit := self.kept.limit()) is not None:
+        if (limit := self.limit()) is not None:
             return limit
-        self.kept.add(1)
+        self._add(1)
         self._reached |= use.targets
         if search.forward or not self._roles.bounding:
             for role, start, ways in placed:
@@ -323,14 +298,14 @@ class EventStore:
         """Evict what counts from `last` or before, once `take_passed` has taken out what waits."""
         self.search.passed = max(self.search.passed, last)
         count = self._unpassed.evict(last)
-        self.kept.add(-count)
-        if self._by_start and self.kept.count == len(self.unindexed):
+        self._add(-count)
+        if self._by_start and self.count == len(self.unindexed):
             self._evict_unstarted()
         self._garbage += count
-        if self._garbage > max(SWEEP_MIN, self.kept.count) or not self.kept.count:
+        if self._garbage > max(SWEEP_MIN, self.count) or not self.count:
             self._garbage = 0
             self._kept_events.sweep(self._is_unpassed)
-        if not self.kept.count:
+        if not self.count:
             self._reached = 1
             if self._breakers is not None and self._breakers.by_place:
                 self._breakers.sweep(None)
@@ -340,7 +315,7 @@ class EventStore:
         unindexed, by_mask = self.unindexed, self._roles.by_mask
         while unindexed and (use := by_mask[unindexed[0][1]]) and not use.starting:
             unindexed.popleft()
-            self.kept.add(-1)
+            self._add(-1)
 
     def _is_unpassed(self, seen: Seen, start: float) -> bool:
         # What is kept in any case has a use as long as its own time has not passed.
@@ -377,7 +352,7 @@ class EventStore:
         """Assert that the count is right, and the rules of what is kept."""
         self._kept_events.validate_state()
         indexed, unindexed = self.seens(), self.unindexed
-        assert self.kept.count == len(indexed) + len(unindexed)
+        assert self.count == len(indexed) + len(unindexed)
         assert not self._window.bounded or len(indexed) == len(self._unpassed)
         assert not unindexed or self.search.forward
         places = [*(seen.place for seen in indexed[-1:]), *(place for _, _, place in unindexed)]

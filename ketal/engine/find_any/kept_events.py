@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from ketal.engine.configurations import Seen
 from ketal.engine.find.findings import Taken
@@ -27,10 +28,6 @@ class RoleColumns:
 
     Parameters
     ----------
-    roles : Roles
-        The pattern's.
-    role : StepRole
-        The role.
     by_place : bool
         Whether one column holds the events of all nodes.
     searched : bool
@@ -39,25 +36,16 @@ class RoleColumns:
         Whether matches are counted.
     """
 
-    __slots__ = (
-        "_bounded",
-        "_by_place",
-        "_counting",
-        "_indexes",
-        "_roles",
-        "keyed",
-        "nodes",
-        "role",
-    )
+    __slots__ = ("_by_place", "_indexes", "_new_column", "_roles", "keyed", "nodes", "role")
 
     def __init__(
-        self, roles: Roles, role: StepRole, *, by_place: bool, searched: bool, counting: bool
+        self, roles: Roles, *, by_place: bool, searched: bool, counting: bool, role: StepRole
     ) -> None:
         self._roles = roles
         self.role = role
         self._by_place = by_place
-        self._bounded = searched and roles.bounding
-        self._counting = counting
+        bounded = searched and roles.bounding
+        self._new_column = partial(Column, bounded=bounded, counting=counting)
         self.nodes: Columns = {}
         indexes: list[Indexed] = [(False, n) for n in roles.anchors[role.edge.step]]
         if searched:
@@ -96,7 +84,7 @@ class RoleColumns:
 
     def _begun(self, columns: Columns, name: str) -> Column:
         """Return a new column; columns have one order, so that matches are listed in one."""
-        column = columns[name] = Column(bounded=self._bounded, counting=self._counting)
+        column = columns[name] = self._new_column()
         names = list(columns)
         if names != sorted(names):
             for other in sorted(names):
@@ -169,22 +157,14 @@ class KeptEvents:
         The roles with events whose edges enter a state, and those that leave it, in one order.
     """
 
-    __slots__ = (
-        "_by_role",
-        "_counting",
-        "_reach",
-        "_roles",
-        "_searched",
-        "by_place",
-        "into",
-        "out",
-    )
+    __slots__ = ("_by_role", "_new_columns", "_reach", "_roles", "by_place", "into", "out")
 
     def __init__(self, roles: Roles, *, by_place: bool, searched: bool, counting: bool) -> None:
         self._roles = roles
         self.by_place = by_place
-        self._searched = searched
-        self._counting = counting
+        self._new_columns = partial(
+            RoleColumns, roles, by_place=by_place, searched=searched, counting=counting
+        )
         self._by_role: dict[StepRole, RoleColumns] = {}
         self.into: dict[int, list[RoleColumns]] = {}
         self.out: dict[int, list[RoleColumns]] = {}
@@ -194,13 +174,7 @@ class KeptEvents:
         """Return the columns of a role, which is then one that has events."""
         made = self._by_role.get(role)
         if made is None:
-            made = self._by_role[role] = RoleColumns(
-                self._roles,
-                role,
-                by_place=self.by_place,
-                searched=self._searched,
-                counting=self._counting,
-            )
+            made = self._by_role[role] = self._new_columns(role=role)
             insort(self.into.setdefault(role.edge.target, []), made, key=_order)
             insort(self.out.setdefault(role.edge.source, []), made, key=_order)
             self._reach = None

@@ -69,7 +69,7 @@ class AnyFind:
     @property
     def kept(self) -> int:
         """How many events are kept."""
-        return self._store.kept.count
+        return self._store.count
 
     def passes_over(self, mask: int) -> bool:
         """Return whether events with a mask change nothing, whatever was offered before."""
@@ -77,7 +77,7 @@ class AnyFind:
 
     def idle(self) -> bool:
         """Return whether nothing that was offered matters to what comes."""
-        return not self._store.kept.count and not self.firsts.waiting
+        return not self._store.count and not self.firsts.waiting
 
     # --- offering ---
 
@@ -149,7 +149,7 @@ class AnyFind:
     def _index_for_room(self) -> None:
         """Index the events that wait; where there is no room then, those of all scopes."""
         self.index()
-        if self._live.unindexed and not self._store.kept.room():
+        if self._live.unindexed and not self._store.room():
             self._live.index()
 
     def index(self) -> None:
@@ -192,9 +192,9 @@ class AnyFind:
 
     def _bar(self, seen: Seen, breakers: Breakers) -> str | None:
         """Keep an event that can break a `not` of what is kept; return a limit it reaches."""
-        if not self._store.kept.count:
+        if not self._store.count:
             return None
-        if (limit := self._store.kept.limit()) is None:
+        if (limit := self._store.limit()) is None:
             breakers.add_and_sweep(seen, self._store.seens)
         return limit
 
