@@ -28,15 +28,15 @@ from ketal.compiler.predicates import (
     variables,
 )
 from ketal.engine.costs.text_places import PatternPlaces, TextPlace
-from ketal.engine.find_any.release_order import ReleaseOrder
 from ketal.engine.find_any.roles import (
     ALL_ANCHOR,
     PRIOR_ANCHOR,
     Relation,
+    ReleaseOrder,
     Roles,
+    StepEdge,
     StepRole,
 )
-from ketal.engine.find_any.step_edges import StepEdge
 from ketal.engine.machine import Machine
 from ketal.model import syntax
 
@@ -179,7 +179,7 @@ class _OfFindAny:
         self.sources: dict[int, set[StepEdge]] = {}
         for edge in roles.edges:
             self.sources.setdefault(edge.target, set()).add(edge)
-        self.longest = None if roles.loops else self._longest(0)
+        self.longest = roles.longest
 
     def cost(self) -> Cost:
         """Return what the pattern costs."""
@@ -383,11 +383,6 @@ class _OfFindAny:
             if atom.shape == shape and atom.payload == (anchor,):
                 return self.text.atom(role.edge.step, number)
         return self.text.step(role.edge.step)
-
-    def _longest(self, state: int) -> int:
-        """Return the length of the longest word from a state; there are no repetitions."""
-        leaving = [edge.target for edge in self.roles.edges if edge.source == state]
-        return max([1 + self._longest(target) for target in leaving], default=0)
 
 
 def _possible(roles: Roles, edge: StepEdge, theory: Theory) -> list[StepRole]:

@@ -26,10 +26,10 @@ from ketal.engine.find.windows import Unpassed
 from ketal.engine.find_any.bounds import keep_bounded
 from ketal.engine.find_any.columns import NEVER
 from ketal.engine.find_any.kept_events import KeptEvents
-from ketal.engine.find_any.release_order import OrderWatch, ReleaseOrder
-from ketal.engine.find_any.roles import Roles, StepRole, Use
+from ketal.engine.find_any.roles import ReleaseOrder, Roles, StepRole, Use
 from ketal.engine.find_any.search import Search
 from ketal.model.events.event import Event
+from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.model.limits import Limits
 
 Offered = tuple[Event, int, int]
@@ -40,6 +40,43 @@ UNINDEXED_MAX = 65_536
 """Events that wait to be indexed, at most, where no start may come to some of them."""
 SWEEP_MIN = 64
 """Events that a window has passed, at most, before they are swept."""
+
+
+class OrderWatch:
+    """Whether a scope's events come in canonical order, or in one that respects happened-before.
+
+    An event that is in order comes after all that it may come after in a match.
+    """
+
+    __slots__ = ("_known", "_last_key")
+
+    def __init__(self, *, canonical: bool) -> None:
+        self._last_key: CanonicalKey | None = (0, "", 0) if canonical else None
+        self._known: dict[str, int] = {}
+
+    def in_order(self, event: Event) -> bool:
+        """Take an event; return whether it comes in the order."""
+        if self._last_key is not None:
+            before, self._last_key = self._last_key, canonical_key(event)
+            return before < self._last_key
+        known = self._known
+        if known.get(event.node, 0) >= event.clock[event.node]:
+            return False
+        for node, counter in event.clock.items():
+            if counter > known.get(node, 0):
+                known[node] = counter
+        return True
+
+    def save(self) -> Any:
+        """Return what has come as plain data."""
+        return self._last_key or dict(self._known)
+
+    def load(self, value: Any) -> None:
+        """Put in what `save` gave."""
+        if self._last_key is None:
+            self._known = dict(value)
+        else:
+            self._last_key = tuple(value)
 
 
 class EventStore:
@@ -85,7 +122,9 @@ class EventStore:
         self.count = 0
         self._window = roles.window
         order = roles.order
-        self._order = OrderWatch(order) if order not in (None, ReleaseOrder.ANY) else None
+        self._order = None
+        if order in (ReleaseOrder.CANONICAL, ReleaseOrder.CAUSAL):
+            self._order = OrderWatch(canonical=order is ReleaseOrder.CANONICAL)
         # Whether a forward search keeps only the events that some start comes to.
         self._by_start = order is not ReleaseOrder.CAUSAL
         self.counting = counting
@@ -193,11 +232,6 @@ class EventStore:
             self._add(-1)
             yield Seen(*unindexed.popleft())
 
-    @property
-    def waits_from(self) -> float:
-        """The first time or place that those count from which wait; infinity for none."""
-        return self._at(self.unindexed[0]) if self.unindexed else math.inf
-
     def _at(self, offered: Offered) -> int:
         event, _, place = offered
         if self._window.us is None:
@@ -292,7 +326,8 @@ class EventStore:
     @property
     def first(self) -> float:
         """The first time or place that what is kept counts from; infinity for nothing."""
-        return min(self.waits_from, self._unpassed.first)
+        waits_from = self._at(self.unindexed[0]) if self.unindexed else math.inf
+        return min(waits_from, self._unpassed.first)
 
     def evict(self, last: float) -> None:
         """Evict what counts from `last` or before, once `take_passed` has taken out what waits."""

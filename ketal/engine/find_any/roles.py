@@ -14,15 +14,20 @@ The one rule: an event fits a role only if all that the role asks holds; where t
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
+from ketal.compiler.automaton import Automaton, Ways
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.predicates import (
     RELATIONS,
     Formula,
+    conjunction,
+    disjunction,
     necessary,
     registers,
     simplify,
@@ -30,8 +35,6 @@ from ketal.compiler.predicates import (
 )
 from ketal.engine.configurations import Seen
 from ketal.engine.find.windows import MatchWindow
-from ketal.engine.find_any.release_order import ReleaseOrder
-from ketal.engine.find_any.step_edges import StepEdge, step_edges
 from ketal.engine.machine import Machine, Memo
 from ketal.model.events.event import Event
 from ketal.model.syntax import ALL, PRIOR
@@ -42,6 +45,40 @@ MASKS_MAX = 65_536
 PRIOR_ANCHOR = -1
 ALL_ANCHOR = -2
 """Anchors that are no step's number: the event before, and every event before."""
+
+
+class ReleaseOrder(enum.Enum):
+    """An order in which events come, such that the last offered of a match is its last.
+
+    Attributes
+    ----------
+    ANY
+        Under arrival order the word is in the order offered, whatever that is.
+    CANONICAL
+        Where all steps accept the same events, of the mirror images of a match the one in
+        canonical order is reported.
+    CAUSAL
+        Where each step is after the one before it: an order that respects happened-before.
+    """
+
+    ANY = enum.auto()
+    CANONICAL = enum.auto()
+    CAUSAL = enum.auto()
+
+
+class StepEdge(NamedTuple):
+    """An edge of the automaton: a step leads from one state to another.
+
+    `formula` is what its event satisfies; where `whole` is false it may lead elsewhere all the
+    same, as other guards of the step hold as well.
+    """
+
+    number: int
+    source: int
+    step: int
+    target: int
+    formula: Formula
+    whole: bool
 
 
 class Relation(NamedTuple):
@@ -198,8 +235,6 @@ class Roles:
         bounded length, and no equality narrows the search.
     equating : bool
         Whether an equality with an earlier step narrows the search.
-    related : bool
-        Whether some guard asks for the causal relation of events.
     prior_only : bool
         Whether guards ask about the event before alone.
     plain : bool
@@ -214,8 +249,10 @@ class Roles:
         Whether, while the search is forward, nothing is asked of the event before but to be there.
     not_causal : tuple of StepRole
         The roles of later steps that need not be after the event before them.
-    loops : bool
-        Whether a word can come to a state again.
+    longest : int or None
+        The length of the longest word; None where one can come to a state again.
+    anchors : dict of int to list of int
+        For each step, the equalities that later ones have with its event.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -223,17 +260,22 @@ class Roles:
         automaton = machine.automaton
         self.compiled: CompiledPattern = machine.compiled
         self.window = MatchWindow(machine)
-        self.edges = step_edges(machine.automaton)
-        used = [atom for n in _used(self.edges) if (atom := automaton.atoms[n]).relational]
+        self.edges = _edges(automaton)
+        numbers = frozenset().union(*(variables(edge.formula) for edge in self.edges))
+        used = [atom for n in numbers if (atom := automaton.atoms[n]).relational]
         read = [registers(atom) for atom in used]
-        relations = [atom for atom in used if atom.shape in RELATIONS]
+        related = any(atom.shape in RELATIONS for atom in used)
         self.by_mask = Memo(self._use, MASKS_MAX)
-        self.related = bool(relations)
         self.prior_only = all(not steps and not history for _, steps, history in read)
         self.nots = bool(automaton.nots)
         self.plain = not used and not self.nots
         self.classes = automaton.classes
-        self.equating = any(_is_indexed(self.compiled, n) for n in _used(self.edges))
+        equalities = {
+            n: steps
+            for n in self.compiled.bound.equalities
+            if n in numbers and len(steps := registers(automaton.atoms[n])[1]) == 1
+        }
+        self.equating = bool(equalities)
         self.returns = any(not edge.target for edge in self.edges)
         later = [self._role(e, e.formula) for e in self.edges if e.source or self.returns]
         self.not_causal = tuple([role for role in later if not role.causal])
@@ -248,13 +290,15 @@ class Roles:
         # Where a match's events have one order, mirror images are words of the same classes.
         self.mirrors = automaton.mirrors and not (self.order and self._has_one_word_a_class_word())
         self.countable = not (self.window.bounded or self.mirrors)
-        self.by_place = self.order is ReleaseOrder.CANONICAL or (
-            machine.arrival and not self.related
-        )
+        in_place = machine.arrival and not related
+        self.by_place = in_place or self.order is ReleaseOrder.CANONICAL
         self.free = self.by_place and not (self.equating or self.nots)
-        self.loops = self._has_loop()
-        self.bounding = not self.equating and not self.loops
-        self.anchors = {s: self._equalities_with(s) for s in {edge.step for edge in self.edges}}
+        self.longest = self._longest()
+        self.bounding = not self.equating and self.longest is not None
+        self.anchors = {
+            step: [n for n, steps in equalities.items() if automaton.steps[step] in steps]
+            for step in {edge.step for edge in self.edges}
+        }
         self._made: dict[tuple[int, Formula], StepRole] = {}
 
     def _has_one_word_a_class_word(self) -> bool:
@@ -266,29 +310,18 @@ class Roles:
             len({self.classes[s] for s in steps}) == len(steps) for steps in leaving.values()
         )
 
-    def _has_loop(self) -> bool:
-        reach: dict[int, set[int]] = {}
+    def _longest(self) -> int | None:
+        """Return the length of the longest word; None where one can come to a state again."""
+        before: dict[int, set[int]] = {0: set()}
         for edge in self.edges:
-            reach.setdefault(edge.source, set()).add(edge.target)
-        for start in reach:
-            seen, todo = set[int](), [start]
-            while todo:
-                for target in reach.get(todo.pop(), ()):
-                    if target == start:
-                        return True
-                    if target not in seen:
-                        seen.add(target)
-                        todo.append(target)
-        return False
-
-    def _equalities_with(self, step: int) -> tuple[int, ...]:
-        """Return the equalities that later steps have with an event of this one."""
-        name = self.machine.automaton.steps[step]
-        return tuple(
-            n
-            for n in self.compiled.bound.equalities
-            if n in _used(self.edges) and registers(self.machine.automaton.atoms[n])[1] == {name}
-        )
+            before.setdefault(edge.target, set()).add(edge.source)
+        lengths: dict[int, int] = {}
+        try:
+            for state in TopologicalSorter(before).static_order():
+                lengths[state] = max([1 + lengths[n] for n in before.get(state, ())], default=0)
+        except CycleError:
+            return None
+        return max(lengths.values())
 
     def are_mirrored(self, one: StepRole, two: StepRole) -> bool:
         """Return whether the events of two neighbours may change places.
@@ -344,8 +377,10 @@ class Roles:
         reads = False
         for n in sorted(variables(left)):
             atom = atoms[n]
-            reads = reads or (atom.relational and bool(registers(atom)[1]) and _refers(atom))
-            if n not in asked or not atom.relational:
+            if not atom.relational:
+                continue
+            reads = reads or (atom.shape not in RELATIONS and bool(registers(atom)[1]))
+            if n not in asked:
                 continue
             if atom.shape in ("before", "concurrent"):
                 name = atom.payload[0]
@@ -363,8 +398,9 @@ class Roles:
                     equalities.append(Equality(n, step))
                 checks.append(Check(step, _comparison(self.compiled.bound.relational[n], name)))
                 said.add((n, True))
-        barred = {n for n in variables(left) if atoms[n].shape == "barred"}
-        nots = [n for n in barred if _denied(left, n)]
+        parts = () if isinstance(left, bool) else left[1] if left[0] == "and" else (left,)
+        literals = {(part[1], part[2]) for part in parts if part[0] == "var"}
+        nots = [n for n, holds in literals if not holds and atoms[n].shape == "barred"]
         numbers = tuple(sorted(atoms[n].payload[0] for n in nots))
         said |= {(n, False) for n in nots if atoms[n].payload[0] not in machine.relational_nots}
         return StepRole(
@@ -374,7 +410,7 @@ class Roles:
             tuple(equalities),
             tuple(checks),
             numbers,
-            exact=edge.whole and _literals(left) == said,
+            exact=edge.whole and literals == said and all(part[0] == "var" for part in parts),
             starts=not edge.source and not reads,
             ends=edge.target in machine.automaton.finals,
             goes_on=machine.has_way_on[edge.target],
@@ -414,44 +450,32 @@ class Use(NamedTuple):
     targets: int
 
 
+def _edges(automaton: Automaton) -> list[StepEdge]:
+    """Return the edges of an automaton: one for each state, step and state that it leads to."""
+    edges: list[StepEdge] = []
+    for state in range(len(automaton.table)):
+        enabled = frozenset(automaton.enabled[state])
+        held_by: dict[tuple[int, int], list[Formula]] = {}
+        for (step, held), target in Ways(automaton, state).by_classes.items():
+            guards = [enabled.intersection(of_class) for of_class in sorted(held)]
+            formula = conjunction(
+                [disjunction([automaton.formulas[v] for v in sorted(guard)]) for guard in guards]
+            )
+            held_by.setdefault((step, target), []).append(formula)
+        for (step, target), formulas in sorted(held_by.items()):
+            # Where guards of a step lead apart, all that hold decide, not these alone.
+            whole = sum(other == step for other, _ in held_by) == 1
+            formula = disjunction(formulas)
+            edges.append(StepEdge(len(edges), state, step, target, formula, whole))
+    return edges
+
+
 def _bits(numbers: Iterable[int]) -> int:
     """Return the number that has these bits."""
     return sum(1 << number for number in set(numbers))
-
-
-def _used(edges: list[StepEdge]) -> frozenset[int]:
-    return frozenset().union(*(variables(edge.formula) for edge in edges))
-
-
-def _is_indexed(compiled: CompiledPattern, number: int) -> bool:
-    atom = compiled.automaton.atoms[number]
-    return number in compiled.bound.equalities and len(registers(atom)[1]) == 1
-
-
-def _refers(atom: Any) -> bool:
-    return atom.shape not in (*RELATIONS, "barred")
 
 
 def _comparison(
     function: Callable[[Event, Mapping[str, Event]], bool], name: str
 ) -> Callable[[Event, Event], bool]:
     return lambda event, anchor: function(event, {name: anchor})
-
-
-def _literals(formula: Formula) -> set[tuple[int, bool]] | None:
-    """Return the literals of a conjunction, as (variable, polarity); None if it is none."""
-    if isinstance(formula, bool):
-        return set()
-    parts = formula[1] if formula[0] == "and" else (formula,)
-    if any(part[0] != "var" for part in parts):
-        return None
-    return {(part[1], part[2]) for part in parts}
-
-
-def _denied(formula: Formula, number: int) -> bool:
-    """Return whether a conjunction says that a variable is off."""
-    if isinstance(formula, bool):
-        return False
-    if formula[0] == "var":
-        return bool(formula[1] == number and not formula[2])
-    return formula[0] == "and" and any(_denied(f, number) for f in formula[1])
