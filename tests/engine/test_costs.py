@@ -48,6 +48,10 @@ TABLE: list[tuple[str, str, str, bool | None]] = [
         costs.FLAT_BY_VALUE, "x == A.x", False,
     ),
     (
+        "order CausalOrder; D = Causal(B) && x == A.x; find any A not C D;",
+        costs.FLAT_BY_VALUE, "x == A.x", False,
+    ),
+    (
         "order arrival; D = B && x == A.x; E = C && y == A.y; find any A D E;",
         costs.FORWARD_DEAD_ENDS, "y == A.y", False,
     ),

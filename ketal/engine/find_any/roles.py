@@ -398,7 +398,7 @@ class Roles:
                     equalities.append(Equality(n, step))
                 checks.append(Check(step, _comparison(self.compiled.bound.relational[n], name)))
                 said.add((n, True))
-        parts = () if isinstance(left, bool) else left[1] if left[0] == "and" else (left,)
+        parts = _conjuncts(left)
         literals = {(part[1], part[2]) for part in parts if part[0] == "var"}
         nots = [n for n, holds in literals if not holds and atoms[n].shape == "barred"]
         numbers = tuple(sorted(atoms[n].payload[0] for n in nots))
@@ -468,6 +468,13 @@ def _edges(automaton: Automaton) -> list[StepEdge]:
             formula = disjunction(formulas)
             edges.append(StepEdge(len(edges), state, step, target, formula, whole))
     return edges
+
+
+def _conjuncts(formula: Formula) -> list[Formula]:
+    """Return the formulas of which one is the conjunction."""
+    if isinstance(formula, bool):
+        return []
+    return sum(map(_conjuncts, formula[1]), []) if formula[0] == "and" else [formula]
 
 
 def _bits(numbers: Iterable[int]) -> int:
