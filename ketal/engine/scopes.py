@@ -32,6 +32,10 @@ from ketal.model.values import keyed
 from ketal.model.verdicts.verdict_kinds import COUNTED
 
 FindRun = AnyFind | RunsFind
+_RARE = (
+    "halted", "unknown_types", "guard_failures", "overflows", "strangers", "uncertain",
+    "marks_forgotten",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -56,20 +60,7 @@ class Counts:
     def to_dict(self) -> dict[str, int]:
         """Return the counts of the summary; the rarer ones where they are not zero."""
         out = {name: getattr(self, name) for name in (*COUNTED, "unscoped", "untimed")}
-        out |= {
-            n: getattr(self, n)
-            for n in (
-                "halted",
-                "unknown_types",
-                "guard_failures",
-                "overflows",
-                "strangers",
-                "uncertain",
-                "marks_forgotten",
-            )
-            if getattr(self, n)
-        }
-        return out
+        return out | {name: count for name in _RARE if (count := getattr(self, name))}
 
     def save(self) -> Any:
         """Return the counts as plain data."""

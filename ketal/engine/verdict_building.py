@@ -109,10 +109,22 @@ class VerdictBuilder:
             self.counts.violations += 1
             self.counts.uncertain += bool(lost)
             if self.listing:
-                out.append(self._violation(scope, refused, seen, lost))
+                common = self._common(scope.mapping, _time(seen.event), lost)
+                out.append(
+                    Violation(
+                        event=seen.dot,
+                        type=seen.event.type,
+                        expected=refused.expected,
+                        state=refused.state,
+                        reason=refused.reason,
+                        **common,
+                    )
+                )
         if self.trace and (refused is None or refused.resumed):
             start = before if refused is None else (self.machine.start(),)
-            steps = self._steps_taking(start, seen)
+            # Several steps may take it where configurations differ.
+            taking = {step for one in start for step in self.machine.steps_held(one, seen)}
+            steps = "|".join(self.machine.automaton.steps[step] for step in sorted(taking))
             out.append(self._transition(scope, seen, states(start), run.states(), steps))
         return out
 
@@ -125,30 +137,11 @@ class VerdictBuilder:
         self.counts.uncertain += bool(lost)
         if not self.listing:
             return []
-        return [
-            Incomplete(
-                state=self.machine.automaton.named(run.states()),
-                expected=run.expected(),
-                **self._common(scope.mapping, None, lost),
-            )
-        ]
-
-    def _violation(
-        self, scope: Scope, refused: Refused, seen: Seen, lost: tuple[Dot, ...]
-    ) -> Violation:
-        return Violation(
-            event=seen.dot,
-            type=seen.event.type,
-            expected=refused.expected,
-            state=refused.state,
-            reason=refused.reason,
-            **self._common(scope.mapping, _time(seen.event), lost),
+        state, common = (
+            self.machine.automaton.named(run.states()),
+            self._common(scope.mapping, None, lost),
         )
-
-    def _steps_taking(self, configurations: tuple[Configuration, ...], seen: Seen) -> str:
-        """Return the steps that take an event in a check; several where configurations differ."""
-        steps = {s for c in configurations for s in self.machine.steps_held(c, seen)}
-        return "|".join(self.machine.automaton.steps[s] for s in sorted(steps))
+        return [Incomplete(state=state, expected=run.expected(), **common)]
 
     def _transition(
         self, scope: Scope, seen: Seen, before: tuple[int, ...], after: tuple[int, ...], step: str
@@ -186,13 +179,9 @@ class VerdictBuilder:
             counts.listed += len(listed)
             out += self._matches(scope, listed, event)
         if self.listing and findings.timed_out:
-            out += [
-                TimedOut(
-                    steps=self._steps(taken),
-                    **self._common(scope.mapping, _time(taken[-1][1].event), lost),
-                )
-                for taken in findings.timed_out
-            ]
+            for taken in findings.timed_out:
+                common = self._common(scope.mapping, _time(taken[-1][1].event), lost)
+                out.append(TimedOut(steps=self._steps(taken), **common))
         for (over, what), times in findings.overflows.items():
             out += self._limit_reached(scope, over, f"{what}: {times}", times, event)
         return out

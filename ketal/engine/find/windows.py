@@ -11,15 +11,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from collections.abc import Container, Iterable, Iterator
+from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.configurations import Seen, SeenTable
 from ketal.engine.find.findings import Findings, Taken
 from ketal.engine.machine import Machine
-
-T = TypeVar("T")
 
 
 def ends_windows_early(compiled: CompiledPattern) -> bool:
@@ -63,19 +61,18 @@ class MatchWindow:
         return seen.time_us
 
 
-class Expiring(Generic[T]):
-    """What a window will end, by the time or place that it counts from.
+class Expiring:
+    """The places of events, by the times or places that their windows count from.
 
     What comes in rising order waits in a queue, what comes late in a heap, so both a clock that
     is set back and one that runs ahead cost O(log n) and no room.
     """
 
-    __slots__ = ("_late", "_number", "_queue")
+    __slots__ = ("_late", "_queue")
 
     def __init__(self) -> None:
-        self._queue: deque[tuple[float, int, T]] = deque()
-        self._late: list[tuple[float, int, T]] = []
-        self._number = 0
+        self._queue: deque[tuple[float, int]] = deque()
+        self._late: list[tuple[float, int]] = []
 
     @property
     def first(self) -> float:
@@ -84,32 +81,29 @@ class Expiring(Generic[T]):
         first = queue[0][0] if queue else math.inf
         return min(first, late[0][0]) if late else first
 
-    def add(self, low: float, item: T) -> None:
-        """Put in what counts from `low`."""
-        self._number += 1
-        entry = (low, self._number, item)
+    def add(self, low: float, place: int) -> None:
+        """Put in what counts from `low`; places rise."""
         if not self._queue or low >= self._queue[-1][0]:
-            self._queue.append(entry)
+            self._queue.append((low, place))
         else:
-            heapq.heappush(self._late, entry)
+            heapq.heappush(self._late, (low, place))
 
-    def earliest(self, alive: Callable[[T], bool] = lambda _: True) -> float | None:
-        """Return what the first that is alive counts from; None if none is."""
-        while self._queue and not alive(self._queue[0][2]):
+    def first_alive(self, alive: Container[int]) -> float:
+        """Return what the first of those alive counts from; infinity for none."""
+        while self._queue and self._queue[0][1] not in alive:
             self._queue.popleft()
-        while self._late and not alive(self._late[0][2]):
+        while self._late and self._late[0][1] not in alive:
             heapq.heappop(self._late)
-        firsts = [entries[0][0] for entries in (self._queue, self._late) if entries]
-        return min(firsts, default=None)
+        return self.first
 
-    def passed(self, last: float) -> Iterator[T]:
+    def passed(self, last: float) -> Iterator[int]:
         """Take out, in order, and yield what counts from `last` or before."""
         queue, late = self._queue, self._late
         while (queue and queue[0][0] <= last) or (late and late[0][0] <= last):
             if late and not (queue and queue[0] < late[0]):
-                yield heapq.heappop(late)[2]
+                yield heapq.heappop(late)[1]
             else:
-                yield queue.popleft()[2]
+                yield queue.popleft()[1]
 
     def clear(self) -> None:
         """Remove everything."""
@@ -160,7 +154,7 @@ class Firsts:
     def __init__(self, window: MatchWindow) -> None:
         self.window = window
         self.waiting: dict[int, tuple[int, Seen]] = {}
-        self._expiring: Expiring[int] = Expiring()
+        self._expiring = Expiring()
 
     def add(self, seen: Seen, step: int, at: int) -> None:
         """Wait for a match of an event that can be first, whose window counts from `at`."""
@@ -193,8 +187,7 @@ class Firsts:
     @property
     def first(self) -> float:
         """The first time or place that waits to be timed out; infinity for none."""
-        earliest = self._expiring.earliest(self.waiting.__contains__)
-        return math.inf if earliest is None else earliest
+        return self._expiring.first_alive(self.waiting)
 
     # --- state ---
 

@@ -346,14 +346,7 @@ class RunGroups:
 
     def groups(self) -> Iterator[RunGroup]:
         """Yield all groups in the order in which they were made, each after its parents."""
-        met = {group: None for run in self.runs.values() for group in run.starts}
-        todo = list(met)
-        while todo:
-            for heir in todo.pop().heirs:
-                if heir not in met:
-                    met[heir] = None
-                    todo.append(heir)
-        yield from sorted(met, key=lambda group: group.number)
+        yield from _with_heirs(group for run in self.runs.values() for group in run.starts)
 
     def save(self, seens: SeenTable) -> Any:
         """Return `groups()` as plain data; `seens` numbers their events."""
@@ -411,37 +404,39 @@ def _ways_to(group: RunGroup, tail: Tail) -> Iterator[Taken]:
             tail = (group.binding, tail)
             todo += [(parent, tail) for parent in reversed(group.parents)]
             continue
-        out = [group.binding]
-        while tail is not None:
-            out.append(tail[0])
-            tail = tail[1]
-        yield tuple(out)
+        yield _taken((group.binding, tail))
+
+
+def _taken(tail: Tail) -> Taken:
+    out = []
+    while tail is not None:
+        out.append(tail[0])
+        tail = tail[1]
+    return tuple(out)
+
+
+def _with_heirs(groups: Iterable[RunGroup]) -> list[RunGroup]:
+    """Return groups and all that come of them, in the order in which they were made."""
+    met = dict.fromkeys(groups)
+    todo = list(met)
+    while todo:
+        for heir in todo.pop().heirs:
+            if heir not in met:
+                met[heir] = None
+                todo.append(heir)
+    return sorted(met, key=lambda group: group.number)
 
 
 def _longest(groups: list[RunGroup]) -> Taken:
     """Return the longest way from some groups to one that waits; of several, the least."""
-    later = dict.fromkeys(groups)
-    todo = list(groups)
-    while todo:
-        for heir in todo.pop().heirs:
-            if heir not in later:
-                later[heir] = None
-                todo.append(heir)
-    lengths: dict[RunGroup, int] = {}
-    after: dict[RunGroup, RunGroup | None] = {}
+    longest: dict[RunGroup, tuple[int, Tail]] = {}
 
-    def way(group: RunGroup) -> Taken:
-        out = [group.binding]
-        while (heir := after[group]) is not None:
-            group = heir
-            out.append(group.binding)
-        return tuple(out)
+    def best(groups: list[RunGroup]) -> tuple[int, Tail]:
+        most = max([longest[group][0] for group in groups], default=0)
+        ways = [longest[group] for group in groups if longest[group][0] == most]
+        return min(ways, key=lambda way: rank(_taken(way[1])), default=(0, None))
 
-    def best(groups: list[RunGroup]) -> RunGroup:
-        most = max(lengths[group] for group in groups)
-        return min((g for g in groups if lengths[g] == most), key=lambda g: rank(way(g)))
-
-    for group in sorted(later, key=lambda group: group.number, reverse=True):
-        first = after[group] = best(group.heirs) if group.heirs else None
-        lengths[group] = 1 if first is None else 1 + lengths[first]
-    return way(best(groups))
+    for group in reversed(_with_heirs(groups)):
+        length, tail = best(group.heirs)
+        longest[group] = length + 1, (group.binding, tail)
+    return _taken(best(groups)[1])

@@ -57,7 +57,7 @@ class RunsFind:
         self.window = MatchWindow(machine)
         self._groups = RunGroups(live, self.window.us)
         self._waiting = WaitingByState(machine, self._groups)
-        self._expiring: Expiring[int] = Expiring()
+        self._expiring = Expiring()
         # Under arrival order a configuration says which `not` guards are broken.
         nots = bool(machine.automaton.nots) and not machine.arrival
         self.breakers = Breakers(machine) if nots else None
@@ -270,8 +270,8 @@ class RunsFind:
 
     def earliest_us(self) -> int | None:
         """Return the first time that a watermark can end something of; None for nothing."""
-        earliest = self._expiring.earliest(self.runs.__contains__)
-        return None if earliest is None else int(earliest)
+        earliest = self._expiring.first_alive(self.runs)
+        return None if earliest == math.inf else int(earliest)
 
     def _end(self, run: Run, findings: Findings) -> None:
         """End a run whose window is over."""
