@@ -37,13 +37,7 @@ class Refused:
 
 
 class CheckRun:
-    """The run of a `check` in one scope.
-
-    Parameters
-    ----------
-    machine : Machine
-        The automaton, made ready.
-    """
+    """The run of a `check` in one scope."""
 
     __slots__ = ("configurations", "halted", "machine")
 
@@ -55,19 +49,10 @@ class CheckRun:
     def take_plain(
         self, events: Sequence[Event], masks: Sequence[int], begin: int, place: int
     ) -> int:
-        """Take events for which state and mask decide what follows; return the first that is left.
+        """Take events for which state and mask decide what follows.
 
-        Parameters
-        ----------
-        events, masks : sequence of Event, sequence of int
-            The events, and their masks.
-        begin, place : int
-            The number of the first event, and its place among those offered.
-
-        Returns
-        -------
-        int
-            The number of the first event that is not taken, which is to be offered.
+        The number of the first is `begin`, its place among those offered `place`. Returned is the
+        number of the first that is left, which is to be offered.
         """
         configurations, decided = self.configurations, self.machine.decided
         number, end = begin, len(masks)

@@ -105,8 +105,6 @@ class Configuration(NamedTuple):
 
     Attributes
     ----------
-    state : int
-        The automaton's state.
     prior : Seen or None
         The last event taken.
     bound : tuple of Seen or None

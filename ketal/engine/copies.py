@@ -75,24 +75,12 @@ class Unlearned:
 class Copies(dict[str, Copy]):
     """The copies of a pattern by node.
 
-    Parameters
-    ----------
-    deployment : syntax.Deployment
-        Which nodes have one, and whether each is offered everything, what its node learns of, or
-        what it was sent.
-    limits : Limits
-        `unlearned_max`.
-    timed : bool
-        Whether the pattern has a window of time.
-
     Attributes
     ----------
     everything : bool
         Whether every copy is offered every event.
     receiving : bool
         Whether a copy is offered those events alone whose messages its node receives.
-    offered : int
-        How many events the pattern was offered.
     messages : int
         How many messages were received by nodes with copies, with `receiving`.
     """
@@ -197,17 +185,9 @@ class Copies(dict[str, Copy]):
         ]
 
     def hold(self, event: Event, mask: int | None) -> Unlearned | None:
-        """Hold an event for the copies that have not learned of it.
+        """Hold an event for the copies that have not learned of it, with a mask as of `Unlearned`.
 
-        Parameters
-        ----------
-        event, mask
-            As of `Unlearned`.
-
-        Returns
-        -------
-        Unlearned or None
-            The oldest of the node with most, which is evicted for want of room.
+        Returned is what is evicted for want of room: the oldest of the node with most.
         """
         evicted = None
         if self._count >= self._max:

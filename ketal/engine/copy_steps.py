@@ -20,17 +20,7 @@ from ketal.model.verdicts.verdict_kinds import RunVerdict
 
 
 class CopySteps:
-    """Offers events to copies.
-
-    Parameters
-    ----------
-    copies : Copies
-        The copies, and what each node learned of.
-    steps : ScopeSteps
-        Offers events to their runs.
-    met : MaskCounts
-        Which masks are in the alphabet.
-    """
+    """Offers events to copies."""
 
     def __init__(self, copies: Copies, steps: ScopeSteps, met: MaskCounts) -> None:
         self.copies = copies

@@ -98,12 +98,9 @@ class Losses:
     # --- what is missed ---
 
     def miss(self, dot: Dot, low: CanonicalKey | None = None) -> int:
-        """Mark a dot as missed that was declared lost; `low` is a place that it is not before.
+        """Mark a dot as missed that was declared lost; return how many others were evicted.
 
-        Returns
-        -------
-        int
-            How many others were evicted.
+        It is not before the place `low`, if that is known.
         """
         if low is not None and self.placed:
             self._place(dot, low, None)

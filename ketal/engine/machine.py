@@ -120,14 +120,8 @@ NO_NOTS = NotPlan((), None)
 class Concerned(dict[int, bool]):
     """Whether an event with a mask starts a run, or concerns those that wait, computed once.
 
-    Parameters
-    ----------
-    machine : Machine
-        Whose runs they are.
-    waiting : int
-        The states in which runs wait, as bits.
-    sets : mapping
-        Those of all sets of states, this one included, which share the room.
+    The states in which runs wait are the bits of `waiting`; `sets` has the masks of all sets of
+    states, this one included, which share the room.
     """
 
     def __init__(self, machine: Machine, waiting: int, sets: Mapping[int, Concerned]) -> None:
@@ -150,11 +144,6 @@ class Concerned(dict[int, bool]):
 
 class Machine:
     """An automaton made ready to run: plans, evaluators, targets. Holds no run.
-
-    Parameters
-    ----------
-    compiled : CompiledPattern
-        The pattern.
 
     Attributes
     ----------

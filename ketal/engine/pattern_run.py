@@ -35,10 +35,6 @@ class PatternRun:
 
     Parameters
     ----------
-    compiled : CompiledPattern
-        The pattern.
-    limits : Limits
-        The limits of the runs.
     execution : str
         The execution's name where a log holds several.
     listing : bool
@@ -53,20 +49,10 @@ class PatternRun:
 
     Attributes
     ----------
-    counts : Counts
-        How many matches, violations and other outcomes the runs had.
-    scopes : Scopes
-        The live scopes.
     copies : Copies or None
         The nodes' copies, under `at every node`.
-    losses : Losses
-        The events that were missed.
-    steps : ScopeSteps
-        Offers events, time and the end to the scopes' runs.
     met : MaskCounts
         How many events of those offered satisfied each guard.
-    verdicts : VerdictBuilder
-        Makes verdicts of what events bring about.
     """
 
     __slots__ = (
@@ -126,13 +112,7 @@ class PatternRun:
     # --- events ---
 
     def process(self, events: Sequence[Event]) -> list[tuple[int, list[RunVerdict]]]:
-        """Process released events in turn; return their verdicts.
-
-        Returns
-        -------
-        list of (int, list of RunVerdict)
-            Of each event that brought something about, its place among them, and what.
-        """
+        """Process released events in turn; return the verdicts of each that has some, by number."""
         masks: Sequence[int] = list(map(self._mask, events))
         outside = self.met.add(masks)
         if self._are_of_one_scope(events):
@@ -208,12 +188,7 @@ class PatternRun:
     def miss(self, dot: Dot, low: CanonicalKey | None = None) -> None:
         """Record a dot that was declared lost: a run might have waited for its event.
 
-        Parameters
-        ----------
-        dot : Dot
-            What is missed; nothing else is known of it.
-        low : CanonicalKey or None
-            A place of canonical order that it is not before; None: not known.
+        It is not before the place `low` of canonical order, if that is known.
         """
         self.counts.marks_forgotten += self.losses.miss(dot, low)
 
@@ -248,16 +223,10 @@ class PatternRun:
         return [self.counts.save(), self.scopes.created, self.losses.save(), copies]
 
     def load(self, value: Any, unlearned: Iterable[Unlearned], scopes: Iterable[Any]) -> None:
-        """Put a saved state into a fresh run of the same pattern.
+        """Put what `save` gave into a fresh run of the same pattern.
 
-        Parameters
-        ----------
-        value : Any
-            What `save` gave.
-        unlearned : iterable of Unlearned
-            The events held for copies, in the order offered.
-        scopes : iterable
-            What `Scope.save` gave, in the order of their numbers.
+        With it come the events held for copies, in the order offered, and what `Scope.save` gave,
+        in the order of their numbers.
         """
         *uncounted, met = value
         self.met.load(met)

@@ -21,11 +21,6 @@ from ketal.operators.history import History
 class Relations:
     """The relational atoms of a pattern, made ready to evaluate.
 
-    Parameters
-    ----------
-    compiled : CompiledPattern
-        The pattern.
-
     Attributes
     ----------
     slots : dict of int to int

@@ -27,17 +27,6 @@ from ketal.model.verdicts.verdict_kinds import RunVerdict
 class ScopeSteps:
     """Offers events, time and the end to the runs of scopes.
 
-    Parameters
-    ----------
-    scopes : Scopes
-        The live scopes.
-    verdicts : VerdictBuilder
-        Makes verdicts of what the runs find.
-    limits : Limits
-        The limits of the runs.
-    copies : Copies or None
-        The nodes' copies, under `at every node`.
-
     Attributes
     ----------
     by_mask : bool

@@ -82,8 +82,6 @@ class Scope:
         The values of its key, as `keyed` has them.
     key : tuple of (str, value)
         The key as verdicts have it.
-    run : CheckRun or FindRun
-        Its run.
     number : int
         Its place in the order in which the scopes of the pattern were created.
     offered : int
@@ -201,19 +199,6 @@ class ScopeTimers:
 class Scopes(dict[ScopeName, Scope]):
     """The live scopes of a pattern, by name.
 
-    Parameters
-    ----------
-    compiled : CompiledPattern
-        The pattern.
-    machine : Machine
-        Its automaton, made ready.
-    limits : Limits
-        The limits of the runs.
-    traced : bool
-        Whether transitions are asked for.
-    counting : bool
-        Whether it is enough to count matches.
-
     Attributes
     ----------
     created : int
@@ -223,10 +208,6 @@ class Scopes(dict[ScopeName, Scope]):
         removed; None where nobody asks.
     removes : bool
         Whether a scope that is over is removed.
-    live : Live
-        What they share: how many runs there are, or events kept.
-    timers : ScopeTimers
-        Their timers.
     """
 
     def __init__(

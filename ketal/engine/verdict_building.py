@@ -32,21 +32,6 @@ _key = attrgetter("key")
 class VerdictBuilder:
     """Builds the verdicts of one pattern over one execution.
 
-    Parameters
-    ----------
-    machine : Machine
-        The pattern's automaton, made ready.
-    counts : Counts
-        What is counted; changed in place.
-    losses : Losses
-        What makes verdicts uncertain.
-    execution : str
-        The execution's name where a log holds several.
-    listing : bool
-        Whether verdicts are wanted, or counts only.
-    trace : bool
-        Whether to report every transition.
-
     Attributes
     ----------
     learned_at : tuple or None
@@ -85,18 +70,9 @@ class VerdictBuilder:
         refused: Refused | None,
         seen: Seen,
     ) -> list[RunVerdict]:
-        """Return the verdicts of a step that a check took.
+        """Return the verdicts of a step of a check, `refused` if its event was not allowed.
 
-        Parameters
-        ----------
-        scope : Scope
-            Its scope.
-        before : tuple of Configuration
-            Where the run was before the step.
-        refused : Refused or None
-            The event that was not allowed.
-        seen : Seen
-            The event.
+        The run was in `before` until then.
         """
         run = scope.run
         assert isinstance(run, CheckRun)

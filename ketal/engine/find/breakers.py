@@ -25,13 +25,7 @@ SWEEP_MIN = 1_024
 
 
 class Breakers:
-    """The events that one scope was offered and that can break a `not`.
-
-    Parameters
-    ----------
-    machine : Machine
-        The pattern's.
-    """
+    """The events that one scope was offered and that can break a `not`."""
 
     __slots__ = ("_machine", "_maybe", "_sure", "_sweep_at", "by_place")
 

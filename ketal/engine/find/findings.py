@@ -76,17 +76,11 @@ class Findings:
 
 
 def without_mirrors(matches: Sequence[Taken], classes: Sequence[int]) -> list[int]:
-    """Return the numbers of the matches that are left when mirror images are removed.
+    """Return the numbers of one event's matches that are left when mirror images are removed.
 
     Of matches that have the same events, each in a step of the same class, the one whose
     events come first in canonical order is left, then the one whose steps are declared first.
-
-    Parameters
-    ----------
-    matches : sequence of Taken
-        All matches that one event completed.
-    classes : sequence of int
-        The class of each step's local guard.
+    The class of each step's local guard is in `classes`.
     """
     width = max(classes, default=0) + 1
     least: dict[Any, int] = {}

@@ -26,17 +26,8 @@ from ketal.engine.find_any.roles import StepRole
 def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], at: float) -> None:
     """Keep an event in its roles, with its bounds, and raise those of others.
 
-    Parameters
-    ----------
-    kept : KeptEvents
-        The events that are kept.
-    seen : Seen
-        The event.
-    roles : sequence of StepRole
-        Its roles.
-    at : float
-        The time or place that its window counts from; the same for all where there is none, as
-        one start is then as good as another.
+    The time or place that its window counts from is `at`; the same for all where there is none, as
+    one start is then as good as another.
     """
     bounds = [_pulled(kept, role, seen, at) for role in roles]
     for role, of in zip(roles, bounds, strict=True):
@@ -51,11 +42,8 @@ def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], at: fl
 def _pulled(kept: KeptEvents, role: StepRole, seen: Seen, at: float) -> tuple[float, float]:
     """Return the bounds of a new event in a role, from the events that are kept.
 
-    Returns
-    -------
-    tuple of float
-        The latest start of what can come before it, and the negative of the earliest end of
-        what can come after it.
+    They are the latest start of what can come before it, and the negative of the earliest end of
+    what can come after it.
     """
     before = at if role.starts else NEVER
     if not role.starts:

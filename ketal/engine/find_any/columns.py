@@ -186,8 +186,6 @@ class Column:
         The counters, or where the column is of all nodes the places; they rise.
     places : list of int
         Their places in the order offered.
-    seens : list of Seen
-        The events.
     rising : bool
         Whether `places` rises.
     starts : list of float
@@ -228,18 +226,9 @@ class Column:
     ) -> None:
         """Put in an event, at the counter or place by which it stands in the column.
 
-        Parameters
-        ----------
-        at : int
-            That counter or place.
-        seen : Seen
-            The event.
-        start : float
-            Under a forward search, the latest start of a match that comes to it.
-        bounds : tuple of float
-            Under another, its bounds (`before` and `after`).
-        ways : int
-            Where matches are counted, how many beginnings of matches come to it.
+        Under a forward search `start` is the latest start of a match that comes to it, under
+        another `bounds` are its `before` and `after`. Where matches are counted, `ways` beginnings
+        of matches come to it.
         """
         counters = self.counters
         i = len(counters)

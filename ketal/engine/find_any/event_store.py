@@ -82,27 +82,12 @@ class OrderWatch:
 class EventStore:
     """The events that one scope keeps, and the search through them.
 
-    Parameters
-    ----------
-    roles : Roles
-        The pattern's.
-    limits : Limits
-        `runs_max`, `candidates_max`.
-    live : Live
-        How many events are kept, over all scopes of the pattern.
-    breakers : Breakers or None
-        The events that can break a `not`.
-    counting : bool
-        Whether matches are counted, not listed, as far as is known before events come.
-
     Attributes
     ----------
     count : int
         How many events are kept, those that can break a `not` aside.
     counting : bool
         Whether matches are counted, not listed.
-    search : Search
-        The search for matches among the indexed events.
     unindexed : deque of Offered
         The events that wait to be indexed, in the order offered.
     """
@@ -166,20 +151,10 @@ class EventStore:
     def defer(
         self, events: Sequence[Event], masks: Sequence[int], begin: int, end: int, place: int
     ) -> int:
-        """Let events wait to be indexed, those without a role aside; return the first that cannot.
+        """Let events wait to be indexed, those without a role aside.
 
-        Parameters
-        ----------
-        events, masks : sequence of Event, sequence of int
-            The events, and their masks.
-        begin, end, place : int
-            The number of the first event, that past the last, and the first's place among those
-            offered.
-
-        Returns
-        -------
-        int
-            The number of the first event that is to be offered.
+        They are those from number `begin` to `end`, the first at `place` among those offered.
+        Returned is the number of the first that cannot wait: it is to be offered.
         """
         by_mask, order, by_start = self._roles.by_mask, self._order, self._by_start
         unindexed, timed, reached = self.unindexed, self._window.us is not None, self._reached
@@ -271,21 +246,9 @@ class EventStore:
         return self.counting
 
     def keep(self, seen: Seen, at: int, use: Use) -> str | None:
-        """Index an event in the roles in which it is of use later; return a limit it reaches.
+        """Index an event in the roles in which it is of use later.
 
-        Parameters
-        ----------
-        seen : Seen
-            The event.
-        at : int
-            The time or place that its window counts from.
-        use : Use
-            What it is to the pattern.
-
-        Returns
-        -------
-        str or None
-            The limit that keeps it from being kept.
+        Its window counts from `at`. Returned is the limit, if any, that keeps it from being kept.
         """
         search = self.search
         by_start = search.forward and self._by_start

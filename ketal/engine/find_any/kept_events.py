@@ -32,8 +32,6 @@ class RoleColumns:
         Whether one column holds the events of all nodes.
     searched : bool
         Whether events of a match may be offered in any order.
-    counting : bool
-        Whether matches are counted.
     """
 
     __slots__ = ("_by_place", "_indexes", "_new_column", "_roles", "keyed", "nodes", "role")

@@ -35,19 +35,7 @@ KEPT = "events kept for later ones"
 
 
 class AnyFind:
-    """The run of a `find any` in one scope.
-
-    Parameters
-    ----------
-    roles : Roles
-        The pattern's.
-    limits : Limits
-        `runs_max`, `candidates_max`, `matches_per_event_max`, `visits_max`.
-    live : Live
-        How many events are kept, over all scopes of the pattern.
-    traced : bool
-        Whether the transitions of matches are asked for.
-    """
+    """The run of a `find any` in one scope."""
 
     __slots__ = (
         "_end_place", "_limits", "_live", "_roles", "_store", "_traced", "_window", "breakers",

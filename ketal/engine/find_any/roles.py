@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ketal.compiler.automaton import Automaton, Ways
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -108,10 +108,6 @@ class StepRole:
 
     Attributes
     ----------
-    edge : StepEdge
-        The edge.
-    left : Formula
-        What is left of its guard.
     relations : tuple of Relation
         How its event must be related to earlier ones.
     equalities, checks : tuple of Equality, tuple of Check
@@ -178,10 +174,7 @@ class StepRole:
 class Path(tuple[StepRole, ...]):
     """The roles of the events of a part of a word, in order; those of a search are made once.
 
-    Attributes
-    ----------
-    exact : bool
-        Whether each of them is.
+    It is `exact` if each of them is.
     """
 
     exact: bool
@@ -212,15 +205,8 @@ class Path(tuple[StepRole, ...]):
 class Roles:
     """The roles of a pattern, and how its matches are searched for.
 
-    Parameters
-    ----------
-    machine : Machine
-        The automaton, made ready.
-
     Attributes
     ----------
-    window : MatchWindow
-        The pattern's.
     by_mask : dict of int to (Use or None)
         What the events with a mask are to the pattern, made when first asked for.
     order : ReleaseOrder or None
@@ -470,11 +456,13 @@ def _edges(automaton: Automaton) -> list[StepEdge]:
     return edges
 
 
-def _conjuncts(formula: Formula) -> list[Formula]:
+def _conjuncts(formula: Formula) -> list[Any]:
     """Return the formulas of which one is the conjunction."""
     if isinstance(formula, bool):
         return []
-    return sum(map(_conjuncts, formula[1]), []) if formula[0] == "and" else [formula]
+    if formula[0] != "and":
+        return [formula]
+    return [part for joined in formula[1] for part in _conjuncts(joined)]
 
 
 def _bits(numbers: Iterable[int]) -> int:

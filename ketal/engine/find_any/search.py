@@ -38,24 +38,7 @@ from ketal.model.limits import Limits
 
 
 class Search:
-    """The search through the events that one scope keeps.
-
-    Parameters
-    ----------
-    roles : Roles
-        The pattern's.
-    kept : KeptEvents
-        The events.
-    breakers : Breakers or None
-        The events that can break a `not`.
-    forward : bool
-        Whether the event offered last is the last of its word.
-
-    Attributes
-    ----------
-    passed : float
-        The time or place such that what counts from there or before is evicted.
-    """
+    """The search through the events that one scope keeps; what counts from `passed` is evicted."""
 
     __slots__ = (
         "_breakers", "_by_place", "_found", "_kept_events", "_length", "_limit", "_matches_max",
@@ -83,22 +66,10 @@ class Search:
     def find(
         self, seen: Seen, roles: Iterable[StepRole], limits: Limits
     ) -> tuple[list[Taken], list[Path], str | None]:
-        """Return the matches that an event completes, mirror images included.
+        """Return the matches that an event completes in some roles, mirror images included.
 
-        Parameters
-        ----------
-        seen : Seen
-            The event.
-        roles : iterable of StepRole
-            The roles in which it may complete one.
-        limits : Limits
-            `matches_per_event_max`, `visits_max`.
-
-        Returns
-        -------
-        tuple
-            The matches, the roles of the events of each, and the limit that ended the search
-            before its end, if one did.
+        With them are returned the roles of the events of each, and the limit, if any, that ended
+        the search before its end.
         """
         self._found, self._paths, self._limit = [], [], None
         self._matches_max, self._visits_left = limits.matches_per_event_max, limits.visits_max
@@ -160,16 +131,7 @@ class Search:
         """Find the matches that a part of a word is the end of; return whether there is room.
 
         Under a search that is not forward, the part of which it is the end is completed by
-        events after it.
-
-        Parameters
-        ----------
-        path : Path
-            The roles of its events.
-        taken : Taken
-            Its events.
-        least, most : int
-            The first and the last of their times or places.
+        events after it. The times or places of its events lie between `least` and `most`.
         """
         first = path[0]
         if first.starts and not self._begun(path, taken, least, most):

@@ -45,12 +45,8 @@ class Run:
 
     Attributes
     ----------
-    start : Seen
-        The event.
     starts : list of RunGroup
         The groups that the event began: one, unless several steps can be first.
-    matched : bool
-        Whether it is in a match.
     """
 
     __slots__ = ("matched", "start", "starts")
@@ -66,8 +62,6 @@ class RunGroup:
 
     Attributes
     ----------
-    configuration : Configuration
-        The configuration.
     binding : (int, Seen)
         The step and the event that were taken last.
     parents : dict of RunGroup to None
@@ -83,8 +77,6 @@ class RunGroup:
         a start, with one time only, does without.
     span : TimeSpan or None
         When the events were, of a group that is no start, where there is a time window.
-    waiting : bool
-        Whether it waits for an event.
     """
 
     __slots__ = (
@@ -135,19 +127,10 @@ Tail = tuple[tuple[int, Seen], "Tail"] | None
 class RunGroups:
     """The groups of one scope.
 
-    Parameters
-    ----------
-    live : Live
-        How many runs there are, over all scopes of the pattern.
-    window_us : int or None
-        The length of the time window.
-
     Attributes
     ----------
     runs : dict of int to Run
         The runs, by the place of the event that started them.
-    count : int
-        How many groups there are.
     passed_us : float
         What started then or before is over.
     """
@@ -304,12 +287,7 @@ class RunGroups:
     def taken(self, parents: Collection[RunGroup], binding: tuple[int, Seen]) -> Iterator[Taken]:
         """Yield what each run of some groups has taken, on each way, once it takes an event.
 
-        Parameters
-        ----------
-        parents : collection of RunGroup
-            The groups; none for a run that starts with the event.
-        binding : (int, Seen)
-            The step and the event.
+        A run that starts with the event has no groups.
         """
         if not parents:
             yield (binding,)

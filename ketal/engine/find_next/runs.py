@@ -30,19 +30,7 @@ TAKEN = "runs that go on"
 
 
 class RunsFind:
-    """The runs of one scope of a `find next` or `find strict`.
-
-    Parameters
-    ----------
-    machine : Machine
-        The automaton, made ready.
-    limits : Limits
-        `runs_max`, `candidates_max`, `matches_per_event_max`.
-    live : Live
-        How many runs there are, over all scopes of the pattern.
-    traced : bool
-        Whether the transitions of runs are asked for.
-    """
+    """The runs of one scope of a `find next` or `find strict`."""
 
     __slots__ = (
         "_expiring", "_findings", "_groups", "_strict", "_traced", "_waiting", "breakers",

@@ -35,8 +35,6 @@ class GroupRow:
     ----------
     at : list of int
         The counters of the events, or their places; equal ones stand side by side.
-    groups : list of RunGroup
-        The groups.
     number : int
         Its place among the rows of the state.
     """
@@ -123,8 +121,6 @@ class WaitingGroups:
 
     Attributes
     ----------
-    count : int
-        How many there are.
     rows : dict of str to GroupRow
         The groups by node, or all of them under "".
     """
@@ -230,16 +226,8 @@ class WaitingGroups:
     ) -> Iterator[tuple[SubPlan, list[RunGroup]]]:
         """Yield (sub-plan, groups whose last event stands in its relation to an event).
 
-        Parameters
-        ----------
-        plan : Plan
-            What the event can do in this state.
-        seen : Seen
-            The event.
-        value : Key or None
-            Its value of the plan's key.
-        oldest_us : int or None
-            What started then or before is out of the window.
+        The event has this value of the plan's key. What started at `oldest_us` or before is out of
+        the window.
         """
         for node, row in self._among(plan.key, value):
             groups = row.groups
@@ -278,15 +266,7 @@ class WaitingGroups:
 
 
 class WaitingByState(dict[int, WaitingGroups]):
-    """The groups that wait, by state.
-
-    Parameters
-    ----------
-    machine : Machine
-        The automaton, made ready.
-    groups : RunGroups
-        All groups of the scope.
-    """
+    """The groups that wait, by state."""
 
     def __init__(self, machine: Machine, groups: RunGroups) -> None:
         self._machine = machine

@@ -31,13 +31,7 @@ Counts = dict[str, dict[str, int]]
 
 
 class ComparisonKinds:
-    """The kinds of the values that the comparisons of one pattern read.
-
-    Parameters
-    ----------
-    compiled : CompiledPattern
-        The pattern.
-    """
+    """The kinds of the values that the comparisons of one pattern read."""
 
     def __init__(self, compiled: CompiledPattern) -> None:
         comparisons, readings = compiled.counted.comparisons
@@ -90,13 +84,7 @@ class ComparisonKinds:
 
 
 class ProgramKinds:
-    """The kinds of the values that the comparisons of a program read, in a sample of the events.
-
-    Parameters
-    ----------
-    patterns : sequence of CompiledPattern
-        The patterns.
-    """
+    """The kinds of the values that the comparisons of a program read, in a sample of the events."""
 
     def __init__(self, patterns: Sequence[CompiledPattern]) -> None:
         self._of = {one.name: ComparisonKinds(one) for one in patterns}

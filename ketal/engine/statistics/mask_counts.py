@@ -28,10 +28,6 @@ class CountedMask:
 
     Attributes
     ----------
-    in_alphabet : bool
-        Whether events with the mask are in the alphabet.
-    events : int
-        How many there were.
     satisfied : tuple of Formula or None
         The guards that these events satisfy; None until it is asked for.
     """

@@ -17,15 +17,7 @@ SAMPLED = 64
 
 
 def sampled(batch: Sequence[Any], read: int) -> Sequence[Any]:
-    """Return the records of a batch that are looked at.
-
-    Parameters
-    ----------
-    batch : sequence
-        Records.
-    read : int
-        How many came before.
-    """
+    """Return the records of a batch that are looked at; `read` came before it."""
     end = read + len(batch)
     if end <= WHOLE:
         return batch
