@@ -110,12 +110,7 @@ class CheckRun:
 
     def is_fresh(self) -> bool:
         """Return whether the run is as it began."""
-        configurations = self.configurations
-        return (
-            len(configurations) == 1
-            and not configurations[0].state
-            and (configurations == self.machine.fresh)
-        )
+        return self.configurations == self.machine.fresh
 
     def expected(self) -> tuple[str, ...]:
         """Return the steps that the automaton allows next, in declaration order."""

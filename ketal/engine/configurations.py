@@ -96,10 +96,6 @@ class Seen:
         return f"<{self.dot} at {self.place}>"
 
 
-BrokenNots = tuple[bool, ...]
-"""For each `not` guard, whether an event has broken it since the prior event."""
-
-
 class Configuration(NamedTuple):
     """A state and its live registers; those that are not live are None.
 
@@ -112,14 +108,14 @@ class Configuration(NamedTuple):
     history : History or None
         A summary of all events taken.
     broken : tuple of bool
-        Which pending `not` guards are broken; empty for none.
+        For each `not` guard, whether an event has broken it since the prior one; empty for none.
     """
 
     state: int
     prior: Seen | None
     bound: tuple[Seen | None, ...]
     history: History | None
-    broken: BrokenNots
+    broken: tuple[bool, ...]
 
     def save(self, seens: SeenTable) -> Any:
         """Return the configuration as plain data; `seens` numbers its events."""

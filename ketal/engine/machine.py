@@ -95,9 +95,7 @@ class Plan(NamedTuple):
 
     def under(self, seen: Seen, prior: Seen | None) -> SubPlan | None:
         """Return the part for one prior event."""
-        if not self.reads_prior:
-            return self.unbound
-        if prior is None:
+        if prior is None or not self.reads_prior:
             return self.unbound
         if causal.fast(seen, prior):
             return self.before

@@ -158,8 +158,16 @@ class VerdictBuilder:
             for taken in findings.timed_out:
                 common = self._common(scope.mapping, _time(taken[-1][1].event), lost)
                 out.append(TimedOut(steps=self._steps(taken), **common))
-        for (over, what), times in findings.overflows.items():
-            out += self._limit_reached(scope, over, f"{what}: {times}", times, event)
+        for (limit_name, what), times in findings.overflows.items():
+            counts.overflows += times
+            if limit_name not in scope.reported:
+                scope.reported |= {limit_name}
+                common = self._common(scope.mapping, _time(event) if event else None)
+                given_up = (
+                    f"{what}: {times}; what follows in this scope is only counted (overflows)"
+                )
+                dot = event.dot if event else None
+                out.append(Overflow(limit=limit_name, given_up=given_up, event=dot, **common))
         return out
 
     def _steps(self, taken: Taken) -> tuple[tuple[str, Any], ...]:
@@ -201,19 +209,6 @@ class VerdictBuilder:
         self.counts.overflows += 1
         common = self._common(mapping_of(scope), _time(event))
         return Overflow(limit=limit, given_up=given_up, event=event.dot, **common)
-
-    def _limit_reached(
-        self, scope: Scope, limit: str, given_up: str, times: int, event: Event | None
-    ) -> list[RunVerdict]:
-        """Count the overflows of a limit; the first one in a scope is a verdict."""
-        self.counts.overflows += times
-        if limit in scope.reported:
-            return []
-        scope.reported |= {limit}
-        common = self._common(scope.mapping, _time(event) if event else None)
-        dot = event.dot if event else None
-        given_up += "; what follows in this scope is only counted (overflows)"
-        return [Overflow(limit=limit, given_up=given_up, event=dot, **common)]
 
     def _common(
         self, scope: FrozenMapping, time: float | None, lost: tuple[Dot, ...] = NO_DOTS

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ketal.engine.configurations import Configuration, Seen, SeenTable
@@ -40,6 +41,7 @@ class TimeSpan(NamedTuple):
     greatest: int
 
 
+@dataclass(slots=True, eq=False)
 class Run:
     """The run that one event started.
 
@@ -49,14 +51,12 @@ class Run:
         The groups that the event began: one, unless several steps can be first.
     """
 
-    __slots__ = ("matched", "start", "starts")
-
-    def __init__(self, start: Seen) -> None:
-        self.start = start
-        self.starts: list[RunGroup] = []
-        self.matched = False
+    start: Seen
+    starts: list[RunGroup]
+    matched: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class RunGroup:
     """Runs that have taken the same event into the same configuration.
 
@@ -79,30 +79,15 @@ class RunGroup:
         When the events were, of a group that is no start, where there is a time window.
     """
 
-    __slots__ = (
-        "binding", "configuration", "heirs", "newest_us", "number", "parents", "run", "span",
-        "waiting",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        number: int,
-        configuration: Configuration,
-        binding: tuple[int, Seen],
-        parents: dict[RunGroup, None],
-        run: Run | None,
-        newest_us: int | None,
-        span: TimeSpan | None,
-    ) -> None:
-        self.number = number
-        self.configuration = configuration
-        self.binding = binding
-        self.parents = parents
-        self.heirs: list[RunGroup] = []
-        self.run = run
-        self.newest_us = newest_us
-        self.span = span
-        self.waiting = False
+    number: int
+    configuration: Configuration
+    binding: tuple[int, Seen]
+    parents: dict[RunGroup, None]
+    heirs: list[RunGroup]
+    run: Run | None
+    newest_us: int | None
+    span: TimeSpan | None
+    waiting: bool = False
 
     @property
     def prior(self) -> Seen:
@@ -151,10 +136,10 @@ class RunGroups:
         seen = binding[1]
         run = self.runs.get(seen.place)
         if run is None:
-            run = self.runs[seen.place] = Run(seen)
+            run = self.runs[seen.place] = Run(seen, [])
             self.live.count += 1
         time_us = None if self._window_us is None else seen.time_us
-        group = RunGroup(self._made, configuration, binding, NO_PARENTS, run, time_us, None)
+        group = RunGroup(self._made, configuration, binding, NO_PARENTS, [], run, time_us, None)
         run.starts.append(group)
         self.count += 1
         self._made += 1
@@ -176,7 +161,7 @@ class RunGroups:
             )
             newest_us = max(newest)
             span = TimeSpan(min(oldest), newest_us, min(time_us, *least), max(time_us, *greatest))
-        group = RunGroup(self._made, configuration, binding, parents, None, newest_us, span)
+        group = RunGroup(self._made, configuration, binding, parents, [], None, newest_us, span)
         for parent in parents:
             parent.heirs.append(group)
         self.count += 1

@@ -13,6 +13,7 @@ from typing import Any
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.counted.comparisons import Leaf, SiteReading
 from ketal.compiler.predicates import evaluate
+from ketal.engine.machine import Memo
 from ketal.engine.statistics.sampling import sampled
 from ketal.model import syntax
 from ketal.model.events.event import Event
@@ -41,7 +42,7 @@ class ComparisonKinds:
                        for n in reading.operands])
             for reading in readings
         ]  # fmt: skip
-        self._known: dict[int, list[int]] = {}
+        self._of_mask = Memo(self._readings_of, MASKS_MAX)
         self.counts: list[Counter[tuple[str, ...]]] = [Counter() for _ in readings]
 
     def count(self, events: Sequence[Event]) -> None:
@@ -50,22 +51,13 @@ class ComparisonKinds:
         for event, mask in zip(events, map(self._mask, events), strict=True):
             by_mask.setdefault(mask, []).append(event)
         for mask, alike in by_mask.items():
-            for number in self._readings_of(mask):
+            for number in self._of_mask[mask]:
                 kinds = (map(read, alike) for read in self._readings[number][1])
                 self.counts[number].update(zip(*kinds, strict=True))
 
     def _readings_of(self, mask: int) -> list[int]:
         """Return the numbers of the readings of an event with a mask."""
-        numbers = self._known.get(mask)
-        if numbers is None:
-            if len(self._known) >= MASKS_MAX:
-                self._known.clear()
-            numbers = self._known[mask] = [
-                number
-                for number, (reading, _) in enumerate(self._readings)
-                if _is_read(reading, mask)
-            ]
-        return numbers
+        return [n for n, (reading, _) in enumerate(self._readings) if _is_read(reading, mask)]
 
     # --- state ---
 
