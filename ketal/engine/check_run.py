@@ -108,7 +108,7 @@ class CheckRun:
         """Return whether some configuration is in a final state."""
         return any(c.state in self.machine.automaton.finals for c in self.configurations)
 
-    def is_fresh(self) -> bool:
+    def idle(self) -> bool:
         """Return whether the run is as it began."""
         return self.configurations == self.machine.fresh
 

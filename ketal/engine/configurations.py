@@ -97,24 +97,13 @@ class Seen:
 
 
 class Configuration(NamedTuple):
-    """A state and its live registers; those that are not live are None.
-
-    Attributes
-    ----------
-    prior : Seen or None
-        The last event taken.
-    bound : tuple of Seen or None
-        The last event of each step that some guard reads.
-    history : History or None
-        A summary of all events taken.
-    broken : tuple of bool
-        For each `not` guard, whether an event has broken it since the prior one; empty for none.
-    """
+    """A state and its live registers; those that are not live are None."""
 
     state: int
-    prior: Seen | None
-    bound: tuple[Seen | None, ...]
-    history: History | None
+    prior: Seen | None  # the last event taken
+    bound: tuple[Seen | None, ...]  # the last event of each step that some guard reads
+    history: History | None  # a summary of all events taken
+    # For each `not` guard, whether an event has broken it since the prior one; empty for none.
     broken: tuple[bool, ...]
 
     def save(self, seens: SeenTable) -> Any:

@@ -29,17 +29,11 @@ _NUMBER = attrgetter("number")
 
 @dataclass(slots=True)
 class Copy:
-    """One node's copy of a pattern.
+    """One node's copy of a pattern."""
 
-    Attributes
-    ----------
-    known : dict of str to int
-        The last counter of each other node that the node has learned of.
-    awaited : dict of Dot to None
-        With `receiving`, the events whose messages it received before they were offered.
-    """
-
+    # The last counter of each other node that the node has learned of.
     known: dict[str, int] = field(default_factory=dict)
+    # With `receiving`, the events whose messages it received before they were offered.
     awaited: dict[Dot, None] = field(default_factory=dict)
 
 

@@ -135,19 +135,17 @@ class Relations:
         return lambda configuration, seen: related(seen, configuration.bound[slot])
 
 
-def _own_node(seen: Seen, anchor: Seen | None) -> bool:
-    return anchor is None or anchor.node == seen.node
-
-
-def _other_node(seen: Seen, anchor: Seen | None) -> bool:
-    return anchor is None or anchor.node != seen.node
-
-
 _RELATED: dict[str, tuple[Callable[[Seen, Seen | None], bool], Callable[[History, Seen], bool]]] = {
     "before": (causal.fast, lambda taken, e: taken.all_before(e.node, e.counter, e.clock)),
     "concurrent": (conc.fast, lambda taken, e: taken.all_concurrent(e.node, e.counter, e.clock)),
-    "own_node": (_own_node, lambda taken, e: taken.last.keys() <= {e.node}),
-    "other_node": (_other_node, lambda taken, e: e.node not in taken.last),
+    "own_node": (
+        lambda e, anchor: anchor is None or anchor.node == e.node,
+        lambda taken, e: taken.last.keys() <= {e.node},
+    ),
+    "other_node": (
+        lambda e, anchor: anchor is None or anchor.node != e.node,
+        lambda taken, e: e.node not in taken.last,
+    ),
 }
 """Shape of a relation → whether it holds of one anchor, and of all events of a run."""
 

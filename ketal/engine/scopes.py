@@ -76,36 +76,19 @@ class Counts:
 class Scope:
     """One scope: its name, its run, and the run's state that needs the scope.
 
-    Attributes
-    ----------
-    name : tuple
-        The values of its key, as `keyed` has them.
-    key : tuple of (str, value)
-        The key as verdicts have it.
-    number : int
-        Its place in the order in which the scopes of the pattern were created.
-    offered : int
-        How many events it was offered.
-    past : mapping of str to int, or None
-        Of a check, the join of the clocks of the events that it was offered since one of them
-        had a missed event in its past.
-    timer_us : int or None
-        The earliest time whose passing may end something of it.
-    suspended : bool
-        Whether its timer waits until the node of its copy learns more.
-    reported : frozenset of str
-        The limits that an overflow of it has named.
+    Of a check `past` is the join of the clocks of the events that it was offered since one of them
+    had a missed event in its past.
     """
 
-    name: ScopeName
-    key: ScopeKey
+    name: ScopeName  # the values of its key, as `keyed` has them
+    key: ScopeKey  # as verdicts have it
     run: CheckRun | FindRun
-    number: int
-    offered: int = 0
+    number: int  # in the order in which the scopes of the pattern were created
+    offered: int = 0  # how many events it was offered
     past: Mapping[str, int] | None = None
-    timer_us: int | None = None
-    suspended: bool = False
-    reported: frozenset[str] = frozenset()
+    timer_us: int | None = None  # the earliest time whose passing may end something of it
+    suspended: bool = False  # whether its timer waits until the node of its copy learns more
+    reported: frozenset[str] = frozenset()  # the limits that an overflow of it has named
     _mapping: FrozenMapping | None = None
 
     @property
@@ -117,10 +100,7 @@ class Scope:
 
     def is_over(self) -> bool:
         """Return whether the scope is as if it had been offered nothing."""
-        if self.past:
-            return False
-        run = self.run
-        return run.is_fresh() if isinstance(run, CheckRun) else run.idle()
+        return not self.past and self.run.idle()
 
     def save(self) -> Any:
         """Return the scope as plain data, with its own events, so that it can be loaded alone."""

@@ -17,20 +17,11 @@ Taken = tuple[tuple[int, Seen], ...]
 
 @dataclass(slots=True)
 class Live:
-    """What the scopes of a pattern share.
+    """What the scopes of a pattern share."""
 
-    Attributes
-    ----------
-    count : int
-        How many runs the pattern has, or events it keeps, over all of its scopes.
-    counting : bool
-        Whether it is enough to count matches.
-    unindexed : dict of AnyFind to None
-        The runs, of a `find any`, that have events which wait to be indexed.
-    """
-
-    count: int = 0
-    counting: bool = False
+    count: int = 0  # how many runs there are, or events are kept
+    counting: bool = False  # whether it is enough to count matches
+    # The runs of a `find any` that have events which wait to be indexed.
     unindexed: dict[Any, None] = field(default_factory=dict)
 
     def index(self) -> None:
@@ -40,29 +31,17 @@ class Live:
 
 
 class Findings:
-    """What one event, or the passing of time, brought about in a scope.
-
-    Attributes
-    ----------
-    matches : list of Taken
-        Complete matches, mirror images removed.
-    counted : int
-        How many more there are, which are not listed.
-    timed_out : list of Taken
-        Runs or first-step events whose window ended without a match.
-    overflows : dict of (str, str) to int
-        For each (limit, what was given up), how many of them.
-    moves : list of (int, int, int, Seen)
-        (state, step, state after it, event) of every transition.
-    """
+    """What one event, or the passing of time, brought about in a scope."""
 
     __slots__ = ("counted", "matches", "moves", "overflows", "timed_out")
 
     def __init__(self) -> None:
-        self.matches: list[Taken] = []
-        self.counted = 0
+        self.matches: list[Taken] = []  # mirror images removed
+        self.counted = 0  # how many more there are, which are not listed
+        # Runs, or events of a first step, whose window ended without a match.
         self.timed_out: list[Taken] = []
-        self.overflows: dict[tuple[str, str], int] = {}
+        self.overflows: dict[tuple[str, str], int] = {}  # by limit and what was given up
+        # (state, step, state after it, event) of every transition.
         self.moves: list[tuple[int, int, int, Seen]] = []
 
     def is_empty(self) -> bool:

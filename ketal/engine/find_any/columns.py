@@ -180,25 +180,9 @@ class Bounds:
 class Column:
     """The events of one node, or of all, that can stand in one role.
 
-    Attributes
-    ----------
-    counters : list of int
-        The counters, or where the column is of all nodes the places; they rise.
-    places : list of int
-        Their places in the order offered.
-    rising : bool
-        Whether `places` rises.
-    starts : list of float
-        Under a forward search, the latest start of a match that comes to each.
-    latest : float
-        The greatest of them.
-    totals : list of int or None
-        Where matches are counted, for each n how many beginnings of matches come to the first n
-        events together.
-    before, after : Bounds or None
-        Under another search, for each at least the latest start of what can come before it,
-        and at most (negated) the earliest end of what can come after it; None where it goes
-        without.
+    Under a search that is not forward, and where the roles of a pattern have bounds, each event has
+    in `before` at least the latest start of what can come before it, and in `after` at most
+    (negated) the earliest end of what can come after it.
     """
 
     __slots__ = (
@@ -207,15 +191,17 @@ class Column:
     )  # fmt: skip
 
     def __init__(self, *, bounded: bool, counting: bool) -> None:
-        self.counters: list[int] = []
+        self.counters: list[int] = []  # where the column is of all nodes the places; they rise
         self.places: list[int] = []
         self.seens: list[Seen] = []
+        # Under a forward search, the latest start of a match that comes to each.
         self.starts: list[float] = []
+        # Where matches are counted, for each n how many beginnings come to the first n events.
         self.totals: list[int] | None = [0] if counting else None
         self.before = Bounds() if bounded else None
         self.after = Bounds() if bounded else None
-        self.latest = NEVER
-        self.rising = True
+        self.latest = NEVER  # the greatest of `starts`
+        self.rising = True  # whether `places` rises
         self._starts_rise = True
 
     def __len__(self) -> int:

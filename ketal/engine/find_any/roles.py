@@ -104,37 +104,19 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StepRole:
-    """An edge, and what the masks of some events leave of its guard.
-
-    Attributes
-    ----------
-    relations : tuple of Relation
-        How its event must be related to earlier ones.
-    equalities, checks : tuple of Equality, tuple of Check
-        What it must have in common with earlier ones.
-    nots : tuple of int
-        The `not` guards that no event between it and the one before may break.
-    exact : bool
-        Whether these are all that the guard asks.
-    starts : bool
-        Whether its event can be the first of a match.
-    ends, goes_on : bool
-        Whether its event can be the last of a match, and whether it need not be.
-    alone : bool
-        Whether its event is a match by itself, or none.
-    """
+    """An edge, and what the masks of some events leave of its guard."""
 
     edge: StepEdge
     left: Formula
-    relations: tuple[Relation, ...]
-    equalities: tuple[Equality, ...]
+    relations: tuple[Relation, ...]  # how its event must be related to earlier ones
+    equalities: tuple[Equality, ...]  # what it must have in common with them
     checks: tuple[Check, ...]
-    nots: tuple[int, ...]
-    exact: bool
-    starts: bool
-    ends: bool
+    nots: tuple[int, ...]  # that no event between it and the one before may break
+    exact: bool  # whether these are all that the guard asks
+    starts: bool  # whether its event can be the first of a match
+    ends: bool  # whether it can be the last, and whether it need not be
     goes_on: bool
-    alone: bool
+    alone: bool  # whether its event is a match by itself, or none
 
     @cached_property
     def sort_key(self) -> tuple[int, str]:

@@ -23,36 +23,20 @@ from ketal.engine.find.findings import Live, Taken, rank
 
 
 class TimeSpan(NamedTuple):
-    """Between what times the events of some runs lie, in microseconds.
+    """Between what times the events of some runs lie, in microseconds."""
 
-    Attributes
-    ----------
-    oldest, newest : int
-        No run started before the one or after the other.
-    least : float
-        No event was taken before it, starts aside.
-    greatest : int
-        No event was taken after it.
-    """
-
-    oldest: int
-    newest: int
-    least: float
-    greatest: int
+    oldest: int  # no run started before it
+    newest: int  # or after it
+    least: float  # no event was taken before it, starts aside
+    greatest: int  # or after it
 
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """The run that one event started.
-
-    Attributes
-    ----------
-    starts : list of RunGroup
-        The groups that the event began: one, unless several steps can be first.
-    """
+    """The run that one event started."""
 
     start: Seen
-    starts: list[RunGroup]
+    starts: list[RunGroup]  # of the event: one, unless several steps can be first
     matched: bool = False
 
 
@@ -60,31 +44,16 @@ class Run:
 class RunGroup:
     """Runs that have taken the same event into the same configuration.
 
-    Attributes
-    ----------
-    binding : (int, Seen)
-        The step and the event that were taken last.
-    parents : dict of RunGroup to None
-        The groups that took the event; empty for a start.
-    heirs : list of RunGroup
-        The groups that have this one as a parent.
-    number : int
-        Its place among the groups of the scope, in the order in which they were made.
-    run : Run or None
-        The run, of a start.
-    newest_us : int or None
-        When the last of the runs started, where there is a time window; it is in `span` too, which
-        a start, with one time only, does without.
-    span : TimeSpan or None
-        When the events were, of a group that is no start, where there is a time window.
+    Where there is a time window `newest_us` is when the last of the runs started. It is in `span`
+    too, which a start, with one time only, does without.
     """
 
-    number: int
+    number: int  # in the order in which the groups of the scope were made
     configuration: Configuration
-    binding: tuple[int, Seen]
-    parents: dict[RunGroup, None]
-    heirs: list[RunGroup]
-    run: Run | None
+    binding: tuple[int, Seen]  # the step and the event that were taken last
+    parents: dict[RunGroup, None]  # the groups that took the event; empty for a start
+    heirs: list[RunGroup]  # the groups that have this one as a parent
+    run: Run | None  # of a start
     newest_us: int | None
     span: TimeSpan | None
     waiting: bool = False

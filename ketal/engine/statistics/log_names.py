@@ -86,28 +86,17 @@ class LogNames:
         Those of all patterns.
     causal : bool
         Whether a pattern asks which events happened before others.
-
-    Attributes
-    ----------
-    unmet : dict of Key to NamedValue
-        The names that no event has.
-    looked_at : int
-        How many events were looked at.
-    counts : dict of str to Counter of str
-        How many of these have each type, node or attribute, as long as a name of that kind is
-        unmet.
-    apart : set of str or None
-        The nodes of these, as long as no clock knows of another node; None if that is not asked.
     """
 
     def __init__(self, names: Iterable[NamedValue], *, causal: bool) -> None:
         self.unmet = {name.key: name for name in names}
+        # The nodes, as long as no clock knows of another; None if that is not asked.
         self.apart: set[str] | None = set() if causal else None
         self._all = sorted(self.unmet)
         self.looked_at = 0
         self._read = 0
         self._globs: dict[Key, Any] = {}
-        self.counts: dict[str, Counter[str]] = {}
+        self.counts: dict[str, Counter[str]] = {}  # as of `NamesMet`
         self._count_unmet()
 
     @property

@@ -24,17 +24,11 @@ MASKS_MAX = 65_536
 
 @dataclass(slots=True)
 class CountedMask:
-    """A mask in the table.
-
-    Attributes
-    ----------
-    satisfied : tuple of Formula or None
-        The guards that these events satisfy; None until it is asked for.
-    """
+    """A mask in the table."""
 
     in_alphabet: bool
     events: int = 0
-    satisfied: tuple[Formula, ...] | None = None
+    satisfied: tuple[Formula, ...] | None = None  # the guards; None until it is asked for
 
 
 class MaskCounts(dict[int, CountedMask]):
