@@ -65,7 +65,7 @@ class Losses:
     """
 
     __slots__ = (
-        "_any", "_by_scope", "_closed", "_evicted", "_merged", "_open", "_places", "_scopes",
+        "_by_scope", "_closed", "_evicted", "_merged", "_open", "_places", "_scopes",
         "_unplaced", "awaited", "most", "past_matters", "placed", "some",
     )  # fmt: skip
 
@@ -77,8 +77,7 @@ class Losses:
         self.some = False
         # Each dot with its scope: a name, None for none, ANY where it is not known; oldest first.
         self._scopes: dict[Dot, ScopeName | None] = {}
-        self._any = DotSet()
-        self._by_scope: dict[ScopeName, DotSet] = {}
+        self._by_scope: dict[ScopeName, DotSet] = {}  # by these scopes, ANY included
         self._evicted: dict[str, int] = {}
         # Places that a dot is not before, and not after (None: not known yet).
         self._places: dict[Dot, tuple[CanonicalKey, CanonicalKey | None]] = {}
@@ -125,18 +124,12 @@ class Losses:
     def _put(self, dot: Dot, scope: ScopeName | None) -> None:
         self.some = True
         self._scopes[dot] = scope
-        if scope is ANY:
-            self._any.add(dot.node, dot.counter)
-        elif scope is not None:
+        if scope is not None:
             self._by_scope.setdefault(scope, DotSet()).add(dot.node, dot.counter)
 
     def _remove(self, dot: Dot) -> None:
-        if dot not in self._scopes:
-            return
-        scope = self._scopes.pop(dot)
-        if scope is ANY:
-            self._any.discard(dot.node, dot.counter)
-        elif scope is not None:
+        scope = self._scopes.pop(dot, None)
+        if scope is not None:
             dots = self._by_scope[scope]
             dots.discard(dot.node, dot.counter)
             if not dots:
@@ -199,14 +192,16 @@ class Losses:
         known = self._scopes.get(dot, ANY)
         return known is ANY or known == scope
 
+    def _concerning(self, scope: ScopeName) -> list[DotSet]:
+        return [of for name in (ANY, scope) if (of := self._by_scope.get(name)) is not None]
+
     def ended(self, scope: ScopeName, upto: CanonicalKey | None = None) -> tuple[Dot, ...]:
         """Return what a scope may have waited for in vain, up to a place (None: the end)."""
         dots = self._ended(scope, upto) if self.some else NO_DOTS
         return dots if self.awaited is None else first(heapq.merge(dots, self.awaited()))
 
     def _ended(self, scope: ScopeName, upto: CanonicalKey | None) -> tuple[Dot, ...]:
-        of_scope = self._by_scope.get(scope, ())
-        dots: Iterable[Dot] = heapq.merge(self._any, of_scope)
+        dots: Iterable[Dot] = heapq.merge(*self._concerning(scope))
         if upto is not None and self._places:
             dots = (d for d in dots if d not in self._places or self._places[d][0] < upto)
         return first(dots) or self._standing()
@@ -216,9 +211,7 @@ class Losses:
         if not (self.some and self.past_matters):
             return NO_DOTS
         clock = vector.join(clocks)
-        dots: list[Iterable[Dot]] = [self._any.before(clock)]
-        if scope in self._by_scope:
-            dots.append(self._by_scope[scope].before(clock))
+        dots = [of.before(clock) for of in self._concerning(scope)]
         return first(heapq.merge(*dots)) or self._standing(clock)
 
     def between(
@@ -274,12 +267,10 @@ class Losses:
         assert len(self._scopes) <= self.most
         assert len(self._places) <= self.most
         assert self.some or not (self._scopes or self._evicted or self._places)
-        assert sorted(self._any) == sorted(d for d, scope in self._scopes.items() if scope is ANY)
         for name, dots in self._by_scope.items():
             assert dots, "a set that is empty is removed"
             assert sorted(dots) == sorted(d for d, scope in self._scopes.items() if scope == name)
-        own = {name for name in self._scopes.values() if name is not None and name is not ANY}
-        assert own == set(self._by_scope)
+        assert set(self._scopes.values()) - {None} == set(self._by_scope)
         first_places = [(low, dot) for dot, (low, high) in self._places.items() if high is None]
         assert self._open == sorted(first_places)
         closed = [(high, low, d) for d, (low, high) in self._places.items() if high is not None]
