@@ -1,6 +1,6 @@
 """The run of a `check` in one scope: a set of configurations, violated when it becomes empty.
 
-The one rule: a run is halted, or in at least one configuration, and in none twice.
+The one rule: a run is in at least one configuration, and in none twice, until it is halted.
 """
 
 from __future__ import annotations
@@ -39,12 +39,11 @@ class Refused:
 class CheckRun:
     """The run of a `check` in one scope."""
 
-    __slots__ = ("configurations", "halted", "machine")
+    __slots__ = ("configurations", "machine")
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.configurations: tuple[Configuration, ...] = machine.fresh
-        self.halted = False
 
     def take_plain(
         self, events: Sequence[Event], masks: Sequence[int], begin: int, place: int
@@ -97,8 +96,12 @@ class CheckRun:
 
     def halt(self) -> None:
         """End the run: it takes nothing more."""
-        self.halted = True
         self.configurations = ()
+
+    @property
+    def halted(self) -> bool:
+        """Whether the run is over."""
+        return not self.configurations
 
     def states(self) -> tuple[int, ...]:
         """Return the states the run may be in."""
@@ -167,13 +170,12 @@ class CheckRun:
 
     def load(self, value: Any, seens: SeenTable) -> None:
         """Put what `save` gave into a fresh run."""
-        rows, self.halted = value
+        rows, _ = value
         self.configurations = tuple([Configuration.load(row, seens) for row in rows])
 
     def validate_state(self) -> None:
         """Assert the rules of this module and of `ketal.engine.configurations`."""
         configurations, automaton = self.configurations, self.machine.automaton
-        assert self.halted == (not configurations)
         assert len(set(configurations)) == len(configurations)
         for c in configurations:
             live = automaton.live[c.state]

@@ -32,10 +32,6 @@ class Known(NamedTuple):
         """Return the least counter of a node's events of which none of them is after."""
         return max(self.own.get(node, 0), self.others.get(node, 0) + 1)
 
-    def after(self, seen: Seen) -> bool:
-        """Return whether one of them is after `seen`."""
-        return self.first_allowed(seen.node) > seen.counter
-
 
 class Seen:
     """An event as one scope was offered it.

@@ -100,5 +100,7 @@ class CopySteps:
             return [verdict for _, verdicts in found for verdict in verdicts]
         out: list[RunVerdict] = []
         for event, mask in zip(events, masks, strict=True):
-            out += self._steps.step(self._steps.scopes.name_at(node, event), event, mask)
+            name = self._steps.scopes.name_of(event)
+            assert name is not None, "without a scope it is not held"
+            out += self._steps.step((*name, keyed(node)), event, mask)
         return out

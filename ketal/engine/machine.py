@@ -256,15 +256,15 @@ class Machine:
             return sub.constant
         return sub.targets[self.relations.bits(sub.variables, configuration, seen)]
 
-    def steps_held(self, configuration: Configuration, seen: Seen) -> tuple[int, ...]:
+    def steps_held(self, configuration: Configuration, seen: Seen) -> set[int]:
         """Return the steps that could take an event next and whose guards hold."""
         known = self.local(seen.mask)
-        held = set()
+        held: set[int] = set()
         for v in self.automaton.enabled[configuration.state]:
             formula = simplify(self.automaton.formulas[v], known)
             if self.holds(formula, configuration, seen):
                 held.add(self.automaton.variants[v].step)
-        return tuple(sorted(held))
+        return held
 
     # --- configurations ---
 

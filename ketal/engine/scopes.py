@@ -232,12 +232,6 @@ class Scopes(dict[ScopeName, Scope]):
         name = tuple([keyed(read(event)) for read in self._readers])
         return None if None in name else name
 
-    def name_at(self, node: str, event: Event) -> ScopeName:
-        """Return the name of the scope that an event is of in a node's copy; it has one."""
-        name = self.name_of(event)
-        assert name is not None
-        return (*name, keyed(node))
-
     def key_of(self, name: ScopeName) -> ScopeKey:
         """Return a scope's key as verdicts have it; the last value of a copy's is its node."""
         return tuple(zip(self._keys, (value for _, value in name), strict=False))

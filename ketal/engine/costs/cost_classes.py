@@ -225,15 +225,9 @@ class _OfFindAny:
             reason = "all steps accept the same events, so a match is reported in canonical order"
             return _CostClass(FLAT, text.body(), f"{reason}; {_OUT_OF_ORDER}")
         reason = f"every step but the first is after the event before it; {_OUT_OF_ORDER}"
-        return _CostClass(FLAT, self._causal(), reason)
-
-    def _causal(self) -> TextPlace:
-        """Return the first `Causal` of a step."""
-        for role in self.all:
-            for relation in role.relations:
-                if not relation.concurrent:
-                    return self._relation(role, relation)
-        return self.text.body()
+        causal = ((role, r) for role in self.all for r in role.relations if not r.concurrent)
+        first = next(causal, None)
+        return _CostClass(FLAT, self._relation(*first) if first else text.body(), reason)
 
     def _of_search(self) -> _CostClass:
         """Return the class of a pattern of which any event may come last."""
@@ -273,7 +267,9 @@ class _OfFindAny:
             reason = "it is tried on each event that is left"
             return _CostClass(SCAN, self.text.atom(step, number), reason, _EQUALITY)
         for relation in role.relations:
-            if not (self._is_prior(role, relation) or self._is_implied(relation)):
+            # Where each event is after all before it in the word, a `Causal` of one holds.
+            implied = not (relation.concurrent or roles.not_causal)
+            if not (implied or self._is_prior(role, relation)):
                 reason = "it relates an event to others than the one before it"
                 advice = "relations to the event before it"
                 return _CostClass(dead_ends, self._relation(role, relation), reason, advice)
@@ -327,10 +323,6 @@ class _OfFindAny:
             before = self.sources.get(role.edge.source, set())
             return not self.roles.returns and all(edge.source == 0 for edge in before)
         return self._follows(role, relation.anchor)
-
-    def _is_implied(self, relation: Relation) -> bool:
-        """Return whether each event is after all before it in the word, so that this holds."""
-        return not (relation.concurrent or self.roles.not_causal)
 
     def _follows(self, role: StepRole, step: int) -> bool:
         """Return whether the event before one in a role is of a step."""

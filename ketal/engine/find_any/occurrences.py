@@ -26,7 +26,7 @@ from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.findings import Findings, Live, without_mirrors
 from ketal.engine.find.windows import Firsts
 from ketal.engine.find_any.event_store import EventStore
-from ketal.engine.find_any.paths import is_taken_first, moves_of
+from ketal.engine.find_any.paths import moves_of, replays
 from ketal.engine.find_any.roles import Roles, StepRole, Use
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -174,7 +174,8 @@ class AnyFind:
         if not self._window.bounded:
             return
         for role in use.starting:
-            if is_taken_first(self._roles.machine, self.breakers, role, seen):
+            taken = ((role.edge.step, seen),)
+            if role.exact or replays(self._roles.machine, self.breakers, role.path, taken):
                 self.firsts.add(seen, role.edge.step, at)
                 return
 

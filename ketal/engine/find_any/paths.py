@@ -94,11 +94,6 @@ def replays(machine: Machine, breakers: Breakers | None, path: Path, taken: Take
     return True
 
 
-def is_taken_first(machine: Machine, breakers: Breakers | None, role: StepRole, seen: Seen) -> bool:
-    """Return whether the automaton takes an event as the first of a match."""
-    return role.exact or replays(machine, breakers, role.path, ((role.edge.step, seen),))
-
-
 def moves_of(matches: Sequence[Taken], paths: Sequence[Path]) -> list[tuple[int, int, int, Seen]]:
     """Return the transitions of matches, each once, as `Findings.moves`."""
     moves = [
