@@ -39,21 +39,14 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Unlearned:
-    """An event that copies may yet learn of, in the order offered by `number`.
-
-    Attributes
-    ----------
-    mask : int or None
-        What copies are offered it with. None: no copy is, and that it came is all that matters,
-        so that with `receiving` it is not awaited.
-    receivers : tuple of str
-        With `receiving`, the nodes that received its message.
-    """
+    """An event that copies may yet learn of, in the order offered by `number`."""
 
     event: Event
+    # What copies are offered it with. None: no copy is, and that it came is all that matters, so
+    # that with `receiving` it is not awaited.
     mask: int | None
     number: int
-    receivers: tuple[str, ...] = ()
+    receivers: tuple[str, ...] = ()  # with `receiving`, the nodes that received its message
 
     def save(self) -> Any:
         """Return it as plain data."""

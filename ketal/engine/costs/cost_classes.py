@@ -67,39 +67,18 @@ _EQUALITY = "an equality with the step just before it (`k == A.k`) in its place"
 
 @dataclass(frozen=True)
 class Cost:
-    """What a pattern costs.
-
-    Attributes
-    ----------
-    pattern : str
-        Its name.
-    name : str
-        The class of the pattern.
-    event : str
-        The cost of an event that completes nothing.
-    place : TextPlace
-        The guard, or other part of the pattern, that decides the class.
-    reason : str
-        What it is about that part.
-    match : str
-        The cost of each match; empty for a check, and under `mode`.
-    flat_with : str
-        What would make it flat; empty where it is.
-    counts : bool or None
-        Whether `--count` counts matches without listing them; None for a check, and under `mode`.
-    counts_because : str
-        Why it lists them, or as long as what it counts; may be empty.
-    """
+    """What a pattern costs."""
 
     pattern: str
-    name: str
-    event: str
-    place: TextPlace
-    reason: str
-    match: str = ""
-    flat_with: str = ""
+    name: str  # the class of the pattern
+    event: str  # the cost of an event that completes nothing
+    place: TextPlace  # the guard, or other part of the pattern, that decides the class
+    reason: str  # what it is about that part
+    match: str = ""  # the cost of each match; empty for a check, and under `mode`
+    flat_with: str = ""  # what would make it flat; empty where it is
+    # Whether `--count` counts matches without listing them; None for a check, and under `mode`.
     counts: bool | None = None
-    counts_because: str = ""
+    counts_because: str = ""  # why it lists them, or as long as what it counts
 
 
 class _CostClass(NamedTuple):

@@ -31,24 +31,14 @@ _COUNTED = {"type": "type", "node": "node", "attribute": "attribute", "partition
 
 @dataclass(frozen=True, slots=True)
 class NamesMet:
-    """Which names of a program no event has; of parts of an execution, their sum.
+    """Which names of a program no event has; of parts of an execution, their sum."""
 
-    Attributes
-    ----------
-    unmet : list of Key
-        The names that none of the events has that were looked at.
-    looked_at : int
-        How many events were looked at.
-    counts : dict of str to dict of str to int
-        How many of these have each type, node or attribute, as long as one of the kind is unmet,
-        the most frequent first.
-    apart : tuple of str
-        The nodes, if no clock knows of another node than its own and a pattern asks for more.
-    """
-
-    unmet: list[Key]
-    looked_at: int
+    unmet: list[Key]  # the names that none of the events has that were looked at
+    looked_at: int  # how many events were
+    # How many of these have each type, node or attribute, as long as one of the kind is unmet, the
+    # most frequent first.
     counts: dict[str, dict[str, int]]
+    # The nodes, if no clock knows of another node than its own and a pattern asks for more.
     apart: tuple[str, ...] = ()
 
     def counted(self, what: str) -> dict[str, int]:
