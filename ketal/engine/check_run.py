@@ -111,6 +111,10 @@ class CheckRun:
         """Return whether some configuration is in a final state."""
         return any(c.state in self.machine.automaton.finals for c in self.configurations)
 
+    def passes_over(self, mask: int) -> bool:
+        """Return whether an event with a mask leaves a fresh run as it is."""
+        return self.machine.decided[0, mask] == self.machine.fresh
+
     def idle(self) -> bool:
         """Return whether the run is as it began."""
         return self.configurations == self.machine.fresh

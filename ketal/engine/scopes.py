@@ -31,7 +31,7 @@ from ketal.model.limits import Limits
 from ketal.model.values import keyed
 from ketal.model.verdicts.verdict_kinds import COUNTED
 
-FindRun = AnyFind | RunsFind
+ScopeRun = CheckRun | AnyFind | RunsFind
 _RARE = (
     "halted", "unknown_types", "guard_failures", "overflows", "strangers", "uncertain",
     "marks_forgotten",
@@ -82,7 +82,7 @@ class Scope:
 
     name: ScopeName  # the values of its key, as `keyed` has them
     key: ScopeKey  # as verdicts have it
-    run: CheckRun | FindRun
+    run: ScopeRun
     number: int  # in the order in which the scopes of the pattern were created
     offered: int = 0  # how many events it was offered
     past: Mapping[str, int] | None = None
@@ -210,8 +210,10 @@ class Scopes(dict[ScopeName, Scope]):
         # A fresh check that is not complete at the end is a verdict.
         fresh_is_over = not self._is_check or 0 in compiled.automaton.finals
         self.removes = bool(compiled.partition) and fresh_is_over
-        # What a new scope would do is asked of a run that is never offered an event.
-        self._fresh = self._find() if self.removes and not self._is_check else None
+        # What a new scope would do is asked of a run that is never offered an event. Transitions of
+        # a check are verdicts, if they are asked for.
+        asks = self.removes and not (self._is_check and traced)
+        self._fresh = self._new_run() if asks else None
         self._readers = tuple(read for _, read in compiled.partition)
         self.created = 0
         self.dirty: dict[int, Scope | None] | None = None
@@ -242,17 +244,8 @@ class Scopes(dict[ScopeName, Scope]):
         counts.unscoped += any(keyed(read(event)) is None for read in self._readers)
 
     def passes_over(self, mask: int) -> bool:
-        """Return whether a scope that an event with a mask created would be over at once.
-
-        Transitions of a check are verdicts, if they are asked for.
-        """
-        if self._fresh is not None:
-            return self._fresh.passes_over(mask)
-        return (
-            self.removes
-            and not self._traced
-            and self._machine.decided[0, mask] == self._machine.fresh
-        )
+        """Return whether a scope that an event with a mask created would be over at once."""
+        return self._fresh is not None and self._fresh.passes_over(mask)
 
     def create(self, name: ScopeName) -> Scope:
         """Return a new scope of a name."""
@@ -260,13 +253,13 @@ class Scopes(dict[ScopeName, Scope]):
         return self._put(name, self.key_of(name), self.created - 1)
 
     def _put(self, name: ScopeName, key: ScopeKey, number: int) -> Scope:
-        run = CheckRun(self._machine) if self._is_check else self._find()
-        scope = self[name] = Scope(name, key, run, number)
+        scope = self[name] = Scope(name, key, self._new_run(), number)
         self.mark_dirty(scope)
         return scope
 
-    def _find(self) -> FindRun:
-        """Return the run of a new scope of a find."""
+    def _new_run(self) -> ScopeRun:
+        if self._is_check:
+            return CheckRun(self._machine)
         if self._roles is not None:
             return AnyFind(self._roles, self._limits, self.live, traced=self._traced)
         return RunsFind(self._machine, self._limits, self.live, traced=self._traced)

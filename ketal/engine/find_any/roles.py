@@ -48,21 +48,14 @@ ALL_ANCHOR = -2
 
 
 class ReleaseOrder(enum.Enum):
-    """An order in which events come, such that the last offered of a match is its last.
+    """An order in which events come, such that the last offered of a match is its last."""
 
-    Attributes
-    ----------
-    ANY
-        Under arrival order the word is in the order offered, whatever that is.
-    CANONICAL
-        Where all steps accept the same events, of the mirror images of a match the one in
-        canonical order is reported.
-    CAUSAL
-        Where each step is after the one before it: an order that respects happened-before.
-    """
-
+    # Under arrival order the word is in the order offered, whatever that is.
     ANY = enum.auto()
+    # Where all steps accept the same events, of the mirror images of a match the one in canonical
+    # order is reported.
     CANONICAL = enum.auto()
+    # Where each step is after the one before it: an order that respects happened-before.
     CAUSAL = enum.auto()
 
 
