@@ -505,6 +505,16 @@ def test_fields_of_messages() -> None:
     assert not match.receive(event)
 
 
+def test_values_of_messages_are_any_text_and_many(capfd: pytest.CaptureFixture[str]) -> None:
+    """Nothing is printed of them, and a byte of a command line that is no UTF-8 is one."""
+    values = "|".join(f"v{number}*" for number in range(4_000))
+    match = Messages.of(f"id=id,send=type:{values},receive=type:\udcff*")
+    event = ketal.Event(node="a", type="v3999x", clock={"a": 1})
+    assert match.send(event)
+    assert not match.receive(event)
+    assert capfd.readouterr() == ("", "")
+
+
 # --- repair -----------------------------------------------------------------------
 
 
