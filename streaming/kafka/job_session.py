@@ -175,7 +175,7 @@ class Session(ABC):
         active = [one for one in batches if not self.part_of[one].ended]
         for one in active:
             self.part_of[one].mark_active([one])
-        idle = {other for one in active for other in self.part_of[one].idle}
+        idle = {other for part in {self.part_of[one] for one in active} for other in part.idle}
         for one in self._unread(sorted(idle)):
             self.part_of[one].mark_active([one])
 

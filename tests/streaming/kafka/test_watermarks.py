@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock, PropertyMock
 
 import pytest
 from kafka import TopicPartition
@@ -12,6 +13,7 @@ from kafka import TopicPartition
 import ketal
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka import partition_state as parts
+from ketal.streaming.kafka.job_session import Session
 from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.kafka.state.topic_store import Changelog
@@ -27,6 +29,18 @@ pattern Next {
     within 10 s; find next First Then;
 }
 """
+
+
+def test_the_idle_partitions_of_a_part_are_looked_up_once_a_poll() -> None:
+    """Not once for each partition that has messages: of many of both that would take seconds."""
+    idle = PropertyMock(return_value=[TopicPartition(*THERE)])
+    part = type("Part", (), {"ended": False, "idle": idle, "mark_active": Mock()})()
+    partitions = [TopicPartition("t", number) for number in range(9)]
+    unread = Mock(return_value=[])
+    session: Any = SimpleNamespace(part_of=dict.fromkeys(partitions, part), _unread=unread)
+    Session._mark_active(session, partitions[2:])
+    assert idle.call_count == 1
+    unread.assert_called_once_with([TopicPartition(*THERE)])
 
 
 def marks() -> Watermarks:
