@@ -255,9 +255,13 @@ def test_damaged_parquet(tmp_path: Path) -> None:
     assert lost.reason.startswith("the Parquet data is damaged from here on")
 
 
-def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("missing", ["pyarrow", "pyarrow.parquet"])
+def test_parquet_without_pyarrow(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are builds of pyarrow that have no Parquet."""
     path = tmp_path / "x.parquet"
     path.write_bytes(b"PAR1")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(SettingError, match=r"pip install 'ketal\[parquet\]'"):
         list(read_log(path))

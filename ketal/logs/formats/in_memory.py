@@ -11,7 +11,7 @@ The one rule: a row has the number that it has among all rows of the log, from 1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib.util import find_spec
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from ketal.errors import EventError, SettingError, wrong_type
@@ -56,7 +56,8 @@ class RowOrigin:
         if self._kind == "pandas":
             self._rows = _with_index(rows)
         elif self._kind == "arrow":
-            need_pyarrow("a table of Arrow's")
+            with need_pyarrow("a table of Arrow's"):
+                import pyarrow  # noqa: F401
 
     @classmethod
     def takes(cls, where: object) -> bool:
@@ -154,12 +155,15 @@ def _batches_of(table: Any) -> Iterator[Any]:
     yield from stream
 
 
-def need_pyarrow(what: str) -> None:
-    """Raise a SettingError if pyarrow is missing to read something."""
-    if find_spec("pyarrow") is None:
+@contextmanager
+def need_pyarrow(what: str) -> Iterator[None]:
+    """Raise a SettingError if what a `with` imports of pyarrow is missing to read something."""
+    try:
+        yield
+    except ImportError:
         raise SettingError(
             f"{what} needs pyarrow, which is not installed: pip install 'ketal[parquet]'"
-        )
+        ) from None
 
 
 def _kind(rows: object) -> str:

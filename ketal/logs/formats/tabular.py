@@ -193,8 +193,9 @@ def _rows(
 
 def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> Iterator[Record]:
     """Yield the records of a Parquet file, in its order; a place is a row's number."""
-    need_pyarrow(f"{name}: Parquet")
-    import pyarrow.parquet
+    with need_pyarrow(f"{name}: Parquet"):
+        import pyarrow
+        import pyarrow.parquet
 
     if not file.seekable():
         raise SettingError(f"{name}: Parquet cannot be read from a stream; save it to a file")
