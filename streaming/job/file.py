@@ -207,10 +207,11 @@ def _job(
             f"the engine {engine} keeps its state on this machine, not in {store.name}: choose "
             "dir:PATH, or the engine spark"
         )
+    to_write = text("output", "verdicts")
     if flags.get("to"):
         verdicts = _target(flags["to"], Path(), "verdicts")
     else:
-        verdicts = _target(text("output", "verdicts") or "-", base, "verdicts")
+        verdicts = _target(to_write or "-", base, "verdicts")
     to_reject = text("output", "rejected")
     rejected = verdicts if to_reject is None else _target(to_reject, base, "rejected")
     _check_topics(topics, (verdicts, rejected), store)

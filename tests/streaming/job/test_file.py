@@ -174,6 +174,12 @@ def test_flags_alone_are_a_job() -> None:
     assert job.state.name == "forks"
 
 
+def test_an_output_that_is_no_text_is_refused_though_a_flag_names_another(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text('pattern = "p"\n[output]\nverdicts = 3\n')
+    with pytest.raises(SettingError, match=r"\[output\] verdicts must be text"):
+        read_job(str(tmp_path / "job.toml"), {"to": "-", "topics": ["t"]})
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
