@@ -82,8 +82,10 @@ def properties_text(*, port: int, controller_port: int, data: str, given: Mappin
 
 
 def _escaped(value: str) -> str:
-    # Java reads properties as Latin-1 with JSON's escapes, and strips blanks.
-    return json.dumps(value)[1:-1].replace(" ", "\\u0020")
+    # Java reads properties as Latin-1 with JSON's escapes but for \b, and strips blanks.
+    return "".join(
+        json.dumps(char)[1:-1] if char > " " else f"\\u{ord(char):04x}" for char in value
+    )
 
 
 LOGGING = """\

@@ -293,13 +293,13 @@ def test_where_things_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 
 def test_properties_are_what_one_node_needs_and_the_user_sets() -> None:
-    given = {"num.partitions": "4", "group.min.session.timeout.ms": "6", "a": " \\ü"}
+    given = {"num.partitions": "4", "group.min.session.timeout.ms": "6", "a": " \\ü\b"}
     text = properties_text(port=1, controller_port=2, data="data", given=given)
     lines = dict(line.split("=", 1) for line in text.splitlines())
     assert lines["num.partitions"] == "4"
     assert lines["group.min.session.timeout.ms"] == "6"
     assert lines["offsets.topic.replication.factor"] == "1"
-    assert lines["a"] == "\\u0020\\\\\\u00fc"
+    assert lines["a"] == "\\u0020\\\\\\u00fc\\u0008"
 
 
 @pytest.mark.parametrize("name", ["listeners", "log.dirs", "log.dir", "node.id", "two words", ""])
