@@ -52,6 +52,8 @@ def _before() -> None:
 
 
 def _after(*, child: bool) -> None:
+    for connection in [*OWN_SOCKETS] if child else ():
+        connection.close()
     for clocks in _HELD.clocks:
         clocks.after_fork(child=child)
     for one, is_taken in _HELD.under_lock:
@@ -60,9 +62,6 @@ def _after(*, child: bool) -> None:
         elif is_taken:
             one.lock.release()
     del _HELD.clocks, _HELD.under_lock
-    if child:
-        for connection in [*OWN_SOCKETS]:
-            connection.close()
 
 
 if hasattr(os, "register_at_fork"):
