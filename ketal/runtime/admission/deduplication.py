@@ -4,15 +4,18 @@ An event is new, a duplicate (same dot, same content: dropped and counted), a
 contradiction (same dot, other content: rejected), late, or refused because a
 limit was reached. The counters of a node that were seen are held exactly and
 compactly; the content of the last `dots_max` events is held to distinguish a
-duplicate from a contradiction (`ketal.runtime.admission.seen_digests`). An older dot that was seen
-counts as a duplicate.
+duplicate from a contradiction. An older dot that was seen counts as a duplicate. Of each node's
+first event the digest is never evicted: it distinguishes a restart from a duplicate
+(`ketal.operators.membership.incarnations`).
 
 The one rule: `read` is the sum of the other counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, KeysView, Mapping, Sequence
+import itertools
+from collections import deque
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -21,7 +24,8 @@ from ketal.model.events.event import Event
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import Limits
 from ketal.model.sets.counter_sets import SPAN, Counters
-from ketal.runtime.admission.seen_digests import Content, ContentRow, Contents, digest_of
+from ketal.operators.membership.clock_memory import Clock
+from ketal.runtime.admission.seen_digests import Content, ContentRow, digest_of
 
 
 @dataclass(slots=True)
@@ -64,15 +68,15 @@ class SeenCounters:
     evicted : int
         The counter up to which holes were closed without their events.
     contents : dict of int to (Event or ContentRow)
-        What is held of the node's last events, which is `Contents`' own.
+        What is held of the node's last events.
     """
 
     __slots__ = ("beyond", "contents", "evicted", "upto")
 
-    def __init__(self, contents: dict[int, Content], *, tracking: bool) -> None:
+    def __init__(self, *, tracking: bool) -> None:
         self.upto = self.evicted = 0
         self.beyond = Counters(tracking=tracking)
-        self.contents = contents
+        self.contents: dict[int, Content] = {}
 
     def __contains__(self, counter: int) -> bool:
         return counter <= self.upto or counter in self.beyond
@@ -97,8 +101,8 @@ class Intake:
     ----------
     nodes : dict of str to SeenCounters
         What was seen of each node.
-    contents : Contents
-        The contents of the last events.
+    evicted : int
+        How many contents were evicted.
     """
 
     def __init__(self, limits: Limits, contents_max: int | None = None) -> None:
@@ -106,7 +110,10 @@ class Intake:
         self.nodes: dict[str, SeenCounters] = {}
         self.tracking = False  # whether chunks of counters are marked dirty
         self._beyond_count = 0
-        self.contents = Contents(contents_max or limits.dots_max)
+        self._contents_max = contents_max or limits.dots_max
+        self._arrived: deque[Content] = deque()  # the contents of all nodes, in order of arrival
+        self._firsts: dict[str, bytes] = {}  # the digests of first events that were evicted
+        self.evicted = 0
 
     def admit(
         self, events: Sequence[Any], *, named: bool = False, steady: Steady | None = None
@@ -148,14 +155,27 @@ class Intake:
                     self._evict()
             seen.contents[counter] = event
             admitted += 1
-        self.contents.arrive(events if admitted == len(events) else events[:admitted])
+        self._arrive(events if admitted == len(events) else events[:admitted])
         return admitted
 
     def _begun(self, node: str) -> SeenCounters:
         """Return what was seen of a node that is new: nothing."""
-        contents = self.contents.held_of(node)
-        seen = self.nodes[node] = SeenCounters(contents, tracking=self.tracking)
+        seen = self.nodes[node] = SeenCounters(tracking=self.tracking)
         return seen
+
+    def _arrive(self, contents: Iterable[Content]) -> None:
+        """Add contents that are in the dicts of their nodes; evict the oldest of too many."""
+        arrived, nodes = self._arrived, self.nodes
+        arrived.extend(contents)
+        count = max(0, len(arrived) - self._contents_max)
+        for _ in range(count):
+            oldest = arrived.popleft()
+            node = oldest.node
+            counter = oldest.clock[node] if oldest.__class__ is Event else oldest.counter
+            del nodes[node].contents[counter]
+            if counter == 1:
+                self._firsts[node] = digest_of(oldest)
+        self.evicted += count
 
     def status(self, event: Event) -> str:
         """Return what an event is, and admit nothing.
@@ -171,7 +191,7 @@ class Intake:
         held = seen.contents.get(counter)
         if isinstance(held, Event):
             return DUPLICATE if content(held) == content(event) else CONTRADICTION
-        known = self.contents.firsts.get(node) if counter == 1 else None
+        known = self._firsts.get(node) if counter == 1 else None
         if held is not None:
             known = digest_of(held)
         if known is None:
@@ -243,13 +263,38 @@ class Intake:
         """Return the highest counter that was seen of each node."""
         return {node: seen.highest for node, seen in sorted(self.nodes.items())}
 
+    # --- contents ---
+
+    def clocks(self) -> Iterator[tuple[str, int, Clock]]:
+        """Yield node, counter and clock of the events held, in order of arrival."""
+        for one in self._arrived:
+            if one.clock is not None:
+                yield one.node, one.counter, one.clock
+
+    def first_contents(self) -> dict[str, bytes]:
+        """Return the digest of each node's event of counter 1, where it was seen."""
+        held = {n: digest_of(of.contents[1]) for n, of in self.nodes.items() if 1 in of.contents}
+        return {**self._firsts, **held}
+
+    @property
+    def taken(self) -> int:
+        """How many contents were added, those that were evicted since included."""
+        return self.evicted + len(self._arrived)
+
+    def newest(self, since: int) -> list[ContentRow]:
+        """Return the rows of those that were added after the first `since`, in order of arrival."""
+        count = self.taken - max(since, self.evicted)
+        newest = list(itertools.islice(reversed(self._arrived), count))
+        newest.reverse()
+        return [ContentRow(one.node, one.counter, digest_of(one), one.clock) for one in newest]
+
+    # --- state ---
+
     def track(self) -> None:
         """Mark chunks of counters beyond holes dirty from now on."""
         self.tracking = True
         for seen in self.nodes.values():
             seen.beyond.dirty = set()
-
-    # --- state ---
 
     def state(self) -> dict[str, Any]:
         """Return what is small of the state: all but counters beyond holes, and contents."""
@@ -258,7 +303,8 @@ class Intake:
             "upto": {node: seen.upto for node, seen in nodes if seen.upto},
             "beyond": [node for node, seen in nodes if seen.beyond.count],
             "forgotten": {node: seen.evicted for node, seen in nodes if seen.evicted},
-            **self.contents.save(),
+            "firsts": dict(sorted(self._firsts.items())),
+            "evicted": self.evicted,
         }
 
     def restore(
@@ -288,13 +334,19 @@ class Intake:
                 seen = self.nodes[node]
                 seen.beyond.put(number, chunk, seen.upto)
         self._beyond_count = sum(seen.beyond.count for seen in self.nodes.values())
-        self.contents.load(state, contents)
+        self._firsts, self.evicted = state["firsts"], state["evicted"]
+        rows = list(contents)
+        for row in rows:
+            self.nodes[row.node].contents[row.counter] = row
+        self._arrive(rows)
 
     def validate_state(self) -> None:
-        """Assert that the counts are right, and the rule of the contents."""
+        """Assert that the counts are right, and that the last contents and no others are held."""
         assert self._beyond_count == sum(seen.beyond.count for seen in self.nodes.values())
-        for node, seen in self.nodes.items():
-            assert seen.contents is self.contents.of_node[node]
+        for seen in self.nodes.values():
             assert seen.upto or seen.beyond.count
             assert len(list(seen.beyond.after(seen.upto))) == seen.beyond.count
-        self.contents.validate_state()
+        assert len(self._arrived) <= self._contents_max
+        held = [(node, counter) for node, of in self.nodes.items() for counter in of.contents]
+        assert sorted(held) == sorted((one.node, one.counter) for one in self._arrived)
+        assert not any(1 in self.nodes[node].contents for node in self._firsts)

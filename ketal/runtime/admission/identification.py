@@ -159,8 +159,8 @@ class Admission:
                 del highest[new.node]
             self.membership = MembershipStage(self.limits, clocks_max=self._clocks_max)
             self.membership.begin(
-                intake.contents.clocks(),
-                firsts=intake.contents.first_contents(),
+                intake.clocks(),
+                firsts=intake.first_contents(),
                 highest=highest,
             )
             self.first = {}
@@ -230,7 +230,7 @@ class Admission:
         """Record the entries of the clocks held: the program before did not read them."""
         if self.membership is None and self.reads_clocks and not self.first:
             found: dict[str, Clock] = {}
-            for node, counter, clock in self.intake.contents.clocks():
+            for node, counter, clock in self.intake.clocks():
                 first = found.setdefault(node, {})
                 for name in clock:
                     first[name] = min(counter, first.get(name, counter))

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any
 
 from ketal.operators.membership.clock_memory import Clock, ClockMemory
 from ketal.runtime.admission.deduplication import Intake
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.admission.seen_digests import ContentRow, Contents, load_rows, save_rows
+from ketal.runtime.admission.seen_digests import ContentRow, load_rows, save_rows
 from ketal.runtime.state.records import Changes, Records, encode_record
 from ketal.runtime.state.release_recorder import ReleaseRecorder, RetiringRecorder, RowRecords
 
@@ -33,33 +34,24 @@ class _ContentRecords:
     def __init__(self) -> None:
         self._upto = 0
         self._chunks: deque[int] = deque()
-        self._begin(0)
+        self._rows: list[ContentRow] = []  # of the last chunk
 
-    def _begin(self, number: int) -> None:
-        """Begin a chunk with the content of this number."""
-        self._start = number
-        self._rows: list[ContentRow] = []
-
-    def changes(self, contents: Contents, clocks: bool, out: Changes) -> None:
+    def changes(self, intake: Intake, clocks: bool, out: Changes) -> None:
         """Save the contents that are new and not evicted; remove the chunks that are."""
-        rows = contents.newest(self._upto)
-        number = contents.taken - len(rows)
+        rows = intake.newest(self._upto)
+        number = intake.taken - len(rows)
         if number != self._upto:
-            self._begin(number)
-        at = 0
-        while at < len(rows):
-            if number % SEEN_SPAN == 0:
-                self._begin(number)
-            some = rows[at : at + SEEN_SPAN - number % SEEN_SPAN]
-            self._rows += some
-            at, number = at + len(some), number + len(some)
-            chunk = self._start // SEEN_SPAN
+            self._rows = []  # What came next was evicted before it was saved.
+        self._upto = intake.taken
+        for chunk, some in groupby(enumerate(rows, number), lambda one: one[0] // SEEN_SPAN):
             if not self._chunks or self._chunks[-1] != chunk:
                 self._chunks.append(chunk)
-            body = [self._start, *save_rows(self._rows, clocks=clocks)]
-            out[b"seen/%d" % chunk] = encode_record(body)
-        self._upto = number
-        while self._chunks and (self._chunks[0] + 1) * SEEN_SPAN <= contents.evicted:
+                self._rows = []
+            numbers, added = zip(*some, strict=True)
+            self._rows += added
+            start = numbers[-1] + 1 - len(self._rows)
+            out[b"seen/%d" % chunk] = encode_record([start, *save_rows(self._rows, clocks=clocks)])
+        while self._chunks and (self._chunks[0] + 1) * SEEN_SPAN <= intake.evicted:
             out[b"seen/%d" % self._chunks.popleft()] = None
 
     def loaded(
@@ -69,49 +61,8 @@ class _ContentRecords:
         for chunk, (start, *written) in chunks:
             rows = list(load_rows(written, clocks=clocks))
             self._chunks.append(chunk)
-            self._upto = start + len(rows)
-            if self._upto % SEEN_SPAN:
-                # The next content belongs to it, if it is the last one.
-                self._begin(start)
-                self._rows += rows
+            self._upto, self._rows = start + len(rows), rows
             yield from rows[max(0, evicted - start) :]
-
-
-class _CounterRecords:
-    """The counters seen beyond holes, in chunks of bits (`ketal.model.sets.counter_sets`).
-
-    Parameters
-    ----------
-    intake : Intake
-        Marks chunks dirty.
-    tracking : bool
-        Whether it does.
-    """
-
-    def __init__(self, intake: Intake, *, tracking: bool) -> None:
-        self._intake = intake
-        self._tracking = tracking
-        self._whole = True
-        if tracking:
-            intake.track()
-
-    def changes(self, out: Changes) -> None:
-        """Save the chunks that are dirty; the first time, all."""
-        for node, seen in sorted(self._intake.nodes.items()):
-            counters, upto = seen.beyond, seen.upto
-            dirty = counters.dirty
-            for number in sorted(counters.chunks if self._whole else dirty or ()):
-                bits = counters.packed(number, upto)
-                key = f"beyond/{number}/{node}".encode()
-                out[key] = None if bits is None else encode_record([node, number, bits])
-            if self._tracking and dirty:
-                dirty.clear()
-        self._whole = not self._tracking
-
-    def loaded(self, bodies: Iterable[Any]) -> Iterator[tuple[str, int, bytes]]:
-        """Yield the chunks that were loaded, as `Intake.restore` takes them."""
-        self._whole = not self._tracking
-        yield from bodies
 
 
 class _ClockRecords:
@@ -197,9 +148,11 @@ class Recorder:
         self.retiring = retiring
         self.tracking = tracking
         self._seen = _ContentRecords()
-        self._beyond = _CounterRecords(admission.intake, tracking=tracking)
+        self._whole = True  # whether all chunks of counters are to be saved, not the dirty ones
         self._clocks = _ClockRecords()
         self._first: RowRecords[str, Clock] = RowRecords("first", lambda node, first: [node, first])
+        if tracking:
+            admission.intake.track()
 
     def changes(self, program: Any, core: dict[str, Any]) -> Changes:
         """Return what changed since the last call; the first time, all.
@@ -213,14 +166,26 @@ class Recorder:
         """
         out = self.release.changes(program, {**core, "admission": self.admission.state()})
         intake, membership = self.admission.intake, self.admission.membership
-        self._seen.changes(intake.contents, membership is None, out)
-        self._beyond.changes(out)
+        self._seen.changes(intake, membership is None, out)
+        self._save_counters(out)
         if membership is not None:
             self._clocks.changes(membership.memory, self.tracking, out)
         self._first.changes(self.admission.first, out)
         if self.retiring is not None:
             out |= self.retiring.prefixed_changes()
         return out
+
+    def _save_counters(self, out: Changes) -> None:
+        """Save the dirty chunks of counters beyond holes (`ketal.model.sets.counter_sets`)."""
+        for node, seen in sorted(self.admission.intake.nodes.items()):
+            counters, dirty = seen.beyond, seen.beyond.dirty
+            for number in sorted(counters.chunks if self._whole else dirty or ()):
+                bits = counters.packed(number, seen.upto)
+                key = f"beyond/{number}/{node}".encode()
+                out[key] = None if bits is None else encode_record([node, number, bits])
+            if self.tracking and dirty:
+                dirty.clear()
+        self._whole = not self.tracking
 
     def load(self, records: Records) -> None:
         """Load a state into fresh parts."""
@@ -234,9 +199,10 @@ class Recorder:
         state = records.one("core")
         evicted = state["admission"]["intake"]["evicted"]
         first = list(records.numbered("first"))
+        self._whole = not self.tracking
         self.admission.restore(
             state["admission"],
-            beyond=self._beyond.loaded(records.all("beyond")),
+            beyond=records.all("beyond"),
             contents=self._seen.loaded(
                 records.numbered("seen"), evicted, clocks=state["admission"]["membership"] is None
             ),

@@ -80,7 +80,7 @@ def damage_refused() -> Iterator[None]:
 
 
 class Records:
-    """Records as they were read: by kind, decoded when they are asked for.
+    """Records as they were read, decoded when they are asked for.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ class Records:
 
     Attributes
     ----------
-    keys : list of bytes
-        Those of the records that are not of retiring patterns.
+    own : dict of bytes to bytes
+        The records that are not of retiring patterns.
     retiring : Records or None
         The records of retiring patterns, where there are any.
 
@@ -100,15 +100,14 @@ class Records:
         If one is damaged, of another format, or of an unknown kind.
     """
 
-    KINDS = (
-        "program", "core", "queue", "held", "refused", "told", "pattern", "scope", "unlearned",
-        "seen", "beyond", "clocks", "first",
+    KINDS = frozenset(
+        b"program core queue held refused told pattern scope unlearned seen beyond clocks first"
+        .split()
     )  # fmt: skip
 
     def __init__(self, records: Mapping[bytes, bytes]) -> None:
-        self.kinds: dict[str, list[tuple[list[str], bytes]]] = {kind: [] for kind in self.KINDS}
-        self._of: dict[tuple[str, str], list[tuple[list[str], bytes]]] = {}
-        self.keys: list[bytes] = []
+        self.own: dict[bytes, bytes] = {}
+        self._numbered: dict[bytes, list[bytes]] = {}  # the keys of `own`, by all but their ends
         retiring = {
             k.removeprefix(RETIRING): v for k, v in records.items() if k.startswith(RETIRING)
         }
@@ -117,35 +116,31 @@ class Records:
         for key in sorted(sorted(records), key=len):
             if key.startswith((OTHERS, RETIRING)):
                 continue
-            self.keys.append(key)
-            try:
-                kind, *rest = key.decode().split("/", 2)
-                self.kinds[kind].append((rest, records[key]))
-            except (KeyError, UnicodeDecodeError):
+            self.own[key] = records[key]
+            if key.partition(b"/")[0] not in self.KINDS:
                 decode_record(repr(key), records[key])  # of another format, there were other kinds
-                raise StateError(f"{key!r} is no record of a monitor's state") from None
-            if len(rest) > 1:
-                self._of.setdefault((kind, rest[0]), []).append((rest, records[key]))
-        if not self.kinds["program"] or not self.kinds["core"]:
+                raise StateError(f"{key!r} is no record of a monitor's state")
+            self._numbered.setdefault(key.rpartition(b"/")[0], []).append(key)
+        if not self.own.keys() >= {b"program", b"core"}:
             raise StateError("these records are no state of a monitor: some are missing")
 
-    def one(self, kind: str, *rest: str) -> Any:
+    def one(self, *key: str) -> Any:
         """Return the body of the only record of a kind, or of the one of a name."""
-        for name, value in self.kinds[kind]:
-            if name == list(rest):
-                return decode_record("/".join((kind, *rest)), value)
-        raise StateError(f"the state is damaged: there is no record {'/'.join((kind, *rest))}")
+        name = "/".join(key)
+        if name.encode() not in self.own:
+            raise StateError(f"the state is damaged: there is no record {name}")
+        return decode_record(name, self.own[name.encode()])
 
-    def numbered(self, kind: str, name: str | None = None) -> Iterator[tuple[int, Any]]:
-        """Yield (number, body) of the records of a kind, and of a pattern, in order."""
-        rows = self.kinds[kind] if name is None else self._of.get((kind, name), [])
-        for rest, value in rows:
-            yield int(rest[-1]), decode_record(kind, value)
+    def numbered(self, *key: str) -> Iterator[tuple[int, Any]]:
+        """Yield (number, body) of the records of a kind, or of one of a pattern, in order."""
+        for one in self._numbered.get("/".join(key).encode(), ()):
+            yield int(one.rpartition(b"/")[2]), decode_record(key[0], self.own[one])
 
     def all(self, kind: str) -> Iterator[Any]:
         """Yield the bodies of the records of a kind."""
-        for _, value in self.kinds[kind]:
-            yield decode_record(kind, value)
+        for key, value in self.own.items():
+            if key.startswith(kind.encode() + b"/"):
+                yield decode_record(kind, value)
 
 
 def decode_record(name: str, value: bytes) -> Any:

@@ -24,26 +24,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class _SmallRecords:
-    """The records of what is small, saved when they differ from those saved last."""
-
-    def __init__(self) -> None:
-        self._last: dict[bytes, bytes] = {}
-
-    def put(self, key: bytes, body: Any, out: Changes) -> None:
-        value = encode_record(body)
-        if self._last.get(key) != value:
-            out[key] = self._last[key] = value
-
-    def loaded(self, records: Records) -> None:
-        """Mark the records that were loaded as saved."""
-        self._last = {
-            "/".join((kind, *rest)).encode(): value
-            for kind in ("program", "core", "queue", "pattern")
-            for rest, value in records.kinds[kind]
-        }
-
-
 class RowRecords(Generic[K, V]):
     """The records of a dict, one an entry, whose new keys come last.
 
@@ -135,46 +115,6 @@ class _HeldRecords:
         return table
 
 
-class _PatternRecords:
-    """The records of one pattern's runs."""
-
-    def __init__(self, run: PatternRun) -> None:
-        self.run = run
-        self.name = run.compiled.name
-        self._unlearned: RowRecords[int, Unlearned] = RowRecords(
-            f"unlearned/{self.name}", lambda _, unlearned: unlearned.save()
-        )
-
-    def changes(self, tracking: bool, out: Changes) -> None:
-        """Save the scopes that are dirty (all, if none is tracked), and the events of copies."""
-        scopes, prefix = self.run.scopes, f"scope/{self.name}/".encode()
-        dirty: Mapping[int, Scope | None]
-        if tracking:
-            dirty = scopes.take_dirty()
-        else:
-            dirty = {scope.number: scope for scope in scopes.values()}
-        for number, scope in dirty.items():
-            out[prefix + b"%d" % number] = None if scope is None else encode_record(scope.save())
-        if self.run.copies is not None:
-            held = {unlearned.number: unlearned for unlearned in self.run.copies.unlearned()}
-            self._unlearned.changes(held, out)
-
-    def load(self, records: Records, tracking: bool) -> None:
-        """Load the records of the pattern into its run."""
-        rows = [
-            (number, Unlearned.load(body))
-            for number, body in records.numbered("unlearned", self.name)
-        ]
-        self.run.load(
-            records.one("pattern", self.name),
-            [unlearned for _, unlearned in rows],
-            (body for _, body in records.numbered("scope", self.name)),
-        )
-        self._unlearned.loaded(rows, {unlearned.number: unlearned for _, unlearned in rows})
-        if tracking:
-            self.run.scopes.take_dirty()
-
-
 class ReleaseRecorder:
     """Returns the records of a release, of its queues and runs, and later those that changed.
 
@@ -190,15 +130,17 @@ class ReleaseRecorder:
         self.queues = release.queues
         self._release = release
         self._tracking = tracking
-        self._patterns = [_PatternRecords(run) for run in release.runs]
-        self._sections = _SmallRecords()
+        self._last: dict[bytes, bytes] = {}  # small records, as saved last
         self._held = _HeldRecords()
         self._reported: RowRecords[tuple[str, Dot], None] = RowRecords(
             "told", lambda at, _: [at[0], [*at[1]]]
         )
         self._refused: dict[str, RowRecords[Dot, None]] = {}
-        if tracking:
-            for run in release.runs:
+        self._unlearned: dict[str, RowRecords[int, Unlearned]] = {}
+        for run in release.runs:
+            prefix = f"unlearned/{run.compiled.name}"
+            self._unlearned[run.compiled.name] = RowRecords(prefix, lambda _, one: one.save())
+            if tracking:
                 run.scopes.dirty = None  # The first call gives all.
 
     def changes(self, program: Any, core: dict[str, Any]) -> Changes:
@@ -212,19 +154,38 @@ class ReleaseRecorder:
             The small parts of the state that are not the release's.
         """
         out: Changes = {}
-        put = self._sections.put
         if program is not None:
-            put(b"program", program, out)
-        put(b"core", {**core, "queues": self.queues.counts()}, out)
+            self._save("program", program, out)
+        self._save("core", {**core, "queues": self.queues.counts()}, out)
         for queue in self.queues.queues:
-            put(f"queue/{queue.name}".encode(), queue.state(self._held.number), out)
+            self._save(f"queue/{queue.name}", queue.state(self._held.number), out)
             self._refused_of(queue.name).changes(queue.refused, out)
         out.update(self._held.finish())
         self._reported.changes(self.queues.reports.once, out)
-        for pattern in self._patterns:
-            put(f"pattern/{pattern.name}".encode(), pattern.run.save(), out)
-            pattern.changes(self._tracking, out)
+        for run in self._release.runs:
+            self._save(f"pattern/{run.compiled.name}", run.save(), out)
+            self._save_scopes(run, out)
         return out
+
+    def _save(self, key: str, body: Any, out: Changes) -> None:
+        """Save what is small, if it differs from what was saved last."""
+        value = encode_record(body)
+        if self._last.get(key.encode()) != value:
+            out[key.encode()] = self._last[key.encode()] = value
+
+    def _save_scopes(self, run: PatternRun, out: Changes) -> None:
+        """Save the scopes that are dirty (all, if none is tracked), and the events of copies."""
+        dirty: Mapping[int, Scope | None]
+        if self._tracking:
+            dirty = run.scopes.take_dirty()
+        else:
+            dirty = {scope.number: scope for scope in run.scopes.values()}
+        prefix = f"scope/{run.compiled.name}/".encode()
+        for number, scope in dirty.items():
+            out[prefix + b"%d" % number] = None if scope is None else encode_record(scope.save())
+        if run.copies is not None:
+            held = {unlearned.number: unlearned for unlearned in run.copies.unlearned()}
+            self._unlearned[run.compiled.name].changes(held, out)
 
     def _refused_of(self, name: str) -> RowRecords[Dot, None]:
         if name not in self._refused:
@@ -237,7 +198,8 @@ class ReleaseRecorder:
 
     def load(self, records: Records) -> None:
         """Load the queues and the runs."""
-        self._sections.loaded(records)
+        small = b"program", b"core", b"queue/", b"pattern/"
+        self._last = {k: value for k, value in records.own.items() if k.startswith(small)}
         self.load_queues(records, {queue.name: queue.name for queue in self.queues.queues})
         self.load_patterns(records)
 
@@ -266,9 +228,17 @@ class ReleaseRecorder:
 
     def load_patterns(self, records: Records, names: Collection[str] | None = None) -> None:
         """Load the runs of some patterns, or of all."""
-        for pattern in self._patterns:
-            if names is None or pattern.name in names:
-                pattern.load(records, self._tracking)
+        for run in self._release.runs:
+            name = run.compiled.name
+            if names is not None and name not in names:
+                continue
+            rows = [(n, Unlearned.load(body)) for n, body in records.numbered("unlearned", name)]
+            unlearned = [one for _, one in rows]
+            scopes = (body for _, body in records.numbered("scope", name))
+            run.load(records.one("pattern", name), unlearned, scopes)
+            self._unlearned[name].loaded(rows, {one.number: one for one in unlearned})
+            if self._tracking:
+                run.scopes.take_dirty()
 
 
 class RetiringRecorder(ReleaseRecorder):
@@ -311,4 +281,4 @@ class RetiringRecorder(ReleaseRecorder):
         """Load the queues, the runs, and the counts of verdicts reported."""
         self._retiring.load(records.one("core")["reported"], records.one("program")["before"])
         super().load(records)
-        self._keys = {RETIRING + key for key in records.keys}
+        self._keys = {RETIRING + key for key in records.own}

@@ -1,4 +1,4 @@
-"""What is kept of the last events, however they came (`ketal.runtime.admission.seen_digests`)."""
+"""What is kept of the last events, however they came (`ketal.runtime.admission`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from ketal import Event
 from ketal.model.events.content import digest
-from ketal.runtime.admission.seen_digests import Contents, load_rows, save_rows
+from ketal.model.limits import Limits
+from ketal.runtime.admission.deduplication import Intake
+from ketal.runtime.admission.seen_digests import load_rows, save_rows
 
 NODES = ("A", "B")
 
@@ -25,34 +27,33 @@ def events_of(count: int, first: int) -> list[Event]:
     parts=st.lists(st.tuples(st.integers(1, 12), st.sampled_from("-nsrca"))),
 )
 def test_the_last_are_kept(most: int, parts: list[tuple[int, str]]) -> None:
-    contents, said_upto = Contents(most), 0
+    intake, said_upto = Intake(Limits(dots_max=most)), 0
     came: list[Event] = []
     last: deque[Event] = deque(maxlen=most)
     for count, then in parts:
         events = events_of(count, len(came))
         came += events
         last.extend(events)
-        for event in events:
-            contents.held_of(event.node)[event.counter] = event
-        contents.arrive(events)
-        contents.validate_state()
+        assert intake.admit(events) == count
+        intake.validate_state()
         kept = [(e.node, e.counter, digest(e), e.clock) for e in last]
         firsts = {e.node: digest(e) for e in came if e.counter == 1}
         if then == "n":
-            assert contents.newest(said_upto) == kept[-(len(came) - said_upto) :]
+            assert intake.newest(said_upto) == kept[-(len(came) - said_upto) :]
             said_upto = len(came)
-            assert contents.newest(said_upto) == []
+            assert intake.newest(said_upto) == []
         if then == "s":
-            assert contents.save()["evicted"] == len(came) - len(kept)
+            assert intake.state()["evicted"] == len(came) - len(kept)
         if then == "r":
-            rows, state = contents.newest(0), contents.save()
+            rows, state = intake.newest(0), intake.state()
             half = len(rows) // 2
             written = [save_rows(some, clocks=True) for some in (rows[:half], rows[half:]) if some]
-            contents = Contents(most)
-            contents.load(state, [row for one in written for row in load_rows(one, clocks=True)])
+            intake = Intake(Limits(dots_max=most))
+            loaded = [row for one in written for row in load_rows(one, clocks=True)]
+            intake.restore(state, (), loaded)
         if then == "c":
-            assert list(contents.clocks()) == [(node, n, clock) for node, n, _, clock in kept]
+            assert list(intake.clocks()) == [(node, n, clock) for node, n, _, clock in kept]
         if then == "a":
-            assert contents.first_contents() == firsts
-        assert contents.taken == len(came)
-    assert list(contents.newest(0)) == [(e.node, e.counter, digest(e), e.clock) for e in last]
+            assert intake.first_contents() == firsts
+        assert intake.taken == len(came)
+    assert list(intake.newest(0)) == [(e.node, e.counter, digest(e), e.clock) for e in last]
