@@ -145,7 +145,7 @@ class Execution:
         changed : bool
             Whether the program may be another than that of the state. What was seen, who is a
             member and what is held back stays; a pattern that changed begins without runs
-            (`ketal.runtime.state.migration`), and may be put among `retiring`.
+            (`ketal.runtime.state.execution_state`), and may be put among `retiring`.
 
         Raises
         ------

@@ -2,14 +2,23 @@
 
 `ketal.runtime.state.records` encodes the parts of an execution as records; here the program's
 fingerprints are added, so that a state is restored under its own program, or, where that is
-asked for, under another one (`ketal.runtime.state.migration`).
+asked for, under another one.
 
-The one rule: records, with every later change applied, restore the state of the last one.
+The dots that were seen, the membership and the events that are held back belong to the execution
+and not to a pattern. Another program takes them over, and with them the runs of the patterns that
+did not change; a pattern that changed begins with no run. Which those are says
+`ketal.runtime.state.program_records`. A queue of the new program that has the policy and the
+topology of a saved one goes on from that, with its own options (`gap`, `idle`, `nodes`,
+`overflow`, a length): what is held is released to the new patterns. Any other queue begins with
+all dots that were seen as released, and a pattern without a queue with the next event.
+
+The one rule: records, with every later change applied, restore the state of the last one; what was
+seen stays seen, and what is held is released, whatever the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,9 +29,9 @@ from ketal.errors import OtherProgramError, StateError, wrong_type
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
+from ketal.runtime.queues.pattern_queues import PatternQueue
 from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
-from ketal.runtime.state.migration import begin_anew
 from ketal.runtime.state.program_records import about, changes, mark, saved_program
 from ketal.runtime.state.recorder import Recorder
 from ketal.runtime.state.records import (
@@ -131,13 +140,13 @@ class SavedState:
         self.tracked = not (isinstance(state, bytes) or changed)
 
 
+@dataclass(eq=False)
 class ExecutionState:
     """The state of an execution.
 
-    Parameters
+    Attributes
     ----------
     program : Program
-        The patterns.
     name : str
         The execution's name.
     admission : Admission
@@ -147,23 +156,14 @@ class ExecutionState:
         The parts of the execution; fresh ones, where a state is to be restored.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        name: str,
-        admission: Admission,
-        release: Release,
-        retiring: RetiringRelease | None,
-        progress: Progress,
-    ) -> None:
-        self._program = program
-        self._name = name
-        self._admission = admission
-        self._release = release
-        self._retiring = retiring
-        self._progress = progress
-        self._recorder: Recorder | None = None  # once changes are tracked
-        self._replaced: tuple[bytes, ...] = ()  # the records of the program before
+    program: Program
+    name: str
+    admission: Admission
+    release: Release
+    retiring: RetiringRelease | None
+    progress: Progress
+    _recorder: Recorder | None = field(default=None, init=False)  # once changes are tracked
+    _replaced: tuple[bytes, ...] = field(default=(), init=False)  # records of the program before
 
     def snapshot(self) -> bytes:
         """Return the state in one piece."""
@@ -202,10 +202,10 @@ class ExecutionState:
         StateError
             If the state is damaged, or holds back more than `held_back_max`.
         """
-        progress, release = self._progress, self._release
+        progress, release = self.progress, self.release
         assert isinstance(release, StreamRelease), "a finite log is not saved"
         recorder = self._new_recorder(tracking=saved.tracked)
-        retiring = self._retiring
+        retiring = self.retiring
         if saved.retiring is not None and retiring is None:
             raise StateError("patterns of the state are drained: only a job goes on from it")
         queues = [release.queues] if retiring is None else [release.queues, retiring.queues]
@@ -215,15 +215,14 @@ class ExecutionState:
             progress.watermark_us, progress.closed = core["watermark_us"], core["closed"]
             for one in queues:
                 one.watermark_us = progress.watermark_us
-
             progress.since = dict(core["since"])
             progress.names.load(core["names"])
             progress.kinds.load(core["kinds"])
             if saved.changed:
-                names = self._program.names
+                names = self.program.names
                 changed = [name for name in names if name not in saved.unchanged]
                 progress.since |= dict.fromkeys(changed, progress.counted.accepted)
-                begin_anew(recorder, saved.read, saved.unchanged)
+                _begin_anew(recorder, saved.read, saved.unchanged)
                 self._replaced = tuple(k for k in saved.records if not k.startswith(OTHERS))
                 if retiring is not None:
                     retiring.begin(release.queues)
@@ -241,16 +240,16 @@ class ExecutionState:
             self._recorder = recorder
 
     def _new_recorder(self, *, tracking: bool) -> Recorder:
-        assert isinstance(self._release, StreamRelease), "a finite log is not saved"
+        assert isinstance(self.release, StreamRelease), "a finite log is not saved"
         retiring = None
-        if self._retiring is not None:
-            program = about(self._retiring.program)
-            retiring = RetiringRecorder(self._retiring, program, tracking=tracking)
-        own = ReleaseRecorder(self._release, tracking=tracking)
-        return Recorder(self._admission, own, retiring, tracking=tracking)
+        if self.retiring is not None:
+            program = about(self.retiring.program)
+            retiring = RetiringRecorder(self.retiring, program, tracking=tracking)
+        own = ReleaseRecorder(self.release, tracking=tracking)
+        return Recorder(self.admission, own, retiring, tracking=tracking)
 
     def _changes(self, recorder: Recorder) -> Changes:
-        progress, t = self._progress, self._progress.counted
+        progress, t = self.progress, self.progress.counted
         core = {
             "tally": [t.accepted, t.duplicates, t.rejected, t.late, 0, t.overflow],
             "watermark_us": progress.watermark_us,
@@ -264,4 +263,67 @@ class ExecutionState:
     @cached_property
     def _about(self) -> dict[str, Any]:
         """The program and the execution's name, as plain data."""
-        return {**about(self._program), "execution": self._name}
+        return {**about(self.program), "execution": self.name}
+
+
+# --- under another program ---
+
+
+def _begin_anew(recorder: Recorder, read: Records, unchanged: Collection[str]) -> None:
+    """Load the state of an execution into the parts of one with another program.
+
+    Parameters
+    ----------
+    recorder : Recorder
+        That of the parts, which are fresh.
+    read : Records
+        The state.
+    unchanged : collection of str
+        The patterns that go on with their runs.
+    """
+    recorder.load_admission(read)
+    recorder.admission.look_back()
+    recorder.release.restore_clocks()
+    _begin_queues(recorder.release, recorder.admission, read)
+    recorder.release.load_patterns(read, unchanged)
+    if recorder.retiring is not None:
+        _begin_queues(recorder.retiring, recorder.admission, read)
+        recorder.retiring.load_patterns(read)
+
+
+def _begin_queues(recorder: ReleaseRecorder, admission: Admission, read: Records) -> None:
+    """Load each queue that fits a saved one, and begin the others."""
+    saved = [state[2] for state in read.all("queue")]
+    goes_on: dict[str, str] = {}
+    for queue in recorder.queues.queues:
+        fitting = _fitting(queue, saved)
+        if fitting is None:
+            _begin(queue, admission, read.one("core")["watermark_us"])
+        else:
+            goes_on[queue.name] = min(fitting)
+    recorder.load_queues(read, goes_on)
+
+
+def _fitting(queue: PatternQueue, saved: Sequence[Any]) -> list[str] | None:
+    """Return the patterns of the saved queue that this one goes on from, if one fits.
+
+    Of each saved one there is what `PatternQueue.fits` returned.
+    """
+    kind, options, names = queue.fits()
+    fitting = [other for other in saved if other[0] == kind]
+    same = [other for other in fitting if other[1] == options]
+    own = [other for other in same or fitting if set(other[2]) & set(names)]
+    return next((names for _, _, names in own or same or fitting), None)
+
+
+def _begin(queue: PatternQueue, admission: Admission, watermark_us: int | None) -> None:
+    """Begin a queue in the middle of an execution: what was seen counts as released."""
+    hold_back = queue.hold_back
+    if watermark_us is not None:
+        hold_back.advance(watermark_us)
+    seen = admission.intake.seen()
+    hold_back.begin(seen)
+    if admission.membership is not None:
+        for node in seen:
+            if node not in admission.membership.live:
+                hold_back.leave(node)
