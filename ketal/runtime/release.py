@@ -20,10 +20,9 @@ from ketal.model.verdicts.execution_verdicts import Late
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.stretches import Due
 
 
-class Release(Due, Protocol):
+class Release(Protocol):
     """When the runs of an execution are offered what is new.
 
     Parameters
@@ -43,10 +42,13 @@ class Release(Due, Protocol):
         Whether all events are in memory until the end.
     has_offered : bool
         Whether the runs have been offered what is counted as accepted.
+    window_us : int
+        So long after an event something may be due because of it.
     """
 
     holds_all: bool = False
     has_offered: bool = True
+    window_us: int
 
     def __init__(
         self, runs: Sequence[PatternRun], admission: Admission, limits: Limits, name: str
@@ -55,6 +57,10 @@ class Release(Due, Protocol):
     @property
     def takes_batches(self) -> bool:
         """Whether several events may be identified before one is offered."""
+
+    @property
+    def due_us(self) -> float:
+        """The least watermark at which something is due."""
 
     def offer(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
         """Take new events, none of which is late or shows a node to have left.

@@ -9,10 +9,11 @@ The one rule: what becomes of a stretch is what would become of its items one by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
+from ketal.runtime.release import Release
 
 
 class Stretch(NamedTuple):
@@ -45,19 +46,8 @@ class Stretch(NamedTuple):
         return self.numbers[count], self.marks_us[count]
 
 
-class Due(Protocol):
-    """What may be due at a watermark."""
-
-    window_us: int
-    """So long after an event something may be due because of it."""
-
-    @property
-    def due_us(self) -> float:
-        """The least watermark at which something is due."""
-
-
 def stretch_of(
-    batch: Sequence[Any], begin: int, end: int, mark_us: int | None, due: Due | None
+    batch: Sequence[Any], begin: int, end: int, mark_us: int | None, due: Release | None
 ) -> Stretch:
     """Return the stretch that begins at an item.
 
@@ -71,8 +61,8 @@ def stretch_of(
         From where to where they are looked through.
     mark_us : int or None
         The watermark at the beginning.
-    due : Due or None
-        What may be due at a watermark; None where no pattern has a time window.
+    due : Release or None
+        Has what may be due at a watermark; None where no pattern has a time window.
     """
     some = batch if end - begin == len(batch) else batch[begin:end]
     # What is left of a batch is looked at as far as its stretch goes, not to its end each time.
