@@ -3,7 +3,8 @@
 The one rule: what is not always there is declared `NotRequired`, and is absent where it is zero.
 """
 
-from typing import NotRequired, TypedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, NotRequired, TypedDict
 
 
 class PatternCounts(TypedDict):
@@ -73,3 +74,15 @@ class Summary(TypedDict):
     unknown_orders: NotRequired[int]
     handler_failures: NotRequired[int]
     draining: NotRequired[dict[str, dict[str, int]]]
+
+
+def total(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the sum of summaries, or of other counts by name, count by count."""
+    out: dict[str, Any] = {}
+    for summary in summaries:
+        for name, value in summary.items():
+            if isinstance(value, Mapping):
+                out[name] = total([out.get(name, {}), value])
+            else:
+                out[name] = out.get(name, 0) + value
+    return out

@@ -24,14 +24,13 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import checked_log, no_log_item
-from ketal.model.summaries import Summary
+from ketal.model.summaries import Summary, total
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import place_at
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.execution import Execution, Item
-from ketal.runtime.execution_counts import total
 from ketal.runtime.log_release import LogRelease
 from ketal.runtime.log_verdicts import Verdicts
 from ketal.runtime.silence.vacuity import MetEvents, add_findings, findings

@@ -6,7 +6,7 @@ events never were (`vacuous`, `unknown`) is found of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,18 +16,6 @@ from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.silence.vacuity import MetEvents, PatternMet, add_findings, findings
 from ketal.runtime.state.execution_state import Progress
-
-
-def total(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sum of summaries, count by count."""
-    out: dict[str, Any] = {}
-    for summary in summaries:
-        for name, value in summary.items():
-            if isinstance(value, Mapping):
-                out[name] = total([out.get(name, {}), value])
-            else:
-                out[name] = out.get(name, 0) + value
-    return out
 
 
 @dataclass(frozen=True, slots=True)

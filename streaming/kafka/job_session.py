@@ -23,8 +23,8 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
+from ketal.model.summaries import total
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.runtime.execution_counts import total
 from ketal.runtime.silence.vacuity import Findings, MetEvents, add_findings, findings
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX
 from ketal.streaming.kafka.connecting import clients

@@ -32,8 +32,8 @@ from ketal.logs.source import Source
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
+from ketal.model.summaries import total
 from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.runtime.execution_counts import total
 from ketal.runtime.silence.vacuity import add_findings
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.distribution import unfit

@@ -9,7 +9,7 @@ The one rule: of a table that a limit cut nothing is claimed to be absent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from ketal.auditing.contents.attribute_counts import KEYS_MAX
 from ketal.auditing.contents.contents_report import LogStats
@@ -24,19 +24,17 @@ from ketal.runtime.silence.near_names import matcher, nearest
 
 SHOWN = 3
 """Names of the log that are listed where none is near."""
-_CODES = {"type": "K301", "attribute": "K302", "partition": "K303", "node": "K304"}
-_TABLES = {
-    "type": "types",
-    "attribute": "attributes",
-    "partition": "attributes",
-    "node": "nodes",
+_KINDS = {
+    "type": ("K301", "types", "has the type `{}`"),
+    "attribute": ("K302", "attributes", "has the attribute `{}`"),
+    "partition": (
+        "K303",
+        "attributes",
+        "has the attribute `{}`, by which the events are partitioned",
+    ),
+    "node": ("K304", "nodes", "is of the node `{}`"),
 }
-_ABSENT = {
-    "type": "no event of the log has the type `{}`",
-    "attribute": "no event of the log has the attribute `{}`",
-    "partition": "no event of the log has the attribute `{}`, by which the events are partitioned",
-    "node": "no event of the log is of the node `{}`",
-}
+"""Of each kind of name its code, what the log has of the kind, and what no event has, or is."""
 
 
 def absent_names(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[Diagnostic]:
@@ -50,8 +48,20 @@ def absent_names(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[D
         What is in the log.
     """
     found: dict[object, Diagnostic] = {}
+    cut = {one.what for one in stats.left_out}
     for one in compiled:
-        for diagnostic in _of_pattern(one, stats):
+        for name in one.counted.named_values:
+            code, table, lacks = _KINDS[name.what]
+            if table in cut or _is_in(name, stats):
+                continue
+            diagnostic = Diagnostic(
+                code=code,
+                severity="warning",
+                message=f"no event of the log {lacks.format(name.name)}",
+                span=name.span,
+                hint=_hint(name, stats, one.counted.named_values),
+                pattern=one.name,
+            )
             found.setdefault((diagnostic.span, diagnostic.message), diagnostic)
     return list(found.values())
 
@@ -65,27 +75,13 @@ def unchecked(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[str]
         As of `absent_names`.
     """
     names = (name for one in compiled for name in one.counted.named_values)
-    tables = {_TABLES[name.what] for name in names if not _is_in(name, stats)}
+    tables = {_KINDS[name.what][1] for name in names if not _is_in(name, stats)}
     return [
         f"the log has more {one.what} than are told apart (limit {one.limit} = {one.most:,}), so "
         f"no {one.what.removesuffix('s')} is said to be absent"
         for one in stats.left_out
         if one.what in tables
     ]
-
-
-def _of_pattern(compiled: CompiledPattern, stats: LogStats) -> Iterator[Diagnostic]:
-    cut = {one.what for one in stats.left_out}
-    for name in compiled.counted.named_values:
-        if _TABLES[name.what] not in cut and not _is_in(name, stats):
-            yield Diagnostic(
-                code=_CODES[name.what],
-                severity="warning",
-                message=_ABSENT[name.what].format(name.name),
-                span=name.span,
-                hint=_hint(name, stats, compiled.counted.named_values),
-                pattern=compiled.name,
-            )
 
 
 def _known(name: NamedValue, stats: LogStats) -> dict[str, int]:
@@ -121,7 +117,7 @@ def _hint(name: NamedValue, stats: LogStats, pattern: Iterable[NamedValue]) -> s
     if (near := nearest(name, known, pattern)) is not None:
         return f"did you mean {_quoted(name, near, stats)}?"
     if not known:
-        return f"the log has no {_TABLES[name.what]}"
+        return f"the log has no {_KINDS[name.what][1]}"
     most = sorted(known, key=lambda one: (-known[one], one))[:SHOWN]
     listed = ", ".join(_quoted(name, one, stats) for one in most)
     return f"the log has {listed}{' and others' if len(known) > SHOWN else ''}; see `ketal stats`"

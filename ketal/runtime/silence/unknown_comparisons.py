@@ -22,17 +22,6 @@ Entry = dict[str, Any]
 Kinds = tuple[str, ...]
 
 
-def summed(parts: Sequence[Counts]) -> Counts:
-    """Return the sum of counts."""
-    out: Counts = {}
-    for part in parts:
-        for number, counts in part.items():
-            into = out.setdefault(number, {})
-            for kinds, count in counts.items():
-                into[kinds] = into.get(kinds, 0) + count
-    return out
-
-
 def place_of(compiled: CompiledPattern, span: Span) -> str:
     """Return where something stands, as `file:line`."""
     source = compiled.source

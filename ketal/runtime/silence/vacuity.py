@@ -24,10 +24,11 @@ from ketal.engine.statistics.comparison_kinds import Counts
 from ketal.engine.statistics.log_names import NamesMet
 from ketal.errors import Span
 from ketal.model import syntax
+from ketal.model.summaries import total
 from ketal.model.syntax_walks import walk
 from ketal.model.wording import counted
 from ketal.runtime.silence.near_names import nearest
-from ketal.runtime.silence.unknown_comparisons import Entry, entry_text, place_of, summed, unknown
+from ketal.runtime.silence.unknown_comparisons import Entry, entry_text, place_of, unknown
 
 Findings = dict[str, dict[str, list[Entry]]]
 """`vacuous` or `unknown` → pattern → its list of that name."""
@@ -116,8 +117,8 @@ class MetEvents:
             name: PatternMet.sum([part.patterns[name] for part in parts])
             for name in parts[0].patterns
         }
-        kinds = {name: summed([part.kinds[name] for part in parts]) for name in parts[0].kinds}
-        return cls(patterns, NamesMet.sum([part.names for part in parts]), kinds)
+        names = NamesMet.sum([part.names for part in parts])
+        return cls(patterns, names, total(part.kinds for part in parts))
 
 
 def add_findings(patterns: Mapping[str, dict[str, Any]], found: Findings) -> None:
@@ -172,10 +173,6 @@ def judged_nothing(entries: Sequence[Mapping[str, Any]]) -> bool:
     return any(entry["what"] == "alphabet" for entry in entries)
 
 
-def _key(compiled: CompiledPattern, guard: Formula) -> str:
-    return compiled.counted.guards[guard]
-
-
 class _Vacuity:
     """What of one pattern no event met.
 
@@ -204,7 +201,8 @@ class _Vacuity:
 
     def _met(self, guard: Formula) -> int:
         """Return how many events satisfied a guard; of one that is not known, all."""
-        return self._pattern_met.guards.get(_key(self._compiled, guard), self._events)
+        key = self._compiled.counted.guards[guard]
+        return self._pattern_met.guards.get(key, self._events)
 
     def entries(self) -> list[Entry]:
         """Return the causes."""
