@@ -500,6 +500,18 @@ def test_restore_under_a_limit_that_is_too_small_loses_nothing_in_silence() -> N
         Monitor.restore(m.program, m.snapshot(), limits=Limits(held_back_max=1))
 
 
+def test_queues_that_each_hold_what_the_limit_allows_are_restored() -> None:
+    rows = (("P", "a -> b"), ("Q", "c -> d"))
+    text = "".join(
+        named(name, "check A*", f"topology {{ {edge}; }}", order=CAUSAL) for name, edge in rows
+    )
+    m = Monitor(ketal.compile(text), limits=Limits(held_back_max=1))
+    m.feed_many([e("b@2", "a"), e("d@2", "a")])
+    again = Monitor.restore(m.program, m.snapshot(), limits=Limits(held_back_max=1))
+    assert again.held_back() == m.held_back()
+    assert len(again.held_back()) == 2
+
+
 @pytest.mark.parametrize("order", ["arrival", CAUSAL])
 def test_masks_of_many_atoms_survive_a_snapshot(order: str) -> None:
     events = "".join(f"event E{i} = x == {i};" for i in range(80))

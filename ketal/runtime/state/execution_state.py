@@ -230,11 +230,11 @@ class ExecutionState:
                 recorder.load(saved.read)
             if retiring is not None:
                 retiring.drop_if_over(None)
-        for one in queues:
-            if one.waiting > one.limits.held_back_max:
+        for queue in (queue.hold_back for of in queues for queue in of.queues):
+            if len(queue) > queue.options.held_back_max:
                 raise StateError(
-                    f"the state holds back {one.waiting} events; "
-                    f"limit held_back_max is {one.limits.held_back_max}"
+                    f"the state holds back {len(queue)} events; "
+                    f"limit held_back_max is {queue.options.held_back_max}"
                 )
         if saved.tracked:
             self._recorder = recorder
