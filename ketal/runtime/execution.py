@@ -6,13 +6,16 @@ are offered it: that of a stream on arrival or when a hold-back queue releases i
 log once it is read whole. Drivers feed an execution and act on what it returns: `Monitor` with
 handlers, `run` on a finite log, a streaming job with commits. Time is that of watermarks.
 
-The one rule: every record ends as a verdict or in a count.
+The one rule: every record ends as a verdict or in a count. The counts of the parts of an execution
+add up to those of the whole; what a pattern's events never were (`vacuous`, `unknown`) is found of
+the whole.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -27,12 +30,12 @@ from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program, checked_program
-from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN
+from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN, Tally
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.execution_counts import ExecutionCounts
 from ketal.runtime.queues.reports import came_late, is_late, overflowed
 from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
+from ketal.runtime.silence.vacuity import MetEvents, PatternMet, add_findings, findings
 from ketal.runtime.state.execution_state import ExecutionState, Progress, SavedState
 from ketal.runtime.stream_release import StreamRelease
 from ketal.runtime.stretches import stretch_of
@@ -342,4 +345,53 @@ class Execution:
     @property
     def counts(self) -> ExecutionCounts:
         """What was counted so far."""
-        return ExecutionCounts(self.runs, self.release, self.retiring, self.progress)
+        return ExecutionCounts(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionCounts:
+    """The counts of an execution so far: of records and patterns, and what its events met."""
+
+    execution: Execution
+
+    @property
+    def live_runs(self) -> int:
+        """How many runs and events of a `find any` are live, those of retiring patterns too."""
+        retiring = () if self.execution.retiring is None else self.execution.retiring.runs
+        return sum(run.live_runs() for run in (*self.execution.runs, *retiring))
+
+    @property
+    def tally(self) -> Tally:
+        """The outcomes of the records."""
+        return self.execution.release.tally(self.execution.progress.counted)
+
+    @property
+    def met_events(self) -> MetEvents:
+        """What the events met of the patterns."""
+        progress, events = self.execution.progress, 0
+        if self.execution.release.has_offered:
+            events = self.tally.accepted
+        patterns = {}
+        for run in self.execution.runs:
+            name = run.compiled.name
+            patterns[name] = PatternMet.of(run, max(0, events - progress.since.get(name, 0)))
+        return MetEvents(patterns, progress.names.met(), progress.kinds.met())
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The numbers of the summary, which those of parts of an execution add up to."""
+        retiring = self.execution.retiring
+        return {
+            "events": self.tally.to_dict(),
+            "patterns": {run.compiled.name: run.counts.to_dict() for run in self.execution.runs},
+            **self.execution.release.counts(),
+            **({} if retiring is None else {"draining": retiring.summary}),
+        }
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The summary: `events`, `patterns`, `gaps`, `holes`, and counts that are rare."""
+        out = self.numbers
+        compiled = [run.compiled for run in self.execution.runs]
+        add_findings(out["patterns"], findings(compiled, self.met_events))
+        return out
