@@ -264,11 +264,6 @@ class KnownCounters:
 
     If the clocks are those of an execution, canonical order respects happened-before. Where an
     event has one with a later place in its past, its clock is impossible.
-
-    Parameters
-    ----------
-    events : sequence of Event
-        All events of the log.
     """
 
     def __init__(self, events: Sequence[Event]) -> None:

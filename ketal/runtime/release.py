@@ -25,17 +25,6 @@ from ketal.runtime.admission.identification import Admission
 class Release(Protocol):
     """When the runs of an execution are offered what is new.
 
-    Parameters
-    ----------
-    runs : sequence of PatternRun
-        The patterns.
-    admission : Admission
-        The dots that were seen, and the membership.
-    limits : Limits
-        Those of the execution.
-    name : str
-        The execution's name.
-
     Attributes
     ----------
     holds_all : bool
@@ -74,16 +63,10 @@ class Release(Protocol):
     def take(
         self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
     ) -> list[Verdict]:
-        """Take a new event.
+        """Take a new event as it arrived.
 
-        Parameters
-        ----------
-        event : Event
-            As it arrived.
-        late : Late or None
-            Its verdict if it is late: no run is offered it then.
-        refusing : sequence of PatternRun
-            The runs whose closed topology lacks its node.
+        If it has a verdict `late`, no run is offered it. The closed topologies of the runs
+        `refusing` lack its node.
         """
 
     def retake(self, event: Event) -> list[Verdict] | None:

@@ -82,16 +82,8 @@ class Before:
 class RetiringRelease(StreamRelease):
     """The release of retiring patterns: it returns the verdicts that are theirs to report.
 
-    Parameters
-    ----------
-    program : Program
-        The patterns that changed or are gone, as they were; each has a time window.
-    admission : Admission
-        That of the execution: an event is identified once.
-    limits : Limits or None
-        Other limits than those the program was compiled with.
-    name : str
-        The execution's name.
+    Its program is that of the patterns that changed or are gone, as they were; each has a time
+    window. The admission is that of the execution: an event is identified once.
 
     Attributes
     ----------
@@ -120,13 +112,7 @@ class RetiringRelease(StreamRelease):
         self._until_us: int | None = None
 
     def begin(self, queues: Queues) -> None:
-        """Begin the change: what was seen is before it, but for what is pending.
-
-        Parameters
-        ----------
-        queues : Queues
-            Those of the new program.
-        """
+        """Begin the change: what was seen is before it, but for what new queues have pending."""
         seen = self._admission.intake.seen()
         self.before = {name: Before.of(seen, pending(queues, name)) for name in self.program}
 
@@ -212,11 +198,6 @@ class RetiringRelease(StreamRelease):
         """Drop the runs once neither they nor their queues hold an event from before the change.
 
         The events are looked up again when the windows of those found last are over.
-
-        Parameters
-        ----------
-        watermark_us : int or None
-            The last watermark; None where there is none.
         """
         if self._until_us is not None and (watermark_us is None or watermark_us < self._until_us):
             return

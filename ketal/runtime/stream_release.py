@@ -52,10 +52,7 @@ class StreamRelease(Release):
 
     Attributes
     ----------
-    runs : sequence of PatternRun
-        As given.
     queues : Queues
-        The hold-back queues.
     window_us : int
         The shortest time window of a pattern.
     retiring : StreamRelease or None

@@ -43,15 +43,7 @@ def digest_of(content: Content) -> bytes:
 
 
 def save_rows(rows: Sequence[ContentRow], *, clocks: bool) -> list[Any]:
-    """Return rows as plain data, column by column; `load_rows` reads it.
-
-    Parameters
-    ----------
-    rows : sequence of ContentRow
-        The events.
-    clocks : bool
-        Whether their clocks are to be written.
-    """
+    """Return rows as plain data, column by column; `load_rows` reads it."""
     names: dict[str, int] = {}
     codes = [names.setdefault(node, len(names)) for node, _, _, _ in rows]
     digests = b"".join([row[2] for row in rows])

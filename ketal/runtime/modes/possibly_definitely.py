@@ -267,12 +267,10 @@ class _Lattice:
 
     Parameters
     ----------
-    compiled : CompiledPattern
-        The pattern.
+    compiled, limits
+        The pattern; `cuts_max` bounds the work.
     events : iterable of Event
         The execution, or what matters of it to a scope.
-    limits : Limits
-        `cuts_max` bounds the work.
     scope : ScopeKey, optional
         The scope whose verdict is asked for; without, that of any.
     execution : str

@@ -33,13 +33,7 @@ _TIMES_LEAST = 1_024
 
 
 class PatternQueue:
-    """A hold-back queue, and the runs that share it.
-
-    Parameters
-    ----------
-    runs : list of PatternRun
-        Of patterns with one order and one topology.
-    limits : Limits
+    """A hold-back queue, and the runs of patterns with one order and topology, which share it.
 
     Attributes
     ----------
@@ -272,13 +266,7 @@ class PatternQueue:
         return [[self.ordered, options.policy, topology], options.state(), names]
 
     def state(self, number: Callable[[Event], int]) -> list[Any]:
-        """Return the state as plain data, refused events apart.
-
-        Parameters
-        ----------
-        number : callable
-            Gives an event's number in a table of the caller.
-        """
+        """Return the state as plain data, refused events apart; `number` numbers events."""
         return [self.hold_back.state(number), sorted(map(list, self.withheld)), self.fits()]
 
     def restore(

@@ -31,14 +31,6 @@ class RestoringQueue(PatternQueue):
 
     They wait as long as the options of the order say, within a closed topology for
     the events of its nodes, which are all that come.
-
-    Parameters
-    ----------
-    runs : list of PatternRun
-        Of patterns with one order and one topology.
-    limits : Limits
-    restorer : Restorer
-        Knows the clocks.
     """
 
     ordered = False
@@ -57,14 +49,9 @@ class RestoringQueue(PatternQueue):
     def look_back(
         self, seen: Mapping[str, tuple[int, list[int]]], offered: Iterable[Event]
     ) -> None:
-        """Take in what was offered before, to find out whether its clocks were whole.
+        """Take in what was offered with clocks that may have been too low, to find out.
 
-        Parameters
-        ----------
-        seen : mapping
-            All other events that were seen, as `HoldBackQueue.begin` takes it.
-        offered : iterable of Event
-            Those whose clocks may have been too low.
+        All other events were `seen`, as `HoldBackQueue.begin` takes it.
         """
         nodes = closed_nodes(self._topology)
         self.hold_back.begin(seen)

@@ -40,12 +40,7 @@ _KINDS = {
 def absent_names(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[Diagnostic]:
     """Return a warning for each name of a program's patterns that no event of a log has.
 
-    Parameters
-    ----------
-    compiled : iterable of CompiledPattern
-        The patterns; what several have at one place is warned of once.
-    stats : LogStats
-        What is in the log.
+    What several patterns have at one place is warned of once.
     """
     found: dict[object, Diagnostic] = {}
     cut = {one.what for one in stats.left_out}
@@ -67,13 +62,7 @@ def absent_names(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[D
 
 
 def unchecked(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[str]:
-    """Return, in a sentence each, why names that were not found may be in the log all the same.
-
-    Parameters
-    ----------
-    compiled, stats
-        As of `absent_names`.
-    """
+    """Return, in a sentence each, why names that were not found may be in the log all the same."""
     names = (name for one in compiled for name in one.counted.named_values)
     tables = {_KINDS[name.what][1] for name in names if not _is_in(name, stats)}
     return [

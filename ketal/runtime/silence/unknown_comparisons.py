@@ -31,15 +31,7 @@ def place_of(compiled: CompiledPattern, span: Span) -> str:
 
 
 def unknown(compiled: CompiledPattern, counts: Counts) -> list[Entry]:
-    """Return the list `unknown` of a pattern.
-
-    Parameters
-    ----------
-    compiled : CompiledPattern
-        The pattern.
-    counts : Counts
-        The kinds of the values that its comparisons read.
-    """
+    """Return the list `unknown` of a pattern, by the kinds that its comparisons read."""
     comparisons, readings = compiled.counted.comparisons
     of_comparison: dict[int, list[tuple[SiteReading, Counter[Kinds]]]] = {}
     for number, reading in enumerate(readings):

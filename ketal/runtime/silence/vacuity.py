@@ -174,17 +174,7 @@ def judged_nothing(entries: Sequence[Mapping[str, Any]]) -> bool:
 
 
 class _Vacuity:
-    """What of one pattern no event met.
-
-    Parameters
-    ----------
-    compiled : CompiledPattern
-        The pattern.
-    met : PatternMet
-        What events met of it.
-    names : NamesMet
-        The names that no event has.
-    """
+    """What of one pattern no event met."""
 
     def __init__(self, compiled: CompiledPattern, met: PatternMet, names: NamesMet) -> None:
         self._compiled = compiled

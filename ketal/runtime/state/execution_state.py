@@ -142,19 +142,7 @@ class SavedState:
 
 @dataclass(eq=False)
 class ExecutionState:
-    """The state of an execution.
-
-    Attributes
-    ----------
-    program : Program
-    name : str
-        The execution's name.
-    admission : Admission
-    release : Release
-    retiring : RetiringRelease or None
-    progress : Progress
-        The parts of the execution; fresh ones, where a state is to be restored.
-    """
+    """The state of an execution, by its parts: fresh ones, where a state is to be restored."""
 
     program: Program
     name: str
@@ -270,16 +258,9 @@ class ExecutionState:
 
 
 def _begin_anew(recorder: Recorder, read: Records, unchanged: Collection[str]) -> None:
-    """Load the state of an execution into the parts of one with another program.
+    """Load a state into the parts, which are fresh, of an execution with another program.
 
-    Parameters
-    ----------
-    recorder : Recorder
-        That of the parts, which are fresh.
-    read : Records
-        The state.
-    unchanged : collection of str
-        The patterns that go on with their runs.
+    The patterns that are unchanged go on with their runs.
     """
     recorder.load_admission(read)
     recorder.admission.look_back()

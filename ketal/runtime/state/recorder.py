@@ -126,9 +126,7 @@ class Recorder:
 
     Parameters
     ----------
-    admission : Admission
-    release : ReleaseRecorder
-    retiring : RetiringRecorder or None
+    admission, release, retiring
         The parts of the state.
     tracking : bool
         Whether the parts mark what is dirty from the first call on; without, `changes` is
