@@ -165,11 +165,11 @@ class Intake:
 
     def _arrive(self, contents: Iterable[Content]) -> None:
         """Add contents that are in the dicts of their nodes; evict the oldest of too many."""
-        arrived, nodes = self._arrived, self.nodes
+        arrived, nodes, evict = self._arrived, self.nodes, self._arrived.popleft
         arrived.extend(contents)
         count = max(0, len(arrived) - self._contents_max)
         for _ in range(count):
-            oldest = arrived.popleft()
+            oldest = evict()
             node = oldest.node
             counter = oldest.clock[node] if oldest.__class__ is Event else oldest.counter
             del nodes[node].contents[counter]

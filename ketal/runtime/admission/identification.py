@@ -263,18 +263,9 @@ class Admission:
         clocks: Iterable[Iterable[Any]],
         first: Mapping[str, Clock],
     ) -> None:
-        """Restore a state.
+        """Restore what `state` returned, and what is saved apart.
 
-        Parameters
-        ----------
-        state : dict
-            What `state` returned.
-        beyond, contents : iterable
-            As `Intake.restore` takes them.
-        clocks : iterable of iterables
-            Tables of `ClockMemory.rows`, where there is a membership.
-        first : mapping of str to dict
-            What `first` was.
+        That is what `Intake.restore` takes, tables of `ClockMemory.rows` and what `first` was.
         """
         if state["membership"] is not None:
             self.membership = MembershipStage.restored(state["membership"], clocks, self.limits)

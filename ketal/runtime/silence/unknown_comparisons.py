@@ -40,7 +40,7 @@ def unknown(compiled: CompiledPattern, counts: Counts) -> list[Entry]:
     out: list[Entry] = []
     for number, parts in of_comparison.items():
         comparison = comparisons[number]
-        total = sum(parts[0][1].values()) if parts else 0
+        total = sum(parts[0][1].values())
         for (what, other), events in sorted(_unknown_kinds(comparison, parts).items()):
             shown = what if what == ABSENT else f"{what} with {other}"
             out.append(_entry(compiled, comparison, shown, events, total))
@@ -54,9 +54,9 @@ def _unknown_kinds(
     out: Counter[tuple[str, str]] = Counter()
     for reading, counter in parts:
         for kinds, events in counter.items():
-            found = [*_faults(comparison, reading, kinds, parts)]
-            if found:
-                out[found[0]] += events
+            fault = next(_faults(comparison, reading, kinds, parts), None)
+            if fault is not None:
+                out[fault] += events
         if out:  # the other side has the same fault
             break
     return out

@@ -69,16 +69,14 @@ class _ClockRecords:
     """The clocks of the last events, once there is a membership, in chunks by arrival."""
 
     def __init__(self) -> None:
-        self._memory: ClockMemory | None = None
         self._numbers: dict[tuple[str, int], int] = {}
         self._chunks: dict[int, dict[int, tuple[str, int]]] = {}
         self._next = 0
 
     def changes(self, memory: ClockMemory, tracking: bool, out: Changes) -> None:
-        """Save the chunks in which a clock is dirty."""
-        dirty = memory.dirty
-        if memory is not self._memory or dirty is None:
-            self._memory = memory
+        """Save the chunks in which a clock is dirty (all, if none is tracked)."""
+        dirty = memory.dirty if tracking else None
+        if dirty is None:
             dirty = {(node, counter): True for node, counter, _ in memory.items()}
         if tracking:
             memory.dirty = {}
@@ -115,11 +113,6 @@ class _ClockRecords:
             self._next = (chunk + 1) * CLOCKS_SPAN
             yield rows
 
-    def loaded_memory(self, memory: ClockMemory) -> None:
-        """Mark the clocks of a membership that was loaded as saved."""
-        self._memory = memory
-        memory.dirty = {}
-
 
 class Recorder:
     """Returns the records of a state, and later those that changed.
@@ -151,6 +144,8 @@ class Recorder:
         self._first: RowRecords[str, Clock] = RowRecords("first", lambda node, first: [node, first])
         if tracking:
             admission.intake.track()
+            if admission.membership is not None:
+                admission.membership.memory.dirty = None  # The first call gives all.
 
     def changes(self, program: Any, core: dict[str, Any]) -> Changes:
         """Return what changed since the last call; the first time, all.
@@ -211,4 +206,4 @@ class Recorder:
         self.release.restore_clocks()
         membership = self.admission.membership
         if self.tracking and membership is not None:
-            self._clocks.loaded_memory(membership.memory)
+            membership.memory.dirty = {}
