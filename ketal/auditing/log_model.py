@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 from ketal.logs.traces.message_pairing import Pairing
@@ -401,15 +401,16 @@ class AuditedExecution:
         for name, line in self.lines.items():
             if name == node:
                 continue
-            at = line.at
+            at, counters = line.at, line.counters
 
             def entry(own: int, at: dict[int, AuditedEvent] = at) -> int:
                 return at[own].clock.get(node, 0)
 
-            first = bisect_left(line.counters, counter, key=entry)
-            for own in islice(line.counters, first, None):
-                if entry(own) >= counter and node not in at[own].unknown:
-                    yield at[own]
+            # An islice would pass over those before the first one by one.
+            for rank in range(bisect_left(counters, counter, key=entry), len(counters)):
+                event = at[counters[rank]]
+                if event.clock.get(node, 0) >= counter and node not in event.unknown:
+                    yield event
                     break
 
     def in_causal_order(self) -> Iterator[AuditedEvent]:
