@@ -86,9 +86,9 @@ class Restorer:
     def state(self) -> list[Any]:
         """Return the state as plain data, that of the memory apart."""
         return [
+            0,  # a count of earlier versions: state of the same format has its place
             self.in_doubt,
-            0,  # counts of earlier versions: state of the same format has their places
-            0,
+            0,  # another one, of some of those in doubt
             dict(self._last),
             dict(self._released),
             dict(self._doubted),
@@ -98,8 +98,8 @@ class Restorer:
 
     def load(self, state: list[Any]) -> None:
         """Load what `state` returned."""
-        *counts, last, released, doubted, low, incomplete = state
-        self.in_doubt = sum(counts)
+        _, in_doubt, beyond, last, released, doubted, low, incomplete = state
+        self.in_doubt = in_doubt + beyond
         self._last, self._released, self._doubted = dict(last), dict(released), dict(doubted)
         self._low, self._incomplete = dict(low), incomplete
 

@@ -150,16 +150,18 @@ class Frontier(ReleasePolicy):
         if watermark_us is None:
             return
         restored: set[tuple[str, int]] = set()
+        due_now = []
         while self._heap and self._heap[0][0] < watermark_us:
             _, key = heapq.heappop(self._heap)
             self._restore_clocks(key, restored)
             held = self._held(key)
             due = self._due(held.event, held.time_us)
             if due < watermark_us:
-                self._due_now.append(self._place_now(key))
+                due_now.append(key)
             else:
                 heapq.heappush(self._heap, (due, self._place_now(key)))
-        self._due_now.sort(reverse=True)
+        # Only now: a clock that was looked at later may show that a node has left.
+        self._due_now = sorted(map(self._place_now, due_now), reverse=True)
 
     def _taken(self, key: CanonicalKey) -> Held:
         """Return an event that is to be released; its time matters no more."""

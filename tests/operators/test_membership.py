@@ -280,6 +280,14 @@ def test_a_clock_in_doubt_is_counted_once() -> None:
     assert stage.restorer.in_doubt == 2
 
 
+def test_the_counts_of_an_earlier_state_are_read_as_they_were() -> None:
+    """The first place was that of the clocks raised, the third of those in doubt by a limit."""
+    restorer = Restorer(ClockMemory(10), set(), 10)
+    restorer.load([7, 2, 1, {}, {}, {}, {}, 0])
+    assert restorer.in_doubt == 3
+    assert restorer.state()[:3] == [0, 3, 0]
+
+
 def test_beyond_the_limit_it_says_so_and_no_clock_is_too_high() -> None:
     beyond = 0
 
@@ -366,6 +374,20 @@ def test_each_policy_releases_shrunk_clocks_as_it_releases_whole_ones(
     expected += [r.event for r in whole.end().released]
     assert found + shrunk.end() == expected
     assert shrunk.stage.restorer.in_doubt == 0
+
+
+def test_who_left_may_be_known_by_the_last_event_that_a_frontier_looks_at() -> None:
+    """That x left shows in n3@2; n1@1 is then as far on in the order as n2@1, which knows it."""
+    stage, queue = MembershipStage(), MarkedQueue(policy="frontier", frontier_us=60_000_000)
+    queue.restore_clocks(stage.restorer)
+    for event in (
+        e("n0@1", "a", "x:5", time=0), e("n2@1", "a", "n1:1", time=1),
+        e("n3@1", "a", "x:1", time=2), e("n3@2", "a", time=3), e("n1@1", "a", "n0:1", time=5),
+    ):  # fmt: skip
+        stage.arrived(event)
+        queue.push(event)
+    released = [str(r.event.dot) for r in queue.end().released]
+    assert released == ["n3@1", "n3@2", "n0@1", "n1@1", "n2@1"]
 
 
 def test_an_event_whose_place_has_passed_is_late_when_that_is_known() -> None:
