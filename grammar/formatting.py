@@ -52,9 +52,12 @@ class _Formatter:
         self.tree = reading.tree
         self.text = reading.source.text
         self.comments = list(reading.comments)
-        self.code = self.text  # with spaces for comments
-        for c in self.comments:
-            self.code = self.code[: c.start] + " " * (c.end - c.start) + self.code[c.end :]
+        code: list[str] = []  # with spaces for comments
+        end = 0
+        for comment in self.comments:
+            code += self.text[end : comment.start], " " * (comment.end - comment.start)
+            end = comment.end
+        self.code = "".join([*code, self.text[end:]])
         self.builder = Builder(limits)
 
     def file(self) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias
 
-from ketal.analysis.bodies import Finding, reachable
+from ketal.analysis.bodies import Finding
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.analysis.statements import did_you_mean, unknown_param
 from ketal.analysis.value_kinds import guard_findings
@@ -246,8 +246,16 @@ def events_behind(names: Iterable[str], guards: Mapping[str, ast.Guard]) -> set[
     guards : mapping of str to Guard
         The guard of each event.
     """
-    graph = names_between(guards)
-    return reachable(graph.keys() & set(names), graph)
+    reached: set[str] = set()
+    todo = [*names]
+    while todo:
+        name = todo.pop()
+        if name in guards and name not in reached:
+            reached.add(name)
+            todo.extend(
+                names_in(guards[name])
+            )  # a file may have many events that are not asked for
+    return reached
 
 
 def names_between(guards: Mapping[str, ast.Guard]) -> dict[str, set[str]]:
