@@ -5,7 +5,7 @@ A node whose counter begins at 1 again with other content is a new incarnation, 
 name of their own: A, A#2, …. The audit gives the same names. As all of the log is here,
 it need not be in causal order, as for `run`: it is enough that the lines of the node that
 restarted are in its order. An entry names the first run that is as long, of those that
-are no earlier than a run which the event knows already.
+are no earlier than a run which the event knows already, and later if that is known further.
 
 A dot that is used twice is one fault too, and a second event of counter 1 may be
 the beginning of a run or a copy with other content. It is a restart where the dot 2 is
@@ -127,9 +127,10 @@ def _runs(node: str, line: _Line, later: _Line) -> _Runs:
     """Return the runs of a node of which the `later` ones begin with some events."""
     runs: _Runs = {node: []}
     name = node
+    begins = {event.position for event in later}
     copied: dict[tuple[int, bytes], str] = {}
     for event in line:
-        if event in later:
+        if event.position in begins:
             name = name_of(node, len(runs) + 1)
         # What is there a second time is a copy, of whichever run it is.
         of = copied.setdefault((event.counter, event.content), name)
@@ -146,11 +147,12 @@ def _is_in_order(runs: _Runs) -> bool:
 
 def _is_announced(first: AuditedEvent, line: _Line, controls: list[tuple[int, Control]]) -> bool:
     """Return whether a control event announces a run, right before its first event."""
-    since = max((e.position for e in line if e.position < first.position), default=-1)
+    # There is one before it, of an earlier run.
+    before = line[bisect_left(line, first.position, key=lambda e: e.position) - 1]
+    places = (bisect_left(controls, e.position, key=lambda c: c[0]) for e in (before, first))
     return any(
         control.node == first.node or (control.kind == "view" and first.node not in control.members)
-        for position, control in controls
-        if since < position < first.position
+        for _, control in controls[slice(*places)]
     )
 
 
@@ -184,33 +186,39 @@ def _renamed(
         node: [sorted(run, key=lambda e: (e.counter, e.position)) for run in of_node.values()]
         for node, of_node in runs.items()
     }
-    compared = {node for node, of_node in runs.items() if len(of_node) == 1} - left
+    several = {node for node, of_node in runs.items() if len(of_node) > 1}
+    compared = runs.keys() - several - left
     before: dict[int, AuditedEvent | None] = {}
-    known: dict[int, dict[str, int]] = {}  # by position: the run of each node that is known
+    # By position, of each node that started again: the last run that the event knows, and how far.
+    # An entry that was dropped may come back; one that is lower then is of a later run.
+    known: dict[int, dict[str, tuple[int, int]]] = {}
     for node, of_node in sorted_runs.items():
         for number, run in enumerate(of_node):
-            known |= {event.position: {node: number} for event in run}
-            before |= {e.position: b for b, e in zip([None, *run[:-1]], run, strict=True)}
+            for previous, event in zip([None, *run[:-1]], run, strict=True):
+                before[event.position] = previous
+                known[event.position] = {node: (number, event.counter)} if node in several else {}
 
     def causes(event: AuditedEvent) -> Iterator[AuditedEvent]:
         """Yield what an event knows; what each of it knows is known when the next is asked for."""
-        of, clock = known[event.position], event.clock
+        of, clock, old = known[event.position], event.clock, {event.node: event.counter}
         if (previous := before[event.position]) is not None:
             yield previous
-            for name, number in known[previous.position].items():
-                falls = clock.get(name, previous.clock.get(name, 0)) < previous.clock.get(name, 0)
-                of.setdefault(name, number + falls)
-        # Nodes that never started again come first: they decide of the others.
-        for name in sorted(clock.keys() & runs.keys(), key=lambda name: len(runs[name])):
-            if name == event.node:
-                continue
-            of[name], cause = _event_named(
-                event, name, sorted_runs[name], of.get(name, 0), compared
-            )
+            of |= known[previous.position] | of
+            old = previous.clock | old
+        # An entry that has not moved says nothing new. Nodes that never started again come first:
+        # they decide of the others.
+        moved = [name for name in clock if name in runs and clock[name] != old.get(name)]
+        for name in sorted(moved, key=several.__contains__):
+            least, highest = of.get(name, (0, 0))
+            least += clock[name] < highest
+            number, cause = _event_named(event, name, sorted_runs[name], least, compared)
+            if name in several:
+                of[name] = max(of.get(name, (0, 0)), (number, clock[name]))
             if cause is not None:
                 yield cause
-                for other, number in known[cause.position].items():
-                    of[other] = max(number, of.get(other, 0))
+                for other, last in known[cause.position].items():
+                    if other != event.node:
+                        of[other] = max(last, of.get(other, (0, 0)))
 
     roots = (event for of_node in sorted_runs.values() for run in of_node for event in run)
     for _ in causal_order(roots, causes):
@@ -219,10 +227,10 @@ def _renamed(
     out = []
     for event in events:
         # A draft is judged under its own name.
-        of = {n: names[n][number] for n, number in known.get(event.position, {}).items()}
+        of = {n: names[n][number] for n, (number, _) in known.get(event.position, {}).items()}
         if any(of.get(name, name) != name for name in event.clock):
             clock = {of.get(name, name): counter for name, counter in event.clock.items()}
-            event = replace(event, node=of[event.node], clock=clock)
+            event = replace(event, node=of.get(event.node, event.node), clock=clock)
         out.append(event)
     return out
 
@@ -237,14 +245,15 @@ def _event_named(
     """
     counter, clock = event.clock[name], event.clock
     first = min(least, len(runs) - 1)
-    possible: list[tuple[int, AuditedEvent]] = []
-    for at, run in enumerate(runs[first:], first):
+    possible: tuple[int, AuditedEvent] | None = None
+    for at in range(first, len(runs)):
+        run = runs[at]
         if run[-1].counter >= counter:
             rank = bisect_left(run, counter, key=lambda e: e.counter)
             before = run[rank].counter > counter and rank > 0
-            possible.append((at, run[rank - before]))
-    if len(possible) > 1:
-        for at, known in possible:
-            if all(v <= clock.get(n, 0) for n, v in known.clock.items() if n in compared):
+            known = run[rank - before]
+            alone = possible is None and at == len(runs) - 1
+            if alone or all(v <= clock.get(n, 0) for n, v in known.clock.items() if n in compared):
                 return at, known
-    return possible[0] if possible else (first, None)
+            possible = possible or (at, known)
+    return possible or (first, None)

@@ -13,13 +13,17 @@ from hypothesis import given
 
 import ketal
 from ketal.auditing.repair import Repair, repaired
-from ketal.auditing.report import CODES, examined
+from ketal.auditing.report import CODES, Examined, examined
+from ketal.auditing.restarts import read_restarts
 from ketal.logs import Log, read_log
 from ketal.logs.traces.message_pairing import Messages
 from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.events.happened_before import concurrent, happened_before
+from ketal.model.limits import DEFAULT
+from ketal.runtime.admission.execution_events import executions_of
 from tests.property.executions import executions
-from tests.property.memberships import Run, arrival, base, runs
+from tests.property.memberships import Run, arrival, base, number, runs
 from tests.sampling import examples
 
 MATCH = "id=msg,send=type:send,receive=type:recv"
@@ -237,6 +241,29 @@ def test_many_events_with_one_dot_are_each_tried_once() -> None:
     assert time.process_time() - begun < 10
 
 
+def test_who_knows_a_late_event_is_found_by_halving() -> None:
+    log = [ketal.Event("a", "x", {"a": n}) for n in range(1, 20_001)]
+    log += [ketal.Event("b", "x", {"a": n, "b": n}) for n in range(1, 20_001)]
+    (part,) = examined(log, None)
+    begun = time.process_time()
+    for n in range(15_000, 20_001):
+        assert [event.counter for event in part.execution.knowers("a", n)] == [n]
+    assert time.process_time() - begun < 0.3
+
+
+def test_restarts_cost_as_many_events_of_one_run_do() -> None:
+    """Not their number times the events, nor the square of the entries of a clock."""
+    many = [ketal.Event("a", "x", {"a": n}, data={"run": r}) for r in range(3_000) for n in (1, 2)]
+    names = [f"n{number}" for number in range(150)]
+    wide = [ketal.Event(name, "x", {name: 1}) for name in names]
+    wide += [ketal.Event(name, "x", dict.fromkeys(names, 1) | {name: 2}) for name in names]
+    wide += [ketal.Event(name, "x", dict.fromkeys(names, 2) | {name: 3}) for name in names]
+    begun = time.process_time()
+    assert names_read(many)[-1] == ("a#3000", {"a#3000": 2})
+    assert len(names_read([*many[:4], *wide])) == 4 + len(wide)
+    assert time.process_time() - begun < 1
+
+
 def test_own_entries_that_are_too_low_are_no_restart(tmp_path: Path) -> None:
     """1 and 2 are there several times, and as many others are missing."""
     rng = random.Random(7)
@@ -382,6 +409,65 @@ def test_restarts_are_all_that_is_said_of_executions_with_restarts(
     shuffled = [run.stamped[item] for item in arrival(rng, run) if isinstance(item, int)]
     audit = ketal.audit(Log.of([*shuffled, *left]))
     assert short or [fault.code for fault in audit.faults] == ["A011"] * len(expected)
+
+
+def names_read(log: list[Event]) -> list[tuple[str, dict[str, int]]]:
+    """Return the events of a log under the names that an audit gives them."""
+    part = Examined("", None)
+    for position, event in enumerate(log):
+        part.add(position, event)
+    return [(event.node, event.clock) for event in read_restarts(part.events, [], set()).events]
+
+
+@examples(60, 1_500)
+@given(runs(restarts=True, events_max=40))
+def test_an_audit_names_runs_as_a_run_does(drawn: tuple[Run, random.Random]) -> None:
+    """Up to where a clock has dropped an entry; of executions in which a run rejects nothing."""
+    run, _ = drawn
+    whole = [
+        {base(name) for name in true.clock} <= stamped.clock.keys()
+        for stamped, true in zip(run.stamped, run.true, strict=True)
+    ]
+    log, true = (events[: [*whole, False].index(False)] for events in (run.stamped, run.true))
+    (part,) = executions_of(log, DEFAULT).values()
+    nodes = [event.node for event in true]
+    again = {base(node) for node in nodes if "#" in node}
+    # A run of one event is a dot that is used twice.
+    short = any(nodes.count(node) == 1 for node in nodes if base(node) in again)
+    if short or part.rejected:
+        return
+    for (node, clock), as_run in zip(names_read(log), part.events(), strict=True):
+        assert node == as_run.node
+        assert clock.items() <= as_run.clock.items()
+        # Restored, a clock has the earlier runs of a node beside the one that its entry is of.
+        assert {base(name): name for name in sorted(as_run.clock, key=number)} == {
+            base(name): name for name in clock
+        }
+
+
+def test_an_entry_that_is_lower_than_what_is_known_is_of_a_later_run() -> None:
+    """b dropped a's entry in between; c has one of a@2 and knows b@1, which knew a@3."""
+    first = [ketal.Event("a", "x", {"a": n}) for n in (1, 2, 3)]
+    again = [ketal.Event("a", "y", {"a": n}) for n in (1, 2, 3)]
+    clocks = ({"a": 3, "b": 1}, {"b": 2}, {"a": 2, "b": 3}, {"a": 2, "b": 4})
+    b = [ketal.Event("b", "x", clock) for clock in clocks]
+    c = [ketal.Event("c", "x", {"b": 1, "c": 1}), ketal.Event("c", "x", {"a": 2, "b": 1, "c": 2})]
+    found = [clock for _, clock in names_read([*first, *b[:2], *again, *b[2:], *c])]
+    assert found[3:5] == list(clocks[:2])
+    assert found[8:10] == [{"a#2": 2, "b": 3}, {"a#2": 2, "b": 4}]
+    assert found[-1] == {"a#2": 2, "b": 1, "c": 2}
+    (part,) = executions_of([*first, *b[:2], *again, *c], DEFAULT).values()
+    assert part.events()[-1].clock["a#2"] == 2
+
+
+def test_an_entry_that_has_not_moved_is_of_the_run_that_it_was_of() -> None:
+    """c drops b's entry; that c@2 does not know b@1, as a@2 does, says nothing of a's entry."""
+    first = [ketal.Event("a", "x", {"a": 1}), ketal.Event("a", "x", {"a": 2, "b": 1})]
+    again = [ketal.Event("a", "y", {"a": n}) for n in (1, 2, 3)]
+    b = ketal.Event("b", "x", {"b": 1})
+    c = [ketal.Event("c", "x", {"a": 2, "b": 1, "c": 1}), ketal.Event("c", "x", {"a": 2, "c": 2})]
+    found = names_read([b, *first, *c, *again])
+    assert found[4] == ("c", {"a": 2, "c": 2})
 
 
 def test_runs_that_the_log_names_are_no_fault(tmp_path: Path) -> None:

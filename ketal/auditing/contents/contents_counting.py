@@ -134,8 +134,8 @@ class LogCounts:
     def to_stats(self) -> LogStats:
         """Return what was counted."""
         # Those of types without a place of their own last.
-        others = self._attributes_of.pop(None, {})
-        whole = self._attributes.merged([*self._attributes_of.values(), others])
+        parts = sorted(self._attributes_of.items(), key=lambda part: part[0] is None)
+        whole = self._attributes.merged(attributes for _, attributes in parts)
         return LogStats(
             events=self._events,
             duplicates=self._duplicates,
