@@ -252,9 +252,8 @@ def events_behind(names: Iterable[str], guards: Mapping[str, ast.Guard]) -> set[
         name = todo.pop()
         if name in guards and name not in reached:
             reached.add(name)
-            todo.extend(
-                names_in(guards[name])
-            )  # a file may have many events that are not asked for
+            # Not all guards are walked: a file may have many more.
+            todo.extend(names_in(guards[name]))
     return reached
 
 

@@ -86,6 +86,15 @@ class ClockMemory:
         self._counters: dict[str, list[int]] = {}  # of each node, sorted
         self.dirty: dict[tuple[str, int], bool] | None = None
 
+    def begin(self, arrivals: Iterable[tuple[str, int, Clock]]) -> None:
+        """Load distinct events (node, counter, clock), in order of arrival, into a fresh memory."""
+        for node, counter, clock in arrivals:
+            self._events[node, counter] = KnownClock(counter, clock)
+            self._counters.setdefault(node, []).append(counter)
+        for counters in self._counters.values():
+            counters.sort()
+        self._evict(max(0, len(self._events) - self.clocks_max))
+
     def items(self) -> Iterator[tuple[str, int, Clock]]:
         """Yield node, counter and clock of the events, in order of arrival."""
         for (node, counter), known in self._events.items():

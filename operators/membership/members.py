@@ -83,8 +83,7 @@ class MembershipStage:
         highest : mapping of str to int
             The highest counter of each node.
         """
-        for arrival in arrivals:
-            self.memory.put(*arrival)
+        self.memory.begin(arrivals)
         self.incarnations.begin(firsts, highest)
         self.restorer.begin(highest)
         for node in highest:

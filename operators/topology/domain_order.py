@@ -103,6 +103,7 @@ class DomainPast:
         self.topology = topology
         self.limits = limits
         self.lost: dict[str, list[tuple[int, int]]] = {}
+        self._ranges = 0  # in `lost`; of many nodes it is not counted again for each
         self._added: list[str] = []
         self._known = nodes_of(topology)
         self._met: set[str] = set()
@@ -159,10 +160,12 @@ class DomainPast:
             ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))
             return
         ranges.append((first, last))
-        if sum(map(len, self.lost.values())) > self.limits.lost_max:
+        self._ranges += 1
+        if self._ranges > self.limits.lost_max:
             most = max(self.lost.values(), key=len)
             if len(most) > 1:
                 most[:2] = [(most[0][0], most[1][1])]
+                self._ranges -= 1
 
     def _is_lost(self, node: str, counter: int) -> bool:
         ranges = self.lost.get(node, [])
@@ -203,3 +206,4 @@ class DomainPast:
         if added:
             self._add(added)
         self.lost = {node: [(first, last) for first, last in r] for node, r in lost.items()}
+        self._ranges = sum(map(len, self.lost.values()))

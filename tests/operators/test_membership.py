@@ -280,6 +280,16 @@ def test_a_clock_in_doubt_is_counted_once() -> None:
     assert stage.restorer.in_doubt == 2
 
 
+def test_a_memory_that_begins_late_holds_as_many_clocks_as_it_may() -> None:
+    memory = ClockMemory(16)
+    memory.begin(("a", n, {"a": n}) for n in range(40, 0, -1))
+    assert [counter for _, counter, _ in memory.items()] == list(range(16, 0, -1))
+    below, above = memory.below("a", 17), memory.above("a", 3)
+    assert below is not None
+    assert above is not None
+    assert (below.counter, above.counter) == (16, 4)
+
+
 def test_the_counts_of_an_earlier_state_are_read_as_they_were() -> None:
     """The first place was that of the clocks raised, the third of those in doubt by a limit."""
     restorer = Restorer(ClockMemory(10), set(), 10)
