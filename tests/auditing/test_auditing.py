@@ -264,6 +264,13 @@ def test_restarts_cost_as_many_events_of_one_run_do() -> None:
     assert time.process_time() - begun < 1
 
 
+def test_an_event_that_is_moved_to_a_dot_that_it_received_is_audited() -> None:
+    """Its own entry is too large: it is a@1, and cannot have received itself."""
+    log = [ketal.Event("a", "x", {"a": n}) for n in (4, 2, 8, 3, 6, 5)]
+    log.insert(1, ketal.Event("a", "x", {"a": 10}, receives=["a@1"]))
+    assert {fault.code for fault in ketal.audit(log).faults} == {"A003", "A004"}
+
+
 def test_own_entries_that_are_too_low_are_no_restart(tmp_path: Path) -> None:
     """1 and 2 are there several times, and as many others are missing."""
     rng = random.Random(7)

@@ -40,4 +40,5 @@ def known_receives(event: Event | Draft, clock: Mapping[str, int]) -> tuple[Dot,
     for one in event.receives:
         with suppress(EventError):
             dots.append(Dot.parse(str(one)))
-    return tuple(dot for dot in dots if clock.get(dot.node, 0) >= dot.counter)
+    own = Dot(event.node, clock.get(event.node, 0))
+    return tuple(dot for dot in dots if clock.get(dot.node, 0) >= dot.counter and dot != own)
