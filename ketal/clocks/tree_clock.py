@@ -25,30 +25,45 @@ from collections.abc import Iterator
 
 
 class _Entry:
-    """What is known of a node, and how: a node of the tree; its children as they were attached."""
+    """What is known of a node, and how: a node of the tree.
 
-    __slots__ = ("attached", "children", "count", "name", "parent")
+    Children are a linked list, the one that was attached last first.
+    """
 
-    def __init__(self, name: str) -> None:
+    __slots__ = ("attached", "child", "count", "name", "next", "parent", "previous")
+
+    def __init__(self, name: str, count: int) -> None:
         self.name = name
-        self.count = self.attached = 0
+        self.count = count
+        self.attached = 0
         self.parent: _Entry | None = None
-        self.children: dict[str, _Entry] = {}
+        self.child: _Entry | None = None
+        self.previous: _Entry | None = None
+        self.next: _Entry | None = None
 
-    def newest_first(self) -> Iterator[_Entry]:
+    def children(self) -> Iterator[_Entry]:
         """Yield the children, the last one that was attached first."""
-        return reversed(self.children.values())
+        child = self.child
+        while child is not None:
+            yield child
+            child = child.next
 
     def detach(self) -> None:
         """Take it, with what is below it, from its parent."""
-        if self.parent is not None:
-            del self.parent.children[self.name]
-            self.parent = None
+        if self.previous is not None:
+            self.previous.next = self.next
+        elif self.parent is not None:
+            self.parent.child = self.next
+        if self.next is not None:
+            self.next.previous = self.previous
+        self.parent = self.previous = self.next = None
 
     def attach(self, child: _Entry, at: int) -> None:
-        """Make an entry the newest child."""
-        child.attached, child.parent = at, self
-        self.children[child.name] = child
+        """Make an entry the first child."""
+        child.attached, child.parent, child.next = at, self, self.child
+        if self.child is not None:
+            self.child.previous = child
+        self.child = child
 
 
 class TreeClock:
@@ -76,7 +91,7 @@ class TreeClock:
     __slots__ = ("_entries", "_root")
 
     def __init__(self, node: str | None = None) -> None:
-        self._root = None if node is None else _Entry(node)
+        self._root = None if node is None else _Entry(node, 0)
         self._entries = {} if self._root is None else {self._root.name: self._root}
 
     def get(self, node: str) -> int:
@@ -175,13 +190,13 @@ class TreeClock:
         tree is to be `moved`, the entry of its node too.
         """
         visited, newer = 1, []
-        path = [(root, root.newest_first())]
+        path = [(root, root.children())]
         while path:
             entry, children = path[-1]
             for child in children:
                 visited += 1
                 if child.count > self.get(child.name):
-                    path.append((child, child.newest_first()))
+                    path.append((child, child.children()))
                     break
                 if moved is not None and child.name == moved.name:
                     newer.append(child)
@@ -203,20 +218,25 @@ class TreeClock:
         for entry in reversed(newer):
             own = self._entries.get(entry.name)
             if own is None:
-                own = self._entries[entry.name] = _Entry(entry.name)
+                own = self._entries[entry.name] = _Entry(entry.name, 0)
             own.count = entry.count
             if entry.parent is not None:
                 self._entries[entry.parent.name].attach(own, entry.attached)
 
     def validate_state(self) -> None:
         """Check the shape of the tree: every entry once, children in the order of attachment."""
-        reached = [] if self._root is None else [self._root]
+        reached: list[_Entry] = []
+        waiting = [] if self._root is None else [self._root]
         assert self._root is None or self._root.parent is None
-        for entry in reached:
-            attached = [child.attached for child in entry.newest_first()]
-            assert attached == sorted(attached, reverse=True)
-            assert all(at <= entry.count for at in attached)
-            assert all(child.parent is entry for child in entry.children.values())
-            reached += entry.children.values()
+        while waiting:
+            entry = waiting.pop()
+            reached.append(entry)
+            last = None
+            for child in entry.children():
+                assert child.parent is entry
+                assert child.previous is last
+                assert child.attached <= (entry.count if last is None else last.attached)
+                waiting.append(child)
+                last = child
         assert len(reached) == len(self._entries)
         assert all(self._entries[entry.name] is entry for entry in reached)
