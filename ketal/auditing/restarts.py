@@ -205,7 +205,7 @@ def _renamed(
             yield previous
             of |= known[previous.position] | of
             old = previous.clock | old
-        # An entry that has not moved says nothing new. Nodes that never started again come first:
+        # An entry that has not moved shows no other run. Nodes that never started again come first:
         # they decide of the others.
         moved = [name for name in clock if name in runs and clock[name] != old.get(name)]
         for name in sorted(moved, key=several.__contains__):

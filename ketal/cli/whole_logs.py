@@ -1,4 +1,4 @@
-"""Logs that a command reads whole before it writes, and what is said of records that are no events.
+"""Logs that a command reads whole before it writes, and warnings of records that are no events.
 
 The one rule: a log is read once, and while it is read a terminal shows how far; of records that
 are no events the first is named, with the reason.

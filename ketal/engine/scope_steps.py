@@ -109,7 +109,7 @@ class ScopeSteps:
     def _take_checked(
         self, scope: Scope, run: CheckRun, event: Event, mask: int, place: int
     ) -> list[RunVerdict]:
-        if not run.configurations:
+        if run.halted:
             self.counts.halted += 1
             return []
         before, verdicts = run.configurations, self.verdicts

@@ -334,7 +334,7 @@ class Roles:
         atoms, steps = machine.automaton.atoms, machine.automaton.steps
         asked = necessary(left)
         relations, equalities, checks = [], [], []
-        said: set[tuple[int, bool]] = set()  # the literals of the guard that these say
+        covered: set[tuple[int, bool]] = set()  # literals that relations, checks and nots decide
         reads = False
         for n in sorted(variables(left)):
             atom = atoms[n]
@@ -350,7 +350,7 @@ class Roles:
                     anchor = steps.index(name) if name in steps else None
                 if anchor is not None:
                     relations.append(Relation(atom.shape == "concurrent", anchor))
-                said.add((n, True))
+                covered.add((n, True))
             elif atom.shape in RELATIONS:
                 continue
             elif len(names := registers(atom)[1]) == 1 and (name := min(names)) in steps:
@@ -358,12 +358,12 @@ class Roles:
                 if n in self.compiled.bound.equalities:
                     equalities.append(Equality(n, step))
                 checks.append(Check(step, _comparison(self.compiled.bound.relational[n], name)))
-                said.add((n, True))
+                covered.add((n, True))
         parts = _conjuncts(left)
         literals = {(part[1], part[2]) for part in parts if part[0] == "var"}
         nots = [n for n, holds in literals if not holds and atoms[n].shape == "barred"]
         numbers = tuple(sorted(atoms[n].payload[0] for n in nots))
-        said |= {(n, False) for n in nots if atoms[n].payload[0] not in machine.relational_nots}
+        covered |= {(n, False) for n in nots if atoms[n].payload[0] not in machine.relational_nots}
         return StepRole(
             edge,
             left,
@@ -371,7 +371,7 @@ class Roles:
             tuple(equalities),
             tuple(checks),
             numbers,
-            exact=edge.whole and literals == said and all(part[0] == "var" for part in parts),
+            exact=edge.whole and literals == covered and all(part[0] == "var" for part in parts),
             starts=not edge.source and not reads,
             ends=edge.target in machine.automaton.finals,
             goes_on=machine.has_way_on[edge.target],

@@ -152,7 +152,7 @@ def longest_chains(lines: Sequence[object], messages: Sequence[tuple[int, int]])
     """Return how many links the longest chain has that ends in each event, by the events' lines."""
     sources: dict[int, list[int]] = {}
     for source, target in messages:
-        # Impossible clocks may name what comes later; the auditor says so.
+        # Impossible clocks may name what comes later; the audit reports it.
         if source < target:
             sources.setdefault(target, []).append(source)
     last: dict[object, int] = {}

@@ -6,7 +6,7 @@ asked for, under another one.
 
 The dots that were seen, the membership and the events that are held back belong to the execution
 and not to a pattern. Another program takes them over, and with them the runs of the patterns that
-did not change; a pattern that changed begins with no run. Which those are says
+did not change; a pattern that changed begins with no run, as compared by
 `ketal.runtime.state.program_records`. A queue of the new program that has the policy and the
 topology of a saved one goes on from that, with its own options (`gap`, `idle`, `nodes`,
 `overflow`, a length): what is held is released to the new patterns. Any other queue begins with
