@@ -8,7 +8,11 @@ INSTALLED := .venv/.installed
 READY := .venv/.ready
 PYTEST_ARGS ?=
 
-.PHONY: run test long lint format bench chaos clean
+# The rooms that take each event compiled by mypyc (setup.py), and how to run with them.
+SOURCES = $(shell find -L ketal -name '*.py') setup.py
+WITH_COMPILED = PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/compiled:$(CURDIR)"
+
+.PHONY: run test long compiled test-compiled lint format bench chaos clean
 
 # A bug in a replicated stack, found while it runs.
 run: $(INSTALLED)
@@ -23,6 +27,17 @@ test: $(READY)
 # logs in 200 random arrival orders, all executions in all five ways.
 long: export KETAL_LONG = 1
 long: test
+
+# A wheel of ketal, compiled, in dist/; it needs a C compiler.
+compiled: build/compiled
+
+# What asks for answers of the engine, of the compiled one.
+test-compiled: build/compiled
+	$(WITH_COMPILED) KETAL_COMPILED=1 $(BIN)/python -m pytest -n 5 --dist loadgroup \
+	    -o pythonpath="build/compiled ." tests/test_compiled.py tests/test_corpus.py \
+	    tests/test_real_logs.py tests/test_semantics.py tests/engine tests/operators \
+	    tests/property tests/runtime tests/explanation \
+	    --deselect tests/engine/test_planted_faults.py $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -46,12 +61,18 @@ chaos: $(READY)
 # What is measured, by hand only; `make bench BENCH=table` writes the table of README.md, and
 # BENCH_ARGS are the arguments of one of them (docs/benchmarks.md).
 BENCH ?= table clocks tracing domains finds hold_back long_run process_engine saved_state several_consumers spark_engine
-bench: $(READY)
-	for name in $(BENCH); do $(BIN)/python -m "benchmarks.$$name" $(BENCH_ARGS) || exit 1; done
+bench: build/compiled
+	for name in $(BENCH); do \
+	    $(WITH_COMPILED) $(BIN)/python -m "benchmarks.$$name" $(BENCH_ARGS) || exit 1; done
 
 clean:
 	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache \
 	    .pytest_cache .ruff_cache
+
+build/compiled: $(READY) $(SOURCES)
+	rm -rf build dist/ketal-*.whl
+	KETAL_COMPILED=1 $(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps -w dist .
+	$(BIN)/python -m pip install --quiet --no-deps --target build/compiled dist/ketal-*.whl
 
 # The build runs in .venv too, so that constraints.txt holds for setuptools as well.
 $(INSTALLED): pyproject.toml constraints.txt

@@ -30,6 +30,7 @@ from benchmarks.measuring import WARM_EVENTS, Measured, warmed
 from benchmarks.peer import VERSIONS, java_version
 from benchmarks.rows import GROUPS, AtLeast, AtMost, Bench, Goal, Group, GrowsBy, Row, soak
 from ketal.cli.process_state import COLLECT_AFTER
+from ketal.engine import pattern_run
 
 README = Path(__file__).parents[1] / "README.md"
 BEGIN = "<!-- benchmarks: written by `make bench` -->"
@@ -202,6 +203,11 @@ def peer_table(rows: Iterable[Row], results: Results) -> list[str]:
     return out if beside else []
 
 
+def is_interpreted() -> bool:
+    """Return whether the engine is Python's source, not an extension (`make compiled`)."""
+    return Path(str(pattern_run.__file__)).suffix == ".py"
+
+
 def machine(bench: Bench, runs: int, minutes: float) -> str:
     """Return the machine, the versions and the date."""
     cpu = platform.processor() or "unknown"
@@ -218,6 +224,7 @@ def machine(bench: Bench, runs: int, minutes: float) -> str:
         f"{datetime.now(UTC):%Y-%m-%d}, ketal {version('ketal')} at {commit or 'no commit'}",
         f"{cpu}, {len(os.sched_getaffinity(0))} cores, load {load} at the end",
         f"{platform.python_implementation()} {platform.python_version()}",
+        f"ketal {'interpreted' if is_interpreted() else 'compiled'}",
         f"msgspec {version('msgspec')}",
     ]
     if bench.peers:

@@ -199,3 +199,26 @@ class ScopeSteps:
                 out += self.verdicts.incomplete(scope)
             self.scopes.remove_if_over(scope)
         return out
+
+
+class OfferedEvents(ScopeSteps):
+    """Collects which events each scope is offered, and offers them to no run.
+
+    Attributes
+    ----------
+    by_scope : dict of ScopeName to list of Event
+        The events of each scope, in the order in which they were offered.
+    """
+
+    takes_by_mask = False
+
+    def __init__(
+        self, scopes: Scopes, verdicts: VerdictBuilder, limits: Limits, copies: Copies | None
+    ) -> None:
+        super().__init__(scopes, verdicts, limits, copies)
+        self.by_scope: dict[ScopeName, list[Event]] = {}
+
+    def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
+        """Collect an event of the alphabet."""
+        self.by_scope.setdefault(name, []).append(event)
+        return []

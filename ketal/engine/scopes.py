@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -64,12 +64,12 @@ class Counts:
 
     def save(self) -> Any:
         """Return the counts as plain data."""
-        return [getattr(self, name) for name in self.__slots__]
+        return list(astuple(self))
 
     def load(self, value: Any) -> None:
         """Put in the counts that `save` gave."""
-        for name, count in zip(self.__slots__, value, strict=True):
-            setattr(self, name, count)
+        for column, count in zip(fields(self), value, strict=True):
+            setattr(self, column.name, count)
 
 
 @dataclass(slots=True, eq=False)

@@ -210,13 +210,13 @@ def _of_violation(judged: JudgedLog, run: ObservedRun, verdict: Violation) -> Ex
         extension = witness(run, run.events, verdict)
         run = judged.played(run, extension)
     # By its id: a run over one extension does not know what was lost, and is never in doubt.
-    offer = next(o for o in run.steps.offers if any(v.id == verdict.id for v in o.verdicts))
+    offer = next(o for o in run.observed.offers if any(v.id == verdict.id for v in o.verdicts))
     placed = tuple(judged.placed(run, event) for event in extension)
     return offer_explained(judged, run, offer, verdict, placed)
 
 
 def _of_incomplete(judged: JudgedLog, run: ObservedRun, verdict: Incomplete) -> Explanation:
-    read = next(read for ended, read in run.steps.ended if ended == verdict)
+    read = next(read for ended, read in run.observed.ended if ended == verdict)
     expected = " or ".join(verdict.expected) or "nothing"
     return Explanation(
         verdict.pattern,
@@ -241,7 +241,7 @@ def event_explained(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
     if not runs:
         raise SettingError(f"no run was offered an event {dot}{_near(judged, dot)}")
     for run, event in runs:
-        offers = [offer for offer in run.steps.offers if offer.seen.dot == dot]
+        offers = [offer for offer in run.observed.offers if offer.seen.dot == dot]
         for offer in offers:
             yield offer_explained(judged, run, offer)
         if not offers:

@@ -47,7 +47,7 @@ def near_misses(judged: JudgedLog) -> Iterator[Explanation]:
         counts = judged.summary["patterns"][compiled.name]
         if compiled.kind != "find" or compiled.pattern.mode is not None or counts["matches"]:
             continue
-        if run.steps.offered_scopes():
+        if run.observed.offered_scopes():
             yield _near_miss(judged, run)
             continue
         reasons = [one["message"] for one in counts.get("vacuous", ())]
@@ -66,7 +66,7 @@ def _near_miss(judged: JudgedLog, run: ObservedRun) -> Explanation:
     reasons = StepReasons(run, scope)
     *_, live = reasons.taking(taken)
     most = run.limits.near_misses_max
-    following, cut = first_of(_following(run, run.steps.offered(scope), live), most)
+    following, cut = first_of(_following(run, run.observed.offered(scope), live), most)
     candidates = [judged.placed(run, event) for event in following]
     state = run.machine.automaton.named((live.configuration.state,))
     names = " or ".join(run.machine.automaton.expected((live.configuration.state,)))
@@ -93,7 +93,7 @@ def _furthest(judged: JudgedLog, run: ObservedRun) -> tuple[History, FrozenMappi
         if match is not None:
             taken = tuple((step, events[dot]) for step, dot in match.steps)
             return taken, match.scope
-    return (), max(run.steps.offered_scopes(), key=lambda one: len(run.steps.offered(one)))
+    return (), max(run.observed.offered_scopes(), key=lambda one: len(run.observed.offered(one)))
 
 
 def _beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:

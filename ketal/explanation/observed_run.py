@@ -13,17 +13,19 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Configuration, Seen, states
+from ketal.engine.copies import Copies
 from ketal.engine.find.findings import Taken
 from ketal.engine.find_next.runs import RunsFind
 from ketal.engine.losses import ScopeName
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.scope_steps import ScopeSteps
-from ketal.engine.scopes import Scope, mapping_of
+from ketal.engine.scopes import Scope, Scopes, mapping_of
+from ketal.engine.verdict_building import VerdictBuilder
 from ketal.explanation.check_readings import CheckReadings
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -53,18 +55,20 @@ class LiveRun:
         Returns the steps that it had taken, with their events.
     """
 
+    __slots__ = ("configuration", "read")
+
     def __init__(self, configuration: Configuration, read: Callable[[], History]) -> None:
         self.configuration = configuration
-        self._read = read
+        self.read = functools.cache(read)
 
-    @functools.cached_property
+    @property
     def taken(self) -> History:
         """The steps that it had taken, with their events.
 
         Of several readings that led to one configuration it is one; it is made when asked for, as
         it may be as long as the log.
         """
-        return self._read()
+        return self.read()
 
 
 @dataclass(slots=True)
@@ -125,7 +129,7 @@ class ObservedSteps(ScopeSteps):
 
     Parameters
     ----------
-    *parts
+    scopes, verdicts, limits, copies
         As for `ScopeSteps`.
     events : sequence of Event
         The events of the execution so far; grows as the pattern is offered them.
@@ -153,9 +157,17 @@ class ObservedSteps(ScopeSteps):
     )  # fmt: skip
 
     def __init__(
-        self, *parts: Any, events: Sequence[Event], wanted: Dot | None, moves_max: int
+        self,
+        scopes: Scopes,
+        verdicts: VerdictBuilder,
+        limits: Limits,
+        copies: Copies | None,
+        *,
+        events: Sequence[Event],
+        wanted: Dot | None,
+        moves_max: int,
     ) -> None:
-        super().__init__(*parts)
+        super().__init__(scopes, verdicts, limits, copies)
         self._events = events
         self._machine = self.verdicts.machine
         self._moves_max = moves_max
@@ -256,7 +268,7 @@ class ObservedRun(PatternRun):
 
     Parameters
     ----------
-    compiled, limits, **options
+    compiled, limits, execution, listing, trace
         As for `PatternRun`.
     wanted, moves_max
         As for `ObservedSteps`.
@@ -265,12 +277,11 @@ class ObservedRun(PatternRun):
     ----------
     events : list of Event
         The events of the execution, in the order in which they were offered.
-    steps : ObservedSteps
+    observed : ObservedSteps
         What the scopes were offered.
     """
 
-    __slots__ = ("events",)
-    steps: ObservedSteps
+    __slots__ = ("events", "observed")
 
     def __init__(
         self,
@@ -279,11 +290,18 @@ class ObservedRun(PatternRun):
         *,
         wanted: Dot | None,
         moves_max: int,
-        **options: Any,
+        execution: str = "",
+        listing: bool = True,
+        trace: bool = False,
     ) -> None:
         self.events: list[Event] = []
         make_steps = partial(ObservedSteps, events=self.events, wanted=wanted, moves_max=moves_max)
-        super().__init__(compiled, limits, make_steps=make_steps, **options)
+        super().__init__(
+            compiled, limits, execution=execution, listing=listing, trace=trace,
+            make_steps=make_steps,
+        )  # fmt: skip
+        assert isinstance(self.steps, ObservedSteps)
+        self.observed = self.steps
 
     def concerned_by(self, event: Event) -> bool:
         """Return True: an event that changes nothing is observed, too."""

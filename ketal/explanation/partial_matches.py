@@ -18,7 +18,7 @@ from ketal.model.events.happened_before import happened_before
 
 def partial_matches(run: ObservedRun, offer: Offer) -> Iterator[LiveRun]:
     """Yield what `find any` could have taken before an event; the latest events come first."""
-    machine, offered = run.machine, run.steps.offered(offer.scope)
+    machine, offered = run.machine, run.observed.offered(offer.scope)
     breakers, window = Breakers(machine), MatchWindow(machine)
     if machine.automaton.nots:
         for seen in offered:
@@ -26,7 +26,7 @@ def partial_matches(run: ObservedRun, offer: Offer) -> Iterator[LiveRun]:
     todo: list[tuple[Configuration, Taken]] = [(machine.start(), ())]
     while todo:
         here, taken = todo.pop()
-        yield run.steps.live(here, taken)
+        yield run.observed.live(here, taken)
         earlier = [seen for _, seen in taken]
         for seen in offered:
             if not may_follow(machine, seen, offer.seen) or not all(

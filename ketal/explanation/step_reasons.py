@@ -47,7 +47,7 @@ class StepReasons:
         # Whose copy of the pattern it is, under `at every node`.
         self._node: str | None = scope.get("node") if run.copies is not None else None
         # Of a check nothing is asked.
-        self._offered = run.steps.offered(scope)
+        self._offered = run.observed.offered(scope)
         self._seen = {seen.dot: seen for seen in self._offered}
 
     @property

@@ -109,7 +109,7 @@ class Execution:
         given = Limits.given(limits, patterns[0].limits)
         self.name, self._on_named = name, on_named
         self.runs = [
-            make_run(c, given, execution=name, listing=listing, trace=c.name in traced)
+            make_run(c, given, execution=name, listing=bool(listing), trace=c.name in traced)
             for c in patterns
         ]
         events_max = given.events_max if release.holds_all else None

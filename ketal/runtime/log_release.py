@@ -54,9 +54,7 @@ class LogRelease(Release):
     """
 
     holds_all = True
-    takes_batches = True
-    due_us, window_us = -math.inf, 0
-    """Every watermark is of use: it is held between the events."""
+    window_us = 0
 
     def __init__(
         self, runs: Sequence[PatternRun], admission: Admission, limits: Limits, name: str
@@ -72,6 +70,16 @@ class LogRelease(Release):
         self._judged = 0
         self._gaps = self._impossible = self._doubtful = 0
         self._referred: tuple[int, KnownCounters] = 0, KnownCounters(())  # of so many events
+
+    @property
+    def takes_batches(self) -> bool:
+        """Several events may always be identified before one is offered."""
+        return True
+
+    @property
+    def due_us(self) -> float:
+        """Every watermark is of use: it is held between the events."""
+        return -math.inf
 
     @property
     def judged(self) -> tuple[int, int]:

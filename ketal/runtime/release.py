@@ -9,7 +9,7 @@ The one rule: a method with a body here returns what is right where nothing wait
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from ketal.engine.pattern_run import PatternRun
 from ketal.model.events.control import Control
@@ -35,7 +35,7 @@ class Release(Protocol):
         So long after an event something may be due because of it.
     """
 
-    holds_all: bool = False
+    holds_all: ClassVar[bool] = False
     has_offered: bool = True
     window_us: int
 

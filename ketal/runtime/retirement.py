@@ -76,7 +76,8 @@ class Before:
     def load(cls, value: Any) -> Before:
         """Return the value that `save` returned as plain data."""
         seen, pending = value
-        return cls.of(seen, (Dot(*dot) for dot in pending))
+        of_nodes = {node: (upto, beyond) for node, (upto, beyond) in seen.items()}
+        return cls.of(of_nodes, [Dot(*dot) for dot in pending])
 
 
 class RetiringRelease(StreamRelease):

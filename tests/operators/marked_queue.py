@@ -25,13 +25,20 @@ class Released(NamedTuple):
     after: Set[Dot] = frozenset()
 
 
-class MarkedQueue(HoldBackQueue):
+class MarkedQueue:
     """A queue, and the losses that its steps report."""
 
     def __init__(self, domains: DomainPast | None = None, **options: Any) -> None:
-        super().__init__(ReleaseOptions(**options), domains)
-        self.losses = Losses(self.options.lost_max)
+        self.queue = HoldBackQueue(ReleaseOptions(**options), domains)
+        self.losses = Losses(self.queue.options.lost_max)
         self.high_water = 0
+
+    def __len__(self) -> int:
+        return len(self.queue)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what a queue has."""
+        return getattr(self.queue, name)
 
     @property
     def lost(self) -> frozenset[Dot]:
@@ -40,27 +47,27 @@ class MarkedQueue(HoldBackQueue):
     # The steps have `Released` for events.
 
     def push(self, event: Event) -> Any:
-        step = self._marked(super().push(event))
-        self.high_water = max(self.high_water, len(self))
+        step = self._marked(self.queue.push(event))
+        self.high_water = max(self.high_water, len(self.queue))
         return step
 
     def advance(self, watermark_us: int) -> Any:
-        return self._marked(super().advance(watermark_us))
+        return self._marked(self.queue.advance(watermark_us))
 
     def leave(self, node: str) -> Any:
-        return self._marked(super().leave(node))
+        return self._marked(self.queue.leave(node))
 
     def view(self, members: Iterable[str]) -> Any:
-        return self._marked(super().view(members))
+        return self._marked(self.queue.view(members))
 
     def end(self) -> Any:
-        return self._marked(super().end())
+        return self._marked(self.queue.end())
 
     def _marked(self, step: ReleaseStep) -> Any:
         for dot in step.gaps:
             self.losses.miss(dot)
         # A refused event stays missing, and is waited for, but by time.
-        by_time = self.options.policy == "frontier"
+        by_time = self.queue.options.policy == "frontier"
         for event in (*step.late, *(step.refused if by_time else ())):
             self.losses.miss_event(event, ANY)
         before = [self.losses.before((), [event.clock]) for event in step.released]

@@ -223,7 +223,7 @@ class KeptEvents:
         """
         if self._roles.equating:
             step = before.role.edge.step
-            for later, (_, x) in zip(path, taken, strict=True):
+            for later, (_, x) in zip(path.roles, taken, strict=True):
                 for equality in later.equalities:
                     if equality.step == step:
                         value = self._roles.later_value(equality.atom, x.event)
@@ -241,7 +241,7 @@ class KeptEvents:
         """
         passed: set[int] = set()
         earliest = -1
-        for role, (step, x) in zip(path, taken, strict=True):
+        for role, (step, x) in zip(path.roles, taken, strict=True):
             for equality in role.equalities:
                 if equality.step not in passed:
                     value = self._roles.later_value(equality.atom, x.event)

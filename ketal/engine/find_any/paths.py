@@ -28,11 +28,13 @@ def asked_before(role: StepRole, path: Path, taken: Taken, *, prior_only: bool) 
     """
     step = role.edge.step
     seen = taken[0][1]
-    asked = [(seen, r.concurrent) for r in path[0].relations if r.anchor < 0 or r.anchor == step]
+    asked = [
+        (seen, r.concurrent) for r in path.roles[0].relations if r.anchor < 0 or r.anchor == step
+    ]
     if prior_only:
         return asked
-    hidden = path[0].edge.step == step
-    for later, (_, x) in zip(path[1:], taken[1:], strict=True):
+    hidden = path.roles[0].edge.step == step
+    for later, (_, x) in zip(path.roles[1:], taken[1:], strict=True):
         for r in later.relations:
             if r.anchor == ALL_ANCHOR or (r.anchor == step and not hidden):
                 asked.append((x, r.concurrent))
@@ -44,7 +46,7 @@ def checks_before(role: StepRole, path: Path, taken: Taken) -> Checks:
     """Return the comparisons of later events with an event in a role."""
     checks: Checks = []
     step = role.edge.step
-    for later, (_, x) in zip(path, taken, strict=True):
+    for later, (_, x) in zip(path.roles, taken, strict=True):
         checks += [(c.holds, x) for c in later.checks if c.step == step]
         if later.edge.step == step:
             break
@@ -78,7 +80,7 @@ def last_of(taken: Taken, step: int) -> Seen | None:
 def replays(machine: Machine, breakers: Breakers | None, path: Path, taken: Taken) -> bool:
     """Return whether the automaton takes the events of a word, each in its role."""
     configuration, prior = machine.start(), None
-    for role, (step, seen) in zip(path, taken, strict=True):
+    for role, (step, seen) in zip(path.roles, taken, strict=True):
         pending = machine.pending[configuration.state]
         if pending and prior is not None and breakers is not None:
             flags = breakers.broken(configuration, prior, seen)
@@ -99,6 +101,6 @@ def moves_of(matches: Sequence[Taken], paths: Sequence[Path]) -> list[tuple[int,
     moves = [
         (role.edge.source, step, role.edge.target, seen)
         for taken, path in zip(matches, paths, strict=True)
-        for (step, seen), role in zip(taken, path, strict=True)
+        for (step, seen), role in zip(taken, path.roles, strict=True)
     ]
     return list(dict.fromkeys(moves))

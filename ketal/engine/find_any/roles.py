@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
@@ -95,7 +94,7 @@ class Check(NamedTuple):
     holds: Callable[[Event, Event], bool]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class StepRole:
     """An edge, and what the masks of some events leave of its guard."""
 
@@ -110,70 +109,48 @@ class StepRole:
     ends: bool  # whether it can be the last, and whether it need not be
     goes_on: bool
     alone: bool  # whether its event is a match by itself, or none
+    sort_key: tuple[int, str] = field(init=False)  # the same in every process
+    countable: bool = field(init=False)  # whether it asks a relation to the event before it only
+    free: bool = field(init=False)  # whether it asks nothing of the event before it
+    causal: bool = field(init=False)  # whether its event is after the one before it in the word
+    conc: bool = field(init=False)  # whether it is concurrent with that one
+    path: Path = field(init=False, repr=False)  # of this role alone
 
-    @cached_property
-    def sort_key(self) -> tuple[int, str]:
-        """What roles are sorted by, the same in every process."""
-        return self.edge.number, repr(self.left)
-
-    @cached_property
-    def path(self) -> Path:
-        """The path of this role alone."""
-        return Path((self,))
-
-    @cached_property
-    def countable(self) -> bool:
-        """Whether all that it asks is a relation to the event before it."""
-        return (
-            self.exact
-            and all(r.anchor == PRIOR_ANCHOR for r in self.relations)
-            and not (self.checks or self.nots)
-        )
-
-    @cached_property
-    def free(self) -> bool:
-        """Whether nothing is asked of the event before it but to be there."""
-        return not (self.relations or self.equalities or self.nots)
-
-    @cached_property
-    def causal(self) -> bool:
-        """Whether its event is after the one before it in the word."""
-        return any(not r.concurrent and r.anchor < 0 for r in self.relations)
-
-    @cached_property
-    def conc(self) -> bool:
-        """Whether its event is concurrent with the one before it in the word."""
-        return any(r.concurrent and r.anchor < 0 for r in self.relations)
+    def __post_init__(self) -> None:
+        self.sort_key = self.edge.number, repr(self.left)
+        to_prior = all(r.anchor == PRIOR_ANCHOR for r in self.relations)
+        self.countable = self.exact and to_prior and not (self.checks or self.nots)
+        self.free = not (self.relations or self.equalities or self.nots)
+        self.causal = any(not r.concurrent and r.anchor < 0 for r in self.relations)
+        self.conc = any(r.concurrent and r.anchor < 0 for r in self.relations)
+        self.path = Path(self)
 
 
-class Path(tuple[StepRole, ...]):
+class Path:
     """The roles of the events of a part of a word, in order; those of a search are made once.
 
     It is `exact` if each of them is.
     """
 
-    exact: bool
-    _longer: dict[tuple[StepRole, bool], Path]
+    __slots__ = ("_longer", "exact", "roles")
 
-    def __new__(cls, roles: Iterable[StepRole]) -> Path:
-        """Return the path of some roles."""
-        path = super().__new__(cls, roles)
-        path.exact = all(role.exact for role in path)
-        path._longer = {}
-        return path
+    def __init__(self, *roles: StepRole) -> None:
+        self.roles = roles
+        self.exact = all(role.exact for role in roles)
+        self._longer: dict[tuple[StepRole, bool], Path] = {}
 
     def prepended(self, role: StepRole) -> Path:
         """Return the path that begins with a role and goes on with this one."""
         longer = self._longer.get((role, True))
         if longer is None:
-            longer = self._longer[role, True] = Path((role, *self))
+            longer = self._longer[role, True] = Path(role, *self.roles)
         return longer
 
     def appended(self, role: StepRole) -> Path:
         """Return the path that goes on with a role."""
         longer = self._longer.get((role, False))
         if longer is None:
-            longer = self._longer[role, False] = Path((*self, role))
+            longer = self._longer[role, False] = Path(*self.roles, role)
         return longer
 
 

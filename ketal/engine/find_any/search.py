@@ -71,8 +71,7 @@ class Search:
         With them are returned the roles of the events of each, and the limit, if any, that ended
         the search before its end.
         """
-        self._found, self._paths, self._limit = [], [], None
-        self._matches_max, self._visits_left = limits.matches_per_event_max, limits.visits_max
+        self._begin(limits)
         at = self._roles.window.at(seen)
         for role in roles:
             if self.forward or self._kept_events.can_stand(role):
@@ -80,6 +79,11 @@ class Search:
                 if not self._back(role.path, taken, at, at):
                     break
         return self._found, self._paths, self._limit
+
+    def _begin(self, limits: Limits) -> None:
+        """Reset what a search finds and may do."""
+        self._found, self._paths, self._limit = [], [], None
+        self._matches_max, self._visits_left = limits.matches_per_event_max, limits.visits_max
 
     def latest_start(self, role: StepRole, seen: Seen, at: int) -> float:
         """Return the latest start of a match that comes to an event in a role.
@@ -133,7 +137,7 @@ class Search:
         Under a search that is not forward, the part of which it is the end is completed by
         events after it. The times or places of its events lie between `least` and `most`.
         """
-        first = path[0]
+        first = path.roles[0]
         if first.starts and not self._begun(path, taken, least, most):
             return False
         earliest = (
@@ -220,7 +224,7 @@ class Search:
 
     def _ahead(self, path: Path, taken: Taken, least: int, most: int) -> bool:
         """Find the matches that a part of a word, from its beginning, goes on to."""
-        last, prior, breakers = path[-1], taken[-1][1], self._breakers
+        last, prior, breakers = path.roles[-1], taken[-1][1], self._breakers
         if last.ends and not self._complete(path, taken):
             return False
         if not last.goes_on:
@@ -266,7 +270,7 @@ class Search:
     ) -> tuple[int, int]:
         """Return the range of a role's column that can come just before a part of a word."""
         low, high = 0, len(column.seens)
-        role, seen = path[0], taken[0][1]
+        role, seen = path.roles[0], taken[0][1]
         if self._by_place:
             if column.rising:
                 if column.places[-1] >= seen.place:

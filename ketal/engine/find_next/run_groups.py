@@ -74,7 +74,7 @@ class RunGroup:
 NO_PARENTS: dict[RunGroup, None] = {}
 """Those of a start; never changed."""
 
-Tail = tuple[tuple[int, Seen], "Tail"] | None
+Tail = tuple[tuple[int, Seen], Any] | None
 """The end of a match, as a list whose rest is shared: (binding, what follows it)."""
 
 

@@ -198,7 +198,7 @@ class SpaceTime:
         """
         scopes: dict[FrozenMapping, int] = {}
         moves = []
-        for move in run.steps.moves:
+        for move in run.observed.moves:
             scope = scopes.setdefault(move.scope, len(scopes))
             number = self.number[move.event.dot]
             moves.append([move.position, scope, number, list(move.before), list(move.after)])
@@ -206,7 +206,7 @@ class SpaceTime:
             "scopes": [scope_text(scope) for scope in scopes],
             "order": [self.number[event.dot] for event in run.events],
             "moves": moves,
-            "more": run.steps.moved - len(run.steps.moves),
+            "more": run.observed.moved - len(run.observed.moves),
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -310,7 +310,7 @@ class Intake:
     def restore(
         self,
         state: dict[str, Any],
-        beyond: Iterable[tuple[str, int, bytes]],
+        beyond: Iterable[Iterable[Any]],
         contents: Iterable[ContentRow],
     ) -> None:
         """Restore a state, in a fresh intake.

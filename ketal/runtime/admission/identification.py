@@ -258,7 +258,7 @@ class Admission:
         self,
         state: dict[str, Any],
         *,
-        beyond: Iterable[tuple[str, int, bytes]],
+        beyond: Iterable[Iterable[Any]],
         contents: Iterable[ContentRow],
         clocks: Iterable[Iterable[Any]],
         first: Mapping[str, Clock],

@@ -21,7 +21,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,7 +29,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.losses import ScopeName
 from ketal.engine.machine import Machine
 from ketal.engine.pattern_run import PatternRun, one
-from ketal.engine.scope_steps import ScopeSteps
+from ketal.engine.scope_steps import OfferedEvents
 from ketal.errors import SettingError
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
@@ -136,20 +135,6 @@ def _lattice_of(program: Program, log: Log | Iterable[Event], limits: Limits | N
     return _Lattice(compiled, events, given)
 
 
-class _OfferedEvents(ScopeSteps):
-    """Collects which events each scope is offered, and offers them to no run."""
-
-    takes_by_mask = False
-
-    def __init__(self, by_scope: dict[ScopeName, list[Event]], *parts: Any) -> None:
-        super().__init__(*parts)
-        self._by_scope = by_scope
-
-    def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
-        self._by_scope.setdefault(name, []).append(event)
-        return []
-
-
 def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | None, RunVerdict]]:
     """Yield the verdicts of a pattern with a `mode` on a finite execution, and count them.
 
@@ -198,11 +183,10 @@ def _collected(
     run: PatternRun, execution: Sequence[Event]
 ) -> tuple[PatternRun, dict[ScopeName, list[Event]]]:
     """Return a run that judges nothing of an execution, and what each scope is offered of it."""
-    by_scope: dict[ScopeName, list[Event]] = {}
-    collect = partial(_OfferedEvents, by_scope)
-    collecting = PatternRun(run.compiled, run.limits, listing=False, make_steps=collect)
+    collecting = PatternRun(run.compiled, run.limits, listing=False, make_steps=OfferedEvents)
     collecting.process(execution)
-    return collecting, by_scope
+    assert isinstance(collecting.steps, OfferedEvents)
+    return collecting, collecting.steps.by_scope
 
 
 def _of_scopes(
@@ -306,12 +290,12 @@ class _Lattice:
         self._needs = [self._needed(self.by_node[node]) for node in self.nodes]
         self._keys = StateKeys(self.scope, by_place=compiled.window_events is not None)
         self._states: dict[Any, _State] = {}
+        self._last: Match | Violation | None = None
         self.witness: tuple[Event, ...] = ()
         """A linear extension that gives the verdict, up to where it does."""
 
     def answer(self, definitely: bool) -> Match | Violation | None:
         """Return a verdict of the scope that every, or some, linear extension gives."""
-        self._last: Match | Violation | None = None
         possible, definite = self.explore(first=not definitely)
         if definitely and definite:
             self._canonical_decides()
@@ -339,6 +323,7 @@ class _Lattice:
 
     def explore(self, *, first: bool = False) -> tuple[bool, bool]:
         """Return (possibly, definitely); with `first`, stop at the first verdict."""
+        self._last = None
         if self.compiled.order_independent:
             decided = self._canonical_decides()
             return decided, decided

@@ -1,0 +1,43 @@
+"""Builds ketal: with KETAL_COMPILED=1 the rooms that take each event become C extensions.
+
+mypyc compiles the same source, by the types that mypy checks; nothing is written twice. Compiled
+classes have no interpreted subclasses, so what is derived from one is compiled with it.
+"""
+
+import os
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+ROOMS = ("ketal/engine", "ketal/operators", "ketal/runtime", "ketal/explanation/observed_run.py")
+INTERPRETED = (
+    "ketal/engine/costs",  # reads a pattern, once
+    "ketal/runtime/batch_run.py",  # the drivers: users derive classes from those
+    "ketal/runtime/execution.py",
+    "ketal/runtime/handlers.py",
+    "ketal/runtime/log_verdicts.py",
+    "ketal/runtime/monitor.py",
+    "ketal/runtime/modes",  # public functions, whose docstrings mypyc does not keep
+    "ketal/runtime/silence",  # looks at a run when it is over
+    "ketal/runtime/state",  # writes records as often as somebody commits
+)
+
+
+def compiled_modules() -> list[str]:
+    """Return the files that are compiled, in order."""
+    paths = [path for room in ROOMS for path in (Path(room), *sorted(Path(room).rglob("*.py")))]
+    names = [p.as_posix() for p in paths if p.suffix == ".py" and p.name != "__init__.py"]
+    return [name for name in names if not name.startswith(INTERPRETED)]
+
+
+def extensions() -> list[Extension]:
+    """Return what is to be compiled: nothing, unless KETAL_COMPILED asks for it."""
+    if not os.environ.get("KETAL_COMPILED"):
+        return []
+    from mypyc.build import mypycify
+
+    options = ["--config-file", "pyproject.toml", *compiled_modules()]
+    return mypycify(options, opt_level="2", multi_file=True, group_name="ketal")
+
+
+setup(ext_modules=extensions())
