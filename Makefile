@@ -8,7 +8,7 @@ INSTALLED := .venv/.installed
 READY := .venv/.ready
 PYTEST_ARGS ?=
 
-# The rooms that take each event compiled by mypyc (setup.py), and how to run with them.
+# The packages that take each event, compiled by mypyc (setup.py), and how to run with them.
 SOURCES = $(shell find -L ketal -name '*.py') setup.py
 WITH_COMPILED = PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/compiled:$(CURDIR)"
 

@@ -1,4 +1,4 @@
-"""Builds ketal: with KETAL_COMPILED=1 the rooms that take each event become C extensions.
+"""Builds ketal: with KETAL_COMPILED=1 what takes each event becomes C extensions.
 
 mypyc compiles the same source, by the types that mypy checks; nothing is written twice. Compiled
 classes have no interpreted subclasses, so what is derived from one is compiled with it.
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-ROOMS = ("ketal/engine", "ketal/operators", "ketal/runtime", "ketal/explanation/observed_run.py")
+PACKAGES = ("ketal/engine", "ketal/operators", "ketal/runtime", "ketal/explanation/observed_run.py")
 INTERPRETED = (
     "ketal/engine/costs",  # reads a pattern, once
     "ketal/runtime/batch_run.py",  # the drivers: users derive classes from those
@@ -25,7 +25,7 @@ INTERPRETED = (
 
 def compiled_modules() -> list[str]:
     """Return the files that are compiled, in order."""
-    paths = [path for room in ROOMS for path in (Path(room), *sorted(Path(room).rglob("*.py")))]
+    paths = [path for one in PACKAGES for path in (Path(one), *sorted(Path(one).rglob("*.py")))]
     names = [p.as_posix() for p in paths if p.suffix == ".py" and p.name != "__init__.py"]
     return [name for name in names if not name.startswith(INTERPRETED)]
 

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_the_rooms_that_take_each_event_are_extensions() -> None:
+def test_the_packages_that_take_each_event_are_extensions() -> None:
     root = Path(ketal.__file__).parent
-    for room in ("engine/check_run", "operators/order/eager", "runtime/admission/deduplication"):
-        module = importlib.import_module(f"ketal.{room.replace('/', '.')}")
+    for name in ("engine/check_run", "operators/order/eager", "runtime/admission/deduplication"):
+        module = importlib.import_module(f"ketal.{name.replace('/', '.')}")
         assert module.__file__ is not None
         assert module.__file__.startswith(str(root))
         assert module.__file__.endswith(tuple(EXTENSION_SUFFIXES)), module.__file__

@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -64,7 +64,7 @@ class Counts:
 
     def save(self) -> Any:
         """Return the counts as plain data."""
-        return list(astuple(self))
+        return [getattr(self, column.name) for column in fields(self)]
 
     def load(self, value: Any) -> None:
         """Put in the counts that `save` gave."""

@@ -75,7 +75,7 @@ NO_PARENTS: dict[RunGroup, None] = {}
 """Those of a start; never changed."""
 
 Tail = tuple[tuple[int, Seen], Any] | None
-"""The end of a match, as a list whose rest is shared: (binding, what follows it)."""
+"""The end of a match, as a list whose rest, a `Tail`, is shared: (binding, what follows it)."""
 
 
 class RunGroups:
