@@ -40,4 +40,5 @@ def extensions() -> list[Extension]:
     return mypycify(options, opt_level="2", multi_file=True, group_name="ketal")
 
 
-setup(ext_modules=extensions())
+if __name__ == "__main__":
+    setup(ext_modules=extensions())

@@ -56,9 +56,7 @@ class Before:
     pending: frozenset[Dot] = frozenset()
 
     @classmethod
-    def of(
-        cls, seen: Mapping[str, tuple[int, Iterable[int]]], pending: Iterable[Dot] = ()
-    ) -> Before:
+    def of(cls, seen: Mapping[str, Sequence[Any]], pending: Iterable[Dot] = ()) -> Before:
         """Return the dots that `Intake.seen` returned, without those that are pending."""
         own = {node: (upto, frozenset(beyond)) for node, (upto, beyond) in seen.items()}
         return cls(own, frozenset(pending))
@@ -76,8 +74,7 @@ class Before:
     def load(cls, value: Any) -> Before:
         """Return the value that `save` returned as plain data."""
         seen, pending = value
-        of_nodes = {node: (upto, beyond) for node, (upto, beyond) in seen.items()}
-        return cls.of(of_nodes, [Dot(*dot) for dot in pending])
+        return cls.of(seen, (Dot(*dot) for dot in pending))
 
 
 class RetiringRelease(StreamRelease):

@@ -419,14 +419,14 @@ def test_a_group_that_moves_on_while_its_state_is_read_is_no_fault_of_the_state(
         if len(loads) == 1:
             reader, predecessor = clients.consumer_of(job), clients.producer_of(job, "predecessor")
             held = reader.committed(first, metadata=True)
-            said = json.dumps({**json.loads(held.metadata), "commit": "later"})
+            metadata = json.dumps({**json.loads(held.metadata), "commit": "later"})
             predecessor.begin_transaction()
             number = max(changelog.load(job, [0], lambda: False)[0].segments) + 1
             predecessor.send(
                 job.store.name, key=b"%d/0" % number, value=msgspec.msgpack.encode({}), partition=0,
                 headers=headers("later"),
             )  # fmt: skip
-            offsets = {first: OffsetAndMetadata(held.offset, said, -1)}
+            offsets = {first: OffsetAndMetadata(held.offset, metadata, -1)}
             predecessor.send_offsets_to_transaction(offsets, job.group_id)
             predecessor.commit_transaction()
             clients.close_producer(predecessor)

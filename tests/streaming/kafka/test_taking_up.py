@@ -84,8 +84,8 @@ def test_the_latest_is_not_the_first_where_another_part_is_committed(
     source, program = topic(2), ketal.compile(FORKS)
     produce(broker, [(source, n, accept(node, 1, n)) for n in range(2) for node in "ab"])
     job = shared(broker, [source], tmp_path, 2, start="latest")
-    said = json.dumps({"changelog": job.store.name, "owner": "somebody"})
-    begun = {TopicPartition(source, 0): OffsetAndMetadata(0, said, -1)}
+    metadata = json.dumps({"changelog": job.store.name, "owner": "somebody"})
+    begun = {TopicPartition(source, 0): OffsetAndMetadata(0, metadata, -1)}
     owner = clients.consumer_of(job)
     owner.commit(begun)
     clients.close_consumer(owner)
