@@ -20,12 +20,12 @@ from ketal.logs import Log, Record
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import checked_log
+from ketal.model.log_arguments import batches_of, checked_log
 from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program, checked_program
-from ketal.runtime.batch_run import LogPass, batches_of
+from ketal.runtime.batch_run import LogPass
 
 Explained = Match | Violation | Incomplete | TimedOut
 """The verdicts that can be explained; one of another kind says itself what there is to say."""

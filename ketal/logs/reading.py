@@ -29,7 +29,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.incarnation import numbered_dot
 from ketal.model.limits import DEFAULT, Limits
-from ketal.model.log_arguments import checked_log
+from ketal.model.log_arguments import batched, batches_of, checked_log
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import counted
 
@@ -82,7 +82,7 @@ class Log:
         if not callable(records):
             raise wrong_type("records", "callable (ketal.read_log reads a file)", records)
         self._batches: Callable[[], Iterator[Sequence[Record]]]
-        self._batches = lambda: _each(records())
+        self._batches = lambda: batched(records(), together=False)
         self._limits = limits
         self._by_dot: dict[str, dict[Dot, Event]] | None = None
         self.rebuilding = rebuilding
@@ -130,8 +130,8 @@ class Log:
         >>> len(list(log)), len(list(log))
         (2, 2)
         """
-        held = [("", item, "", 0) for item in checked_log(events, "events")]
-        log = cls(lambda: iter(held))
+        held = list(checked_log(events, "events"))
+        log = cls.of_batches(lambda: batches_of(held))
         log._shown = f" of {counted(len(held), 'record')}"
         return log
 
@@ -396,11 +396,12 @@ def open_source(
         shiviz.check_expressions(source, limits)
     messages = None if source.rebuild is None else Messages.of(source.rebuild)
 
-    def batches() -> Iterator[Sequence[Record]]:
+    def read_batches() -> Iterator[Sequence[Record]]:
         pieces, numbers = count(1), count(1)
         for origin in origins:
             if isinstance(origin, RowOrigin):
-                yield from _each(origin.records(source, limits, numbers))
+                rows = origin.records(source, limits, numbers)
+                yield from batched(rows, together=origin.is_stored)
             else:
                 yield from _batches(origin, source, limits, pieces)
 
@@ -413,20 +414,22 @@ def open_source(
     pairs = None if scheme is None or scheme.decides else UndecidedPairs(source.clock)
     named_by = source.fields.get(MESSAGE)
 
-    def records() -> Iterator[Record]:
-        read: Iterator[Record] = chain.from_iterable(batches())
+    def batches() -> Iterator[Sequence[Record]]:
+        read: Iterator[Record] = chain.from_iterable(read_batches())
         if traces is not None:
             read = read_traces(files, traces, limits, missing)
         elif messages is not None:
             read = rebuilt(read, messages, limits, missing)
         elif scheme is not None:
             read = translated(read, scheme, limits, pairs)
-        return read if named_by is None else with_receipts(read, named_by, limits)
+        elif named_by is None:
+            return read_batches()
+        if named_by is not None:
+            read = with_receipts(read, named_by, limits)
+        return batched(read, together=True)
 
-    if is_rebuilt or scheme is not None or named_by is not None:
-        log = Log(records, missing if is_rebuilt else None, undecided=pairs, limits=limits)
-    else:
-        log = Log.of_batches(batches, limits=limits)
+    log = Log.of_batches(batches, undecided=pairs, limits=limits)
+    log.rebuilding = missing if is_rebuilt else None
     if len(files) == len(origins):
         log.share_read = partial(_share_read, files)
         log._shown = f" of {', '.join(file.name for file in files)}"
@@ -461,17 +464,15 @@ def _batches(
             raise SettingError(
                 f"{origin.name}: delimiter is for ShiViz logs, and the format is {chosen}"
             )
+        records: Iterator[Record]
         if chosen == "parquet":
             origin.rewind(file)
-            yield from _each(tabular.read_parquet(origin.name, file, source, limits))
+            records = tabular.read_parquet(origin.name, file, source, limits)
         elif chosen == "csv":
-            yield from _each(tabular.read_csv(origin.name, chunks, source, limits))
+            records = tabular.read_csv(origin.name, chunks, source, limits)
         elif chosen == "shiviz":
-            yield from _each(shiviz.read_text(origin.name, chunks, source, limits, pieces))
+            records = shiviz.read_text(origin.name, chunks, source, limits, pieces)
         else:
             yield from jsonl.read_lines(origin.name, chunks, source, limits)
-
-
-def _each(records: Iterable[Record]) -> Iterator[Sequence[Record]]:
-    """Return batches of one record."""
-    return zip(records)
+            return
+        yield from batched(records, together=origin.is_stored)

@@ -43,6 +43,13 @@ _SUFFIXES = {
 class LogOrigin:
     """One thing that a log is read from: a file, standard input, an open file.
 
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    is_stored : bool
+        Whether all of it is there already, and can be read again; a pipe is not.
+
     Raises
     ------
     SettingError
@@ -56,12 +63,12 @@ class LogOrigin:
         self._start = 0
         self._spent = False
         self._reading: BinaryIO | None = None
-        self._again = True
+        self.is_stored = True
         if isinstance(where, str | os.PathLike):
             self.name = os.fspath(where)
             if self.name == "-":
                 self.name, self._file = "<stdin>", sys.stdin.buffer
-                self._again = False
+                self.is_stored = False
             else:
                 self._check()
         else:
@@ -71,8 +78,8 @@ class LogOrigin:
                 raise wrong_type("a log to read", f"a path, a binary file or rows{several}", where)
             self._file = where
             self.name = str(getattr(where, "name", "<file>"))
-            self._again = _seekable(where)
-            self._start = where.tell() if self._again else 0
+            self.is_stored = _seekable(where)
+            self._start = where.tell() if self.is_stored else 0
 
     @property
     def is_stdin(self) -> bool:
@@ -90,7 +97,7 @@ class LogOrigin:
             raise SettingError(f"{self.name}: is a folder; name the log files in it")
         if not os.access(self.name, os.R_OK):
             raise SettingError(f"{self.name}: permission denied")
-        self._again = stat.S_ISREG(mode)
+        self.is_stored = stat.S_ISREG(mode)
 
     @contextmanager
     def opened(self) -> Iterator[BinaryIO]:
@@ -101,12 +108,12 @@ class LogOrigin:
         SettingError
             If it cannot be opened, or was read and cannot be read again.
         """
-        if self._spent and not self._again:
+        if self._spent and not self.is_stored:
             raise SettingError(
                 f"{self.name} can be read only once; save it to a file to read it again"
             )
         self._spent = True
-        if self._file is not None and self._again:
+        if self._file is not None and self.is_stored:
             self._file.seek(self._start)
         try:
             given = self._file
@@ -118,7 +125,7 @@ class LogOrigin:
 
     def bytes_read(self) -> tuple[int, int] | None:
         """Return how many bytes were read, and how many there are; None where that is not known."""
-        if self._file is not None or not self._again:
+        if self._file is not None or not self.is_stored:
             return None
         try:
             size = os.stat(self.name).st_size

@@ -6,8 +6,8 @@ The one rule: what can be no log is refused before anything of it is read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,6 +16,11 @@ from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import place_at
+
+T = TypeVar("T")
+
+_BATCH_RECORDS = 1_024
+"""So many records of a log are processed together, where they are there already."""
 
 
 def checked_log(log: Any, what: str = "log") -> Any:
@@ -31,6 +36,38 @@ def checked_log(log: Any, what: str = "log") -> Any:
         wanted = "a ketal.Log, as ketal.read_log(path) returns, or an iterable of ketal.Event"
         raise wrong_type(what, wanted, log)
     return log
+
+
+def batches_of(log: Any) -> Iterator[Sequence[tuple[str, Any, str, int]]]:
+    """Return the records of a Log, or of an iterable of events, in batches.
+
+    Of an iterator each record is a batch: the next one may be long in coming.
+    """
+    if hasattr(log, "batches"):
+        return iter(log.batches())
+    records = (("", item, "", 0) for item in log)
+    return batched(records, together=not isinstance(log, Iterator))
+
+
+def batched(records: Iterable[T], *, together: bool) -> Iterator[Sequence[T]]:
+    """Yield records in batches, of one each if they do not come together.
+
+    Where the records end with an exception, the batch before it comes first.
+    """
+    size = _BATCH_RECORDS if together else 1
+    batch: list[T] = []
+    try:
+        for record in records:
+            batch.append(record)
+            if len(batch) == size:
+                yield batch
+                batch = []
+    except Exception:
+        if batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
 
 
 def no_log_item(item: object) -> TypeError:

@@ -23,7 +23,7 @@ from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import checked_log, no_log_item
+from ketal.model.log_arguments import batches_of, checked_log, no_log_item
 from ketal.model.summaries import Summary, total
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
@@ -43,13 +43,6 @@ if TYPE_CHECKING:
 def _place_in(records: Sequence[Record], number: int) -> str:
     _, _, file, line = records[number]
     return place_at(file, line)
-
-
-def batches_of(log: Any) -> Iterator[Sequence[Record]]:
-    """Return the records of a Log, or of an iterable of events, in batches."""
-    if hasattr(log, "batches"):
-        return iter(log.batches())
-    return ((("", item, "", 0),) for item in log)
 
 
 class LogPass:

@@ -25,7 +25,7 @@ from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import checked_log
+from ketal.model.log_arguments import batches_of, checked_log
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.wording import file_and_line, scope_text
@@ -33,7 +33,6 @@ from ketal.pictures.clocks.timeline_layout import longest_chains
 from ketal.pictures.graphs.graph import Picture
 from ketal.programs.program import Program
 from ketal.runtime.admission.execution_events import ExecutionEvents, executions_of
-from ketal.runtime.batch_run import batches_of
 
 EXACT_MAX = 2**53
 """JavaScript rounds larger integers."""

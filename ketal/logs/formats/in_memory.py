@@ -46,12 +46,17 @@ class RowOrigin:
     """Rows in memory that a log is read from: mappings, or a table of pandas, polars or Arrow.
 
     A table has no two columns of one name; an iterator can be read only once.
+
+    Attributes
+    ----------
+    is_stored : bool
+        Whether all rows are there already: they are no iterator.
     """
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
         self._spent = False
-        self._once = hasattr(rows, "__next__")
+        self.is_stored = not hasattr(rows, "__next__")
         self._kind = _kind(rows)
         if self._kind == "pandas":
             self._rows = _with_index(rows)
@@ -75,7 +80,7 @@ class RowOrigin:
 
     def records(self, source: Source, limits: Limits, numbers: Iterator[int]) -> Iterator[Record]:
         """Yield the records of the rows, in their order, with their numbers."""
-        if self._spent and self._once:
+        if self._spent and not self.is_stored:
             raise SettingError(
                 "the rows of an iterator can be read only once; give a list of them to read them "
                 "again"

@@ -1,0 +1,61 @@
+"""How the records of a log are put together into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.model.log_arguments import batches_of
+
+
+def _pushes(count: int) -> list[ketal.Event]:
+    return [ketal.Event(node="n", type="push", clock={"n": n + 1}) for n in range(count)]
+
+
+@pytest.mark.parametrize("form", ["list", "Log.of", "rows", "csv", "shiviz"])
+def test_what_is_there_already_is_processed_together(form: str, tmp_path: Path) -> None:
+    """A batch costs what several events do."""
+    events = _pushes(2_000)
+    rows = [{"node": e.node, "type": e.type, "clock": e.clock} for e in events]
+    csv, shiviz = tmp_path / "run.csv", tmp_path / "run.log"
+    csv.write_text("node,type,clock\n" + "".join(f'n,push,"n:{n + 1}"\n' for n in range(2_000)))
+    shiviz.write_text("".join(f'n {{"n":{n + 1}}} push\n' for n in range(2_000)))
+    logs: dict[str, ketal.Log | list[ketal.Event]] = {
+        "list": events,
+        "Log.of": ketal.Log.of(events),
+        "rows": ketal.read_log(rows),
+        "csv": ketal.read_log(csv),
+        "shiviz": ketal.read_log(shiviz, regex=r"(?<host>\S*) (?<clock>{.*}) (?<event>.*)"),
+    }
+    batches = list(batches_of(logs[form]))
+    assert [item for batch in batches for _, item, _, _ in batch] == events
+    assert len(batches) == 2
+
+
+def test_what_comes_one_by_one_is_processed_so() -> None:
+    """A verdict on the first event does not wait for the second."""
+    program = ketal.compile('pattern P { event Push = type == "push"; find any Push; }')
+    asked = []
+
+    def coming() -> Iterator[ketal.Event]:
+        for event in _pushes(3):
+            asked.append(event)
+            yield event
+
+    verdicts = iter(ketal.run(program, coming()))
+    assert next(verdicts).verdict == "match"
+    assert len(asked) == 1
+
+
+def test_what_was_read_before_a_fault_is_judged() -> None:
+    """The verdicts of a log come before the error that ends it."""
+    program = ketal.compile('pattern P { event Push = type == "push"; find any Push; }')
+    rows: list[Any] = [{"node": "n", "type": "push", "clock": {"n": 1}}, *_pushes(1)]
+    verdicts = iter(ketal.run(program, ketal.read_log(rows)))
+    assert next(verdicts).verdict == "match"
+    with pytest.raises(TypeError, match="a row must be a dict"):
+        next(verdicts)
