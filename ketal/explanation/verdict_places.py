@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,10 @@ class VerdictPlaces:
 
     def at(self, execution: str, dot: Dot) -> str:
         """Return the place of an event; empty where it is not known."""
+        return self.of_dots(execution, (dot,))[0]
+
+    def of_dots(self, execution: str, dots: Iterable[Dot]) -> list[str]:
+        """Return the place of each event; empty where it is not known."""
         if self._unread:
             for part, item, file, line in chain.from_iterable(self._unread):
                 if isinstance(item, Event):
@@ -77,8 +81,9 @@ class VerdictPlaces:
             self._unread.clear()
             self._unread_records = 0
             self._evict(self._places)
-        key = execution, dot
-        return self._named.get(key) or self._places.get(key, "")
+        named, places = self._named, self._places
+        keys = [(execution, dot) for dot in dots]
+        return [named.get(key) or places.get(key, "") for key in keys]
 
     def _evict(self, places: dict[tuple[str, Dot], str]) -> None:
         """Remove the oldest places once there are twice as many as there is room for."""
@@ -98,7 +103,7 @@ class VerdictPlaces:
 
     def of_steps(self, verdict: Match | TimedOut) -> list[str]:
         """Return where each event of a verdict's steps stands; empty where that is not known."""
-        return [self.at(verdict.execution, dot) for _, dot in verdict.steps]
+        return self.of_dots(verdict.execution, [dot for _, dot in verdict.steps])
 
     def text(self, verdict: Verdict) -> str:
         """Return the places of a verdict's events, in their order; those in the middle as dots."""
@@ -114,12 +119,17 @@ class VerdictPlaces:
 
     def put_beside(self, verdict: Verdict, as_data: dict[str, Any]) -> dict[str, Any]:
         """Return a verdict's JSON with the places of its events beside them, where known."""
-        added: dict[str, Any] = {}
-        if place := self.of(verdict):
-            added["event"] = {"place": place}
-        elif isinstance(verdict, Match) and any(places := self.of_steps(verdict)):
-            added["events"] = {"places": [place or None for place in places]}
+        beside, name = "event", "place"
+        found: Any = self.of(verdict)
+        if not found and isinstance(verdict, Match):
+            places = self.of_steps(verdict)
+            beside, name = "events", "places"
+            found = [place or None for place in places] if any(places) else None
+        if not found:
+            return as_data
         out: dict[str, Any] = {}
-        for name, value in as_data.items():
-            out |= {name: value, **added.get(name, {})}
+        for key, value in as_data.items():
+            out[key] = value
+            if key == beside:
+                out[name] = found
         return out
