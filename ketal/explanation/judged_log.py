@@ -6,7 +6,7 @@ The one rule: its verdicts are those that `ketal.run` gives.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -16,11 +16,11 @@ from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import PlacedEvent
 from ketal.explanation.verdict_places import VerdictPlaces
-from ketal.logs import Log, Record
+from ketal.logs import Log
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import batches_of, checked_log
+from ketal.model.log_arguments import RecordBatch, batches_of, checked_log
 from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.verdict_kinds import Verdict
@@ -96,9 +96,9 @@ class JudgedLog(LogPass):
         self._runs.append(run)
         return run
 
-    def _recorded(self, batch: Sequence[Record]) -> Sequence[Record]:
+    def _recorded(self, batch: RecordBatch) -> RecordBatch:
         """Record the events of a batch; return it."""
-        self.events += (item for _, item, _, _ in batch if isinstance(item, Event))
+        self.events += (item for item in batch.items if isinstance(item, Event))
         return batch
 
     # --- what was judged ---

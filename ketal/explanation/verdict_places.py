@@ -13,22 +13,20 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.incarnation import numbered_dot
+from ketal.model.log_arguments import RecordBatch
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import place_at
-
-if TYPE_CHECKING:
-    from ketal.logs import Record
 
 RECORDS_MAX = 32_768
 """So many records, and at most twice as many places, are kept where not all are.
@@ -44,24 +42,24 @@ class VerdictPlaces:
 
     def __init__(self, *, all_kept: bool) -> None:
         self._most = sys.maxsize if all_kept else RECORDS_MAX
-        self._unread: deque[Sequence[Record]] = deque()
+        self._unread: deque[RecordBatch] = deque()
         """The newest batches, that no place was asked for since."""
         self._unread_records = 0
         self._places: dict[tuple[str, Dot], str] = {}
         self._named: dict[tuple[str, Dot], str] = {}
 
-    def watched(self, batches: Iterator[Sequence[Record]]) -> Iterator[Sequence[Record]]:
+    def watched(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         """Yield batches of records, keeping the last ones."""
         for batch in batches:
             self.keep(batch)
             yield batch
 
-    def keep(self, batch: Sequence[Record]) -> None:
+    def keep(self, batch: RecordBatch) -> None:
         """Keep a batch, and no more of the older ones than there is room for."""
         self._unread.append(batch)
-        self._unread_records += len(batch)
+        self._unread_records += len(batch.items)
         while self._unread_records > self._most and len(self._unread) > 1:
-            self._unread_records -= len(self._unread.popleft())
+            self._unread_records -= len(self._unread.popleft().items)
 
     def name(self, execution: str, dot: Dot, place: str) -> None:
         """Record where an event stands that was given the name of its incarnation."""
@@ -75,9 +73,11 @@ class VerdictPlaces:
     def of_dots(self, execution: str, dots: Iterable[Dot]) -> list[str]:
         """Return the place of each event; empty where it is not known."""
         if self._unread:
-            for part, item, file, line in chain.from_iterable(self._unread):
-                if isinstance(item, Event):
-                    self._places.setdefault((part, numbered_dot(item)), place_at(file, line))
+            for batch in self._unread:
+                for item, line in zip(batch.items, batch.lines, strict=True):
+                    if isinstance(item, Event):
+                        read = batch.execution, numbered_dot(item)
+                        self._places.setdefault(read, place_at(batch.file, line))
             self._unread.clear()
             self._unread_records = 0
             self._evict(self._places)

@@ -8,7 +8,7 @@ lost between them.
 """
 
 from ketal.logs.formats.jsonl import decoded, write_jsonl
-from ketal.logs.log_records import Record, place
+from ketal.logs.log_records import place
 from ketal.logs.reading import Log, open_source, read_log
 from ketal.logs.regexes import compile_regex
 from ketal.logs.shape import Item, Shape
@@ -21,6 +21,7 @@ from ketal.logs.source import (
     parse_fields,
     parse_nodes,
 )
+from ketal.model.log_arguments import Record, RecordBatch
 
 __all__ = [
     "FIELDS",
@@ -29,6 +30,7 @@ __all__ = [
     "Item",
     "Log",
     "Record",
+    "RecordBatch",
     "Shape",
     "Source",
     "compile_regex",

@@ -24,10 +24,11 @@ from typing import Any
 from ketal.clocks.scheme import Scheme
 from ketal.clocks.stamping import vector_clocks
 from ketal.errors import EventError
-from ketal.logs.log_records import Record, held, replaced
+from ketal.logs.log_records import held, replaced
 from ketal.logs.shape import StampedEvent, with_clock
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import Record
 
 
 @dataclass

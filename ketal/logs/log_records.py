@@ -9,15 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from ketal.errors import EventError, SettingError
-from ketal.model.events.control import Control
 from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import Record
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import place_at, shortened
-
-Record = tuple[str, Event | Control | Rejected, str, int]
-"""(execution, item, file, line) of one record of a log."""
 
 _REASON_CHARS_MAX = 400
 

@@ -17,7 +17,7 @@ from ketal.errors import SettingError, wrong_type
 from ketal.logs.clock_translation import UndecidedPairs, translated
 from ketal.logs.formats import jsonl, shiviz, tabular
 from ketal.logs.formats.in_memory import RowOrigin, Rows
-from ketal.logs.log_records import Record, too_many
+from ketal.logs.log_records import too_many
 from ketal.logs.shape import Shape
 from ketal.logs.source import MESSAGE, TRACES, VECTOR, Source
 from ketal.logs.streams import LogOrigin, detected_format
@@ -29,7 +29,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.incarnation import numbered_dot
 from ketal.model.limits import DEFAULT, Limits
-from ketal.model.log_arguments import batched, batches_of, checked_log
+from ketal.model.log_arguments import Record, RecordBatch, batched, batches_of, checked_log
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import counted
 
@@ -81,7 +81,7 @@ class Log:
     ) -> None:
         if not callable(records):
             raise wrong_type("records", "callable (ketal.read_log reads a file)", records)
-        self._batches: Callable[[], Iterator[Sequence[Record]]]
+        self._batches: Callable[[], Iterator[RecordBatch]]
         self._batches = lambda: batched(records(), together=False)
         self._limits = limits
         self._by_dot: dict[str, dict[Dot, Event]] | None = None
@@ -93,7 +93,7 @@ class Log:
     @classmethod
     def of_batches(
         cls,
-        batches: Callable[[], Iterator[Sequence[Record]]],
+        batches: Callable[[], Iterator[RecordBatch]],
         *,
         undecided: UndecidedPairs | None = None,
         limits: Limits = DEFAULT,
@@ -103,15 +103,16 @@ class Log:
         Parameters
         ----------
         batches : callable
-            Returns an iterator of batches of records from the beginning.
+            Returns an iterator of `ketal.logs.RecordBatch` from the beginning.
         undecided, limits
             As of the class.
 
         Examples
         --------
         >>> import ketal
+        >>> from ketal.logs import RecordBatch
         >>> event = ketal.Event(node="n1", type="push", clock={"n1": 1})
-        >>> log = ketal.Log.of_batches(lambda: iter([[("", event, "run.txt", 1)]]))
+        >>> log = ketal.Log.of_batches(lambda: iter([RecordBatch("", [event], "run.txt", [1])]))
         >>> [str(event) for event in log]
         ['n1@1 push']
         """
@@ -148,9 +149,9 @@ class Log:
         >>> [(str(item), line) for execution, item, file, line in log.records()]
         [('n@1 a', 1)]
         """
-        return chain.from_iterable(self._batches())
+        return chain.from_iterable(map(RecordBatch.records, self._batches()))
 
-    def batches(self) -> Iterator[Sequence[Record]]:
+    def batches(self) -> Iterator[RecordBatch]:
         """Yield the records in file order, together those that are read together.
 
         Examples
@@ -159,7 +160,7 @@ class Log:
         >>> events = [ketal.Event(node="n", type="a", clock={"n": count}) for count in (1, 2)]
         >>> ketal.write_jsonl(events, "run.jsonl")
         2
-        >>> [len(batch) for batch in ketal.read_log("run.jsonl").batches()]
+        >>> [len(batch.items) for batch in ketal.read_log("run.jsonl").batches()]
         [2]
         """
         return self._batches()
@@ -263,13 +264,13 @@ class Log:
         >>> {name: [str(event) for event in part] for name, part in log.executions.items()}
         {'one': ['n@1 a'], 'two': ['n@1 a']}
         """
-        names = dict.fromkeys(record[0] for record in self.records())
+        names = dict.fromkeys(batch.execution for batch in self._batches())
         return {name: self._only(name) for name in names or ("",)}
 
     def _only(self, name: str) -> Log:
-        records = self.records
-        return Log(
-            lambda: (r for r in records() if r[0] == name),
+        batches = self._batches
+        return Log.of_batches(
+            lambda: (batch for batch in batches() if batch.execution == name),
             undecided=self.undecided,
             limits=self._limits,
         )
@@ -396,7 +397,7 @@ def open_source(
         shiviz.check_expressions(source, limits)
     messages = None if source.rebuild is None else Messages.of(source.rebuild)
 
-    def read_batches() -> Iterator[Sequence[Record]]:
+    def read_batches() -> Iterator[RecordBatch]:
         pieces, numbers = count(1), count(1)
         for origin in origins:
             if isinstance(origin, RowOrigin):
@@ -414,8 +415,8 @@ def open_source(
     pairs = None if scheme is None or scheme.decides else UndecidedPairs(source.clock)
     named_by = source.fields.get(MESSAGE)
 
-    def batches() -> Iterator[Sequence[Record]]:
-        read: Iterator[Record] = chain.from_iterable(read_batches())
+    def batches() -> Iterator[RecordBatch]:
+        read: Iterator[Record] = chain.from_iterable(map(RecordBatch.records, read_batches()))
         if traces is not None:
             read = read_traces(files, traces, limits, missing)
         elif messages is not None:
@@ -449,7 +450,7 @@ def _origin(where: Any) -> LogOrigin | RowOrigin:
 
 def _batches(
     origin: LogOrigin, source: Source, limits: Limits, pieces: Iterator[int]
-) -> Iterator[Sequence[Record]]:
+) -> Iterator[RecordBatch]:
     with origin.opened() as file:
         chunks = origin.chunks(file)
         chosen = source.format or ("shiviz" if source.regex else None)

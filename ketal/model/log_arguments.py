@@ -1,4 +1,4 @@
-"""Logs as arguments of functions: what can be one, and what it can hold.
+"""Logs as arguments of functions: what can be one, what it can hold, and how that is batched.
 
 The one rule: what can be no log is refused before anything of it is read.
 """
@@ -6,8 +6,10 @@ The one rule: what can be no log is refused before anything of it is read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, repeat
+from typing import Any
 
 import msgspec
 
@@ -17,10 +19,47 @@ from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import place_at
 
-T = TypeVar("T")
-
+LogItem = Event | Control | Rejected
+"""What a record of a log may hold."""
+Record = tuple[str, LogItem, str, int]
+"""(execution, item, file, line) of one record of a log."""
 _BATCH_RECORDS = 1_024
 """So many records of a log are processed together, where they are there already."""
+
+
+@dataclass(slots=True)
+class RecordBatch:
+    """Records of one execution and one file that were read together.
+
+    Attributes
+    ----------
+    execution : str
+        The execution's name; empty where a log holds one only.
+    items : sequence of Event, Control or Rejected
+        What the records hold.
+    file : str
+        The file; empty for items that are in memory.
+    lines : sequence of int
+        Of each item its line.
+    """
+
+    execution: str
+    items: Sequence[LogItem]
+    file: str
+    lines: Sequence[int]
+
+    def place(self, number: int) -> str:
+        """Return where an item was read."""
+        return place_at(self.file, self.lines[number])
+
+    def records(self) -> Iterator[Record]:
+        """Yield the records."""
+        return zip(repeat(self.execution), self.items, repeat(self.file), self.lines)
+
+    def singly(self) -> Iterator[RecordBatch]:
+        """Yield each record as a batch."""
+        for item, line in zip(self.items, self.lines, strict=True):
+            yield RecordBatch(self.execution, (item,), self.file, (line,))
 
 
 def checked_log(log: Any, what: str = "log") -> Any:
@@ -38,36 +77,45 @@ def checked_log(log: Any, what: str = "log") -> Any:
     return log
 
 
-def batches_of(log: Any) -> Iterator[Sequence[tuple[str, Any, str, int]]]:
+def batches_of(log: Any) -> Iterator[RecordBatch]:
     """Return the records of a Log, or of an iterable of events, in batches.
 
-    Of an iterator each record is a batch: the next one may be long in coming.
+    Of what is no collection each record is a batch: the next one may be long in coming.
     """
     if hasattr(log, "batches"):
-        return iter(log.batches())
-    records = (("", item, "", 0) for item in log)
-    return batched(records, together=not isinstance(log, Iterator))
+        yield from log.batches()
+        return
+    size, items = _BATCH_RECORDS if isinstance(log, Collection) else 1, iter(log)
+    while some := list(islice(items, size)):
+        yield RecordBatch("", some, "", [0] * len(some))
 
 
-def batched(records: Iterable[T], *, together: bool) -> Iterator[Sequence[T]]:
+def batched(records: Iterable[Record], *, together: bool) -> Iterator[RecordBatch]:
     """Yield records in batches, of one each if they do not come together.
 
     Where the records end with an exception, the batch before it comes first.
     """
     size = _BATCH_RECORDS if together else 1
-    batch: list[T] = []
+    items: list[LogItem] = []
+    lines: list[int] = []
+    execution = file = ""
     try:
-        for record in records:
-            batch.append(record)
-            if len(batch) == size:
-                yield batch
-                batch = []
+        for of_execution, item, of_file, line in records:
+            if items and (of_execution != execution or of_file != file):
+                yield RecordBatch(execution, items, file, lines)
+                items, lines = [], []
+            execution, file = of_execution, of_file
+            items.append(item)
+            lines.append(line)
+            if len(items) == size:
+                yield RecordBatch(execution, items, file, lines)
+                items, lines = [], []
     except Exception:
-        if batch:
-            yield batch
+        if items:
+            yield RecordBatch(execution, items, file, lines)
         raise
-    if batch:
-        yield batch
+    if items:
+        yield RecordBatch(execution, items, file, lines)
 
 
 def no_log_item(item: object) -> TypeError:
@@ -77,9 +125,7 @@ def no_log_item(item: object) -> TypeError:
     )
 
 
-def records_of(
-    log: Any, what: str = "log"
-) -> Iterator[tuple[str, Event | Control | Rejected, str, int]]:
+def records_of(log: Any, what: str = "log") -> Iterator[Record]:
     """Yield (execution, item, file, line) of each record of a log argument, of the name `what`.
 
     Events after the end of their execution are rejected, as in a run.

@@ -11,10 +11,8 @@ batch that the last one is of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from ketal.engine.pattern_run import PatternRun
@@ -27,7 +25,6 @@ from ketal.model.log_arguments import batches_of, checked_log, no_log_item
 from ketal.model.summaries import Summary, total
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.model.wording import place_at
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.execution import Execution, Item
@@ -37,12 +34,7 @@ from ketal.runtime.silence.vacuity import MetEvents, add_findings, findings
 from ketal.runtime.stream_release import StreamRelease
 
 if TYPE_CHECKING:
-    from ketal.logs import Log, Record
-
-
-def _place_in(records: Sequence[Record], number: int) -> str:
-    _, _, file, line = records[number]
-    return place_at(file, line)
+    from ketal.logs import Log
 
 
 class LogPass:
@@ -90,24 +82,19 @@ class LogPass:
     def __iter__(self) -> Iterator[Verdict]:
         executions = self._executions
         for batch in batches_of(self._log):
-            for name, group in groupby(batch, key=itemgetter(0)):
-                execution = executions.get(name)
-                if execution is None:
-                    execution = Execution(self._program, name=name, **self._options)
-                    executions[name] = execution
-                records = list(group)
-                items = [item for _, item, _, _ in records]
-                kinds = set(map(type, items))
-                for kind in kinds:
-                    if not issubclass(kind, Event | Control | Rejected):
-                        wrong = next(item for item in items if type(item) is kind)
-                        raise no_log_item(wrong)
-                # A rejection is counted when its verdict is yielded.
-                size = 1 if Rejected in kinds else len(items)
-                for at in range(0, len(items), size):
-                    place = partial(_place_in, records[at : at + size])
-                    for _, verdicts in execution.process(items[at : at + size], place):
-                        yield from verdicts
+            name, items = batch.execution, batch.items
+            execution = executions.get(name)
+            if execution is None:
+                execution = Execution(self._program, name=name, **self._options)
+                executions[name] = execution
+            kinds = set(map(type, items))
+            for kind in kinds:
+                if not issubclass(kind, Event | Control | Rejected):
+                    raise no_log_item(next(item for item in items if type(item) is kind))
+            # A rejection is counted when its verdict is yielded.
+            for part in batch.singly() if Rejected in kinds else (batch,):
+                for _, verdicts in execution.process(part.items, part.place):
+                    yield from verdicts
         for execution in executions.values():
             yield from execution.conclude()
 

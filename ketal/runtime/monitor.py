@@ -14,13 +14,12 @@ from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import records_of
+from ketal.model.log_arguments import batches_of, checked_log
 from ketal.model.summaries import Summary
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.model.wording import place_at
 from ketal.programs.program import Program, checked_program
-from ketal.runtime.execution import BATCH_EVENTS, Execution
+from ketal.runtime.execution import Execution
 from ketal.runtime.handlers import Handler, Handlers
 from ketal.runtime.state.execution_state import SavedState
 
@@ -145,13 +144,13 @@ class Monitor:
         ['match P: A=n@1+n@2']
         """
         out: list[Verdict] = []
-        if isinstance(events, list | tuple) and not self._handlers:
-            for begin in range(0, len(events), BATCH_EVENTS):
-                for _, verdicts in self._execution.process(events[begin : begin + BATCH_EVENTS]):
-                    out += verdicts
-            return out
-        for _, event, file, line in records_of(events, "events"):  # each judged before the next
-            out += self.feed(event, place=place_at(file, line))
+        for batch in batches_of(checked_log(events, "events")):
+            if self._handlers:  # which may ask the monitor of each event
+                for number, item in enumerate(batch.items):
+                    out += self.feed(item, place=batch.place(number))
+                continue
+            for _, verdicts in self._execution.process(batch.items, batch.place):
+                out += verdicts
         return out
 
     def advance_time(self, watermark: float | str | datetime) -> list[Verdict]:

@@ -10,6 +10,7 @@ import ketal as library
 from ketal.cli.output.verdict_lines import CAUSES_MAX, SINGLY, VerdictGroups
 from ketal.explanation.verdict_places import RECORDS_MAX, VerdictPlaces
 from ketal.model.events.dot import Dot
+from ketal.model.log_arguments import RecordBatch
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Rejected
 from tests.cli.conftest import Ketal, Write
@@ -124,8 +125,8 @@ def test_places_are_of_the_last_records() -> None:
     batches = 2 * RECORDS_MAX // size
     for start in range(batches):
         dots = range(start * size + 1, (start + 1) * size + 1)
-        events = (library.Event("n", "a", {"n": number}) for number in dots)
-        batch = [("", event, "log", event.dot.counter) for event in events]
+        events = [library.Event("n", "a", {"n": number}) for number in dots]
+        batch = RecordBatch("", events, "log", dots)
         places.keep(batch)
         whole.keep(batch)
     last = batches * size
@@ -143,7 +144,8 @@ def test_an_event_stands_where_its_dot_was_read_first(size: int, all_kept: bool)
     places = VerdictPlaces(all_kept=all_kept)
     event = library.Event("n", "a", {"n": 1})
     again = library.Event("n", "a", {"n": 1}, data={"after": "a restart"})
-    records = [("", one, "log", line) for line, one in enumerate((event, again, event), 1)]
+    events, lines = [event, again, event], [1, 2, 3]
     for start in range(0, 3, size):
-        places.keep(records[start : start + size])
+        some = slice(start, start + size)
+        places.keep(RecordBatch("", events[some], "log", lines[some]))
         assert places.at("", event.dot) == "log:1"

@@ -32,7 +32,7 @@ def test_what_is_there_already_is_processed_together(form: str, tmp_path: Path) 
         "shiviz": ketal.read_log(shiviz, regex=r"(?<host>\S*) (?<clock>{.*}) (?<event>.*)"),
     }
     batches = list(batches_of(logs[form]))
-    assert [item for batch in batches for _, item, _, _ in batch] == events
+    assert [item for batch in batches for item in batch.items] == events
     assert len(batches) == 2
 
 
@@ -59,3 +59,23 @@ def test_what_was_read_before_a_fault_is_judged() -> None:
     assert next(verdicts).verdict == "match"
     with pytest.raises(TypeError, match="a row must be a dict"):
         next(verdicts)
+
+
+def test_a_log_is_fed_to_a_monitor_as_its_records_are(tmp_path: Path) -> None:
+    """A rejection has its place, and is a verdict between those of the events around it."""
+    program = ketal.compile('pattern P { event Push = type == "push"; find any Push; }')
+    log = tmp_path / "run.jsonl"
+    ketal.write_jsonl(_pushes(2), log)
+    first, second = log.read_text().splitlines()
+    log.write_text(f"{first}\n\n{{}}\n{second}\n")
+    read = ketal.read_log(log)
+    fed = ketal.Monitor(program).feed_many(read)
+    assert [(one.verdict, getattr(one, "place", "")) for one in fed] == [
+        ("match", ""), ("rejected", f"{log}:3"), ("match", ""),
+    ]  # fmt: skip
+    one_by_one = ketal.Monitor(program)
+    assert fed == [
+        verdict
+        for _, item, file, line in read.records()
+        for verdict in one_by_one.feed(item, place=f"{file}:{line}")
+    ]

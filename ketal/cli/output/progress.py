@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from ketal.cli.output.output_lines import is_terminal
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from ketal.model.log_arguments import RecordBatch
 
 SETTLED_S = 2.0
 """After so long a rate says how long the rest takes."""
@@ -73,12 +74,12 @@ class ProgressLine(StatusLine):
         self._records = 0
         super().__init__()
 
-    def counted(self, batches: Iterator[Sequence[T]]) -> Iterator[Sequence[T]]:
+    def counted(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         """Yield batches of records, counting the records."""
         self.show(self)
         self._begin("read")
         for batch in batches:
-            self._records += len(batch)
+            self._records += len(batch.items)
             yield batch
         self._begin("judged")
 

@@ -9,7 +9,7 @@ The one rule: messages and lines are the edges of the causal graph, no more and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from ketal.errors import SettingError
@@ -295,7 +295,7 @@ def space_times(
     SettingError
         If the log cannot be read, or an execution has more events than are shown.
     """
-    batches: list[Sequence[Any]] = list(batches_of(checked_log(log)))
+    batches = list(batches_of(checked_log(log)))
     undecided = getattr(log, "undecided", None)
     records = Log.of_batches(lambda: iter(batches), undecided=undecided)
     scheme = "" if undecided is None else undecided.scheme

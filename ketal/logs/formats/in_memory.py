@@ -16,12 +16,13 @@ from typing import Any, Protocol
 
 from ketal.errors import EventError, SettingError, wrong_type
 from ketal.logs.formats.cells import item_of_row
-from ketal.logs.log_records import Record, rejected
+from ketal.logs.log_records import rejected
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import Record
 from ketal.model.verdicts.execution_verdicts import Rejected
 
 _SLICE_ROWS = 4_096

@@ -14,14 +14,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from itertools import count, repeat
 from typing import Any, BinaryIO, cast
 
 import msgspec
 
 from ketal.errors import EventError, SettingError, wrong_type
 from ketal.logs.json_faults import why_not_json
-from ketal.logs.log_records import Record, rejected
+from ketal.logs.log_records import rejected
 from ketal.logs.shape import KAFKA, Item, Shape, json_type_of
 from ketal.logs.source import Source
 from ketal.logs.streams import blocks
@@ -30,7 +29,7 @@ from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event
 from ketal.model.events.event_decoding import decode_events
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import checked_log
+from ketal.model.log_arguments import LogItem, RecordBatch, checked_log
 from ketal.model.verdicts.execution_verdicts import Rejected
 
 _TRUNCATED = "Input data was truncated"
@@ -42,7 +41,7 @@ _PREFIX = CONTROL_PREFIX.encode()
 
 def read_lines(
     name: str, chunks: Iterator[bytes], source: Source, limits: Limits
-) -> Iterator[list[Record]]:
+) -> Iterator[RecordBatch]:
     """Yield the records of a file of JSON lines, in its order, those of a block together."""
     shape = Shape(source, limits=limits)
     plain = shape.plain
@@ -50,25 +49,27 @@ def read_lines(
     short = 5 * limits.clock_entries_max
     for number, block in blocks(chunks, limits.line_bytes_max):
         if isinstance(block, EventError):
-            yield [rejected(block, name, number)]
+            yield RecordBatch("", [rejected(block, name, number)[1]], name, [number])
             continue
         lines = block.split(b"\n")
-        if not plain or len(block) >= short or may_hold_control(block):
-            slow = (_record(line, shape, name, at) for at, line in enumerate(lines, number))
-            yield [record for record in slow if record is not None]
-            continue
-        events = decode_events(lines)
+        decoding = plain and len(block) < short and not may_hold_control(block)
+        events = decode_events(lines) if decoding else [None] * len(lines)
         if all(events):
-            yield list(zip(repeat(""), cast("list[Event]", events), repeat(name), count(number)))
+            places = range(number, number + len(lines))
+            yield RecordBatch("", cast("list[Event]", events), name, places)
             continue
-        records: list[Record] = []
+        items: list[LogItem] = []
+        numbers: list[int] = []
         for at, (line, event) in enumerate(zip(lines, events, strict=True), number):
-            record = ("", event, name, at) if event is not None else _record(line, shape, name, at)
-            if record is not None:
-                records.append(record)
-        yield records
-        # A log of another shape is quicker without the attempt.
-        plain = 2 * events.count(None) <= len(lines)
+            item = _item(line, shape, name, at) if event is None else event
+            if item is not None:
+                items.append(item)
+                numbers.append(at)
+        if items:
+            yield RecordBatch("", items, name, numbers)
+        if decoding:
+            # A log of another shape is quicker without the attempt.
+            plain = 2 * events.count(None) <= len(lines)
 
 
 def may_hold_control(text: bytes) -> bool:
@@ -77,14 +78,14 @@ def may_hold_control(text: bytes) -> bool:
     return _PREFIX in text or (b"\\" in text and b"\\u00" in text)
 
 
-def _record(line: bytes, shape: Shape, name: str, at: int) -> Record | None:
-    """Return the record of a line; None if the line is blank."""
+def _item(line: bytes, shape: Shape, name: str, at: int) -> LogItem | None:
+    """Return what a line holds; None if it is blank."""
     if not line or line.isspace():
         return None
     try:
-        return "", decoded(line, shape), name, at
+        return decoded(line, shape)
     except EventError as fault:
-        return rejected(fault, name, at)
+        return rejected(fault, name, at)[1]
 
 
 def decoded(line: bytes, shape: Shape, outside: dict[str, Any] | None = None) -> Item:

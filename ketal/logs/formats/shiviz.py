@@ -28,7 +28,7 @@ import msgspec
 
 from ketal.errors import EventError, SettingError
 from ketal.logs.decompression import TornError
-from ketal.logs.log_records import Record, rejected
+from ketal.logs.log_records import rejected
 from ketal.logs.regexes import NAME, compile_regex
 from ketal.logs.shape import Item, Shape, brief
 from ketal.logs.source import Source
@@ -36,6 +36,7 @@ from ketal.logs.streams import LineNumbers, whole
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import rfc3339
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import Record
 from ketal.model.wording import shortened
 
 DEFAULT_REGEX = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"

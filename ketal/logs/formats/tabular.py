@@ -28,11 +28,12 @@ import msgspec
 from ketal.errors import EventError, SettingError
 from ketal.logs.formats.cells import with_data
 from ketal.logs.formats.in_memory import arrow_rows, need_pyarrow, record_of_row, repeated_column
-from ketal.logs.log_records import Record, rejected
+from ketal.logs.log_records import rejected
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.logs.streams import PARQUET, SEPARATORS, blocks
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import Record
 from ketal.model.wording import counted
 
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")

@@ -18,9 +18,10 @@ import msgspec
 
 from ketal.errors import EventError
 from ketal.logs.json_faults import why_not_json
-from ketal.logs.log_records import Record, rejected
+from ketal.logs.log_records import rejected
 from ketal.logs.shape import json_type_of
 from ketal.logs.streams import LineNumbers
+from ketal.model.log_arguments import Record
 
 Span = TypeVar("Span")
 decoded = msgspec.json.Decoder().decode

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ketal.errors import SettingError
-from ketal.logs.log_records import Record, rejected
+from ketal.logs.log_records import rejected
 from ketal.logs.streams import LogOrigin, whole
 from ketal.logs.traces.documents import Text
 from ketal.logs.traces.otlp import otlp_spans
@@ -22,6 +22,7 @@ from ketal.logs.traces.rebuilding import Rebuilding
 from ketal.logs.traces.spans import stamped
 from ketal.logs.traces.zipkin import merged, zipkin_spans
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import Record
 
 
 def read_traces(

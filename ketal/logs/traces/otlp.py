@@ -23,10 +23,10 @@ from typing import Any
 import msgspec
 
 from ketal.errors import EventError
-from ketal.logs.log_records import Record
 from ketal.logs.shape import json_type_of
 from ketal.logs.traces.documents import Text, decoded, elements, members
 from ketal.logs.traces.spans import KINDS, TIME_NS_MAX, TraceSpan, checked_object, span_data
+from ketal.model.log_arguments import Record
 
 _HEX = re.compile(r"[0-9a-fA-F]+")
 _CAPITAL = re.compile("[A-Z]")

@@ -20,7 +20,7 @@ import msgspec
 
 from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
-from ketal.logs.log_records import Record, held, place, replaced
+from ketal.logs.log_records import held, place, replaced
 from ketal.logs.shape import with_clock
 from ketal.logs.source import path_of
 from ketal.logs.traces.message_pairing import Messages, Pairing, keys_void, paired, text_at
@@ -28,6 +28,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event, received
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import Record
 from ketal.model.wording import counted
 
 

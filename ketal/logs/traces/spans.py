@@ -28,11 +28,12 @@ from typing import Any
 
 from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
-from ketal.logs.log_records import Record, rejected
+from ketal.logs.log_records import rejected
 from ketal.logs.shape import checked_size, json_type_of
 from ketal.logs.traces.rebuilding import Rebuilding
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import Record
 
 NO_SERVICE = "unknown_service"
 CLIENT, SERVER = "client", "server"

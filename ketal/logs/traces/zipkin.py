@@ -26,9 +26,10 @@ from functools import partial
 from typing import Any
 
 from ketal.errors import EventError
-from ketal.logs.log_records import Record, rejected
+from ketal.logs.log_records import rejected
 from ketal.logs.traces.documents import Text, elements
 from ketal.logs.traces.spans import KINDS, SERVER, TIME_NS_MAX, TraceSpan, checked_object, span_data
+from ketal.model.log_arguments import Record
 
 _ID = re.compile(r"[0-9a-fA-F]{1,16}")
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{1,32}")

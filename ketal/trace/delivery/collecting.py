@@ -23,7 +23,6 @@ from itertools import chain
 from typing import Any, Self
 
 from ketal.logs.formats.jsonl import read_lines
-from ketal.logs.log_records import place
 from ketal.logs.source import Source
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -65,10 +64,10 @@ class MonitorFeeder(ABC):
 
     def _feed_lines(self, name: str, chunks: Iterator[bytes]) -> None:
         """Feed the events of JSON lines."""
-        for records in read_lines(name, chunks, Source(), DEFAULT):
+        for batch in read_lines(name, chunks, Source(), DEFAULT):
             with self.lock:
-                for record in records:
-                    self._monitor.feed(record[1], place=place(record))
+                for number, item in enumerate(batch.items):
+                    self._monitor.feed(item, place=batch.place(number))
 
     @abstractmethod
     def close(self) -> None:

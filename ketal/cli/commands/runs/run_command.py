@@ -152,11 +152,12 @@ def _live_verdicts(monitor: Monitor, log: Log, places: VerdictPlaces) -> Iterato
     """Feed a monitor record by record; yield each verdict before the next record is read."""
     from ketal.model.events.control import Control
 
-    for execution, item, name, line in log.records():
-        if execution:
-            raise SettingError(f"--live judges one execution, and {name} holds several")
-        places.keep(((execution, item, name, line),))
-        yield from monitor.feed(item, place=f"{name}:{line}")
+    for record in (record for batch in log.batches() for record in batch.singly()):
+        if record.execution:
+            raise SettingError(f"--live judges one execution, and {record.file} holds several")
+        places.keep(record)
+        (item,) = record.items
+        yield from monitor.feed(item, place=record.place(0))
         if isinstance(item, Control) and item.kind == "end":
             return
     yield from monitor.close()
