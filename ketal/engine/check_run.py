@@ -170,12 +170,11 @@ class CheckRun:
 
     def save(self, seens: SeenTable) -> Any:
         """Return the run as plain data; `seens` numbers its events."""
-        return ([configuration.save(seens) for configuration in self.configurations], self.halted)
+        return [configuration.save(seens) for configuration in self.configurations]
 
     def load(self, value: Any, seens: SeenTable) -> None:
         """Put what `save` gave into a fresh run."""
-        rows, _ = value
-        self.configurations = tuple([Configuration.load(row, seens) for row in rows])
+        self.configurations = tuple([Configuration.load(row, seens) for row in value])
 
     def validate_state(self) -> None:
         """Assert the rules of this module and of `ketal.engine.configurations`."""

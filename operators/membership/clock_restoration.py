@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import ClassVar
 
 import msgspec
 
@@ -40,9 +40,10 @@ from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import DEFAULT, Limits
 from ketal.operators.membership.clock_memory import Clock, ClockMemory
+from ketal.operators.stateful import Stateful
 
 
-class Restorer:
+class Restorer(Stateful):
     """Restores the clocks of events, which are passed in their order of release.
 
     Parameters
@@ -65,6 +66,8 @@ class Restorer:
         events that were offered or released before their clock was raised.
     """
 
+    STATE: ClassVar = "in_doubt", "_last", "_released", "_doubted", "_low", "_incomplete"
+
     def __init__(self, memory: ClockMemory, departed: set[str], entries_max: int) -> None:
         self.memory = memory
         self.departed = departed
@@ -82,26 +85,6 @@ class Restorer:
     def begin(self, highest: Mapping[str, int]) -> None:
         """Load the highest counter of each node, before any node left."""
         self._last = dict(highest)
-
-    def state(self) -> list[Any]:
-        """Return the state as plain data, that of the memory apart."""
-        return [
-            0,  # a count of earlier versions: state of the same format has its place
-            self.in_doubt,
-            0,  # another one, of some of those in doubt
-            dict(self._last),
-            dict(self._released),
-            dict(self._doubted),
-            dict(self._low),
-            self._incomplete,
-        ]
-
-    def load(self, state: list[Any]) -> None:
-        """Load what `state` returned."""
-        _, in_doubt, beyond, last, released, doubted, low, incomplete = state
-        self.in_doubt = in_doubt + beyond
-        self._last, self._released, self._doubted = dict(last), dict(released), dict(doubted)
-        self._low, self._incomplete = dict(low), incomplete
 
     def mark_departed(self, names: Iterable[str]) -> None:
         """Restore the entries of nodes that left, from now on.

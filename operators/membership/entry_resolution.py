@@ -12,17 +12,17 @@ The one rule: an entry that fits two incarnations is rejected with a reason, not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
 
 from ketal.errors import EventError
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.operators.membership.clock_memory import Clock, ClockMemory
 from ketal.operators.membership.incarnation_names import IncarnationTable
+from ketal.operators.stateful import Stateful
 
 
-class EntryResolver:
+class EntryResolver(Stateful):
     """Resolves the entries of clocks to incarnations.
 
     Parameters
@@ -40,6 +40,8 @@ class EntryResolver:
         Events of restarted nodes that arrived after an entry that may have meant them was
         resolved to another incarnation.
     """
+
+    STATE: ClassVar = "doubtful", "_resolved", "_unseen"
 
     def __init__(self, table: IncarnationTable, memory: ClockMemory, departed: set[str]) -> None:
         self.table = table
@@ -184,16 +186,3 @@ class EntryResolver:
                 place=str(event.dot),
             )
         return possible[0]
-
-    def state(self) -> dict[str, Any]:
-        """Return the state as plain data, that of the table and of the memory apart."""
-        return {
-            "doubtful": self.doubtful,
-            "read": dict(sorted(self._resolved.items())),
-            "unseen": sorted(self._unseen),
-        }
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Load what `state` returned."""
-        self.doubtful, self._resolved = state["doubtful"], dict(state["read"])
-        self._unseen = {(name, counter) for name, counter in state["unseen"]}

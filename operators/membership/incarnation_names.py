@@ -9,12 +9,13 @@ The one rule: each incarnation of a node that has several is in `bases`, with it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from ketal.errors import EventError
 from ketal.model.events.event import Event
 from ketal.model.events.incarnation import name_of, number_of
 from ketal.model.values import base_node
+from ketal.operators.stateful import Stateful
 
 
 def later_run(name: str) -> tuple[str, int] | None:
@@ -30,7 +31,7 @@ def restarted(names: Iterable[str]) -> set[str]:
     return {*runs, *runs.values()}
 
 
-class IncarnationTable:
+class IncarnationTable(Stateful):
     """The incarnations of each node that has several, by number.
 
     Parameters
@@ -42,7 +43,7 @@ class IncarnationTable:
     ----------
     highest : dict of str to int
         The highest counter of each incarnation.
-    numbers : dict of str to list of int
+    numbers : dict of str to tuple of int
         The incarnations of each node that restarted or numbers its incarnations, in order.
     numbered : set of str
         The nodes whose programs number their incarnations.
@@ -50,10 +51,12 @@ class IncarnationTable:
         The node of each incarnation in `numbers`.
     """
 
+    STATE: ClassVar = "highest", "numbers", "numbered"
+
     def __init__(self, incarnations_max: int) -> None:
         self.incarnations_max = incarnations_max
         self.highest: dict[str, int] = {}
-        self.numbers: dict[str, list[int]] = {}
+        self.numbers: dict[str, tuple[int, ...]] = {}
         self.numbered: set[str] = set()
         self.bases: dict[str, str] = {}
         self._named_runs: dict[str, set[int]] = {}  # of nodes whose programs write `A#2`
@@ -68,7 +71,7 @@ class IncarnationTable:
         """Return the incarnations of a node, earliest first; itself where there is one."""
         numbers = self.numbers.get(base, (1,))
         if base in self._named_runs:
-            numbers = sorted({*numbers, *self._named_runs[base]})
+            numbers = tuple(sorted({*numbers, *self._named_runs[base]}))
         return [name_of(base, number) for number in numbers]
 
     def base(self, name: str) -> str:
@@ -103,8 +106,8 @@ class IncarnationTable:
                 f"one more restart of {base}; limit incarnations_max is {self.incarnations_max}",
                 place=str(event.dot),
             )
-        numbers = self.numbers.get(base, [1] if with_first else [])
-        self.numbers[base] = sorted({*numbers, number})
+        numbers = self.numbers.get(base, (1,) if with_first else ())
+        self.numbers[base] = tuple(sorted({*numbers, number}))
         for one in self.numbers[base]:
             self.bases[name_of(base, one)] = base
 
@@ -119,20 +122,11 @@ class IncarnationTable:
         numbers = self.numbers.items()
         return {name_of(base, number): base for base, of in numbers for number in of}
 
-    def state(self) -> dict[str, Any]:
-        """Return the state as plain data."""
-        return {
-            "highest": dict(self.highest),
-            "numbers": {base: list(numbers) for base, numbers in self.numbers.items()},
-            "numbered": sorted(self.numbered),
-        }
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Load what `state` returned into a fresh table."""
-        self.numbers = {base: list(numbers) for base, numbers in state["numbers"].items()}
-        self.numbered = set(state["numbered"])
+    def load(self, state: Any) -> None:
+        """Load what `save` returned into a fresh table."""
+        super().load(state)
         self.bases = self._bases()
-        self.begin(state["highest"])
+        self.begin(self.highest)
 
     def validate_state(self) -> None:
         """Assert the rule of this module."""

@@ -11,7 +11,7 @@ The one rule: what fits two incarnations is rejected with a reason, not guessed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import ClassVar
 
 import msgspec
 
@@ -23,13 +23,14 @@ from ketal.model.events.incarnation import INCARNATION, name_of, number_of
 from ketal.operators.membership.clock_memory import ClockMemory
 from ketal.operators.membership.entry_resolution import EntryResolver
 from ketal.operators.membership.incarnation_names import IncarnationTable
+from ketal.operators.stateful import Stateful
 
 Status = Callable[[Event], str]
 """Returns what an event is, and admits nothing: `new`, `duplicate` (seen, same content),
 `contradiction` (seen, other content), or that it was seen and its content is evicted."""
 
 
-class Incarnations:
+class Incarnations(Stateful):
     """Decides which incarnation of its node an event belongs to, and renames it.
 
     Parameters
@@ -59,6 +60,8 @@ class Incarnations:
     effects: the first event of an incarnation after the first one of the
     incarnation before, and before other nodes' events that have it in their pasts.
     """
+
+    STATE: ClassVar = "table", "_firsts", "_resolver"
 
     def __init__(self, memory: ClockMemory, departed: set[str], incarnations_max: int) -> None:
         self.table = IncarnationTable(incarnations_max)
@@ -97,7 +100,7 @@ class Incarnations:
             return self._named(event, self._number(event, event.data.get(INCARNATION, 1)))
         numbers = self.table.numbers.get(event.node)
         if event.clock[event.node] == 1:
-            return self._first(event, numbers or [1])
+            return self._first(event, numbers or (1,))
         if numbers is None:
             return self._named(event, 1) if self.table.numbers else event
         return self._later(event, numbers, status)
@@ -136,7 +139,7 @@ class Incarnations:
             table.add(node, number, event, with_first=True)
         return number
 
-    def _first(self, event: Event, numbers: list[int]) -> Event:
+    def _first(self, event: Event, numbers: tuple[int, ...]) -> Event:
         """Name an event of counter 1: a duplicate, the missing first one, or a restart."""
         node, content_digest = event.node, digest(event)
         for number in reversed(numbers):
@@ -149,7 +152,7 @@ class Incarnations:
         self._firsts[name_of(node, number)] = content_digest
         return self._named(event, number)
 
-    def _later(self, event: Event, numbers: list[int], status: Status) -> Event:
+    def _later(self, event: Event, numbers: tuple[int, ...], status: Status) -> Event:
         """Name an event of a node that restarted."""
         node, counter = event.node, event.clock[event.node]
         reached = self.table.highest.get(name_of(node, numbers[-1]), 0)
@@ -193,13 +196,3 @@ class Incarnations:
         renamed = {names.get(name, name): counter for name, counter in event.clock.items()}
         receives = [Dot(names.get(dot.node, dot.node), dot.counter) for dot in received(event)]
         return msgspec.structs.replace(event, node=own, clock=renamed, receives=receives)
-
-    def state(self) -> dict[str, Any]:
-        """Return the state as plain data."""
-        return {**self.table.state(), "firsts": dict(self._firsts), **self._resolver.state()}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Load what `state` returned."""
-        self.table.load(state)
-        self._firsts = dict(state["firsts"])
-        self._resolver.load(state)

@@ -17,7 +17,7 @@ restarted, an event is returned as the same object.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import ClassVar
 
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -25,9 +25,10 @@ from ketal.model.limits import DEFAULT, Limits
 from ketal.operators.membership.clock_memory import ClockMemory
 from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.membership.incarnations import Incarnations
+from ketal.operators.stateful import Stateful
 
 
-class MembershipStage:
+class MembershipStage(Stateful):
     """The stage between Intake and the ordering queue: view, incarnations, clocks.
 
     Parameters
@@ -49,7 +50,10 @@ class MembershipStage:
     -----
     Of each event, in turn: `rename` as it arrives; `arrived` if it is new; `so_far` if it is
     judged at once; `restorer.restore` when it is released, before it is offered or sorted.
+    The clocks of the memory are saved apart (`ClockMemory.rows`).
     """
+
+    STATE: ClassVar = "live", "_left", "departed", "incarnations", "restorer"
 
     def __init__(self, limits: Limits = DEFAULT, *, clocks_max: int | None = None) -> None:
         self.limits = limits
@@ -153,32 +157,3 @@ class MembershipStage:
     def in_doubt(self) -> int:
         """How many events may have been judged with a clock that is too low or misread."""
         return self.restorer.in_doubt + self.incarnations.doubtful
-
-    def state(self) -> dict[str, Any]:
-        """Return the state as plain data, the clocks of the memory apart (`ClockMemory.rows`)."""
-        return {
-            "live": sorted(self.live),
-            "gone": sorted(self._left),
-            "retired": sorted(self.departed),
-            "evicted": {},  # of earlier versions: state of the same format has it
-            "incarnations": self.incarnations.state(),
-            "restored": self.restorer.state(),
-        }
-
-    @classmethod
-    def restored(
-        cls,
-        state: Mapping[str, Any],
-        clocks: Iterable[Iterable[Any]],
-        limits: Limits = DEFAULT,
-    ) -> MembershipStage:
-        """Return a stage with a state that `state` returned, and tables of `ClockMemory.rows`."""
-        self = cls(limits)
-        self.live = set(state["live"])
-        self._left = set(state["gone"])
-        self.departed.update(state["retired"])
-        for rows in clocks:
-            self.memory.load(rows)
-        self.incarnations.load(state["incarnations"])
-        self.restorer.load(state["restored"])
-        return self

@@ -138,6 +138,6 @@ class Eager(ReleasePolicy):
         progress = nodes[self.store.by_arrival()[0].event.node]
         return progress.held[min(progress.held)]
 
-    def restore_held(self, held: Held) -> None:
+    def load_held(self, held: Held) -> None:
         """Hold an event of a saved state."""
         self.store.await_settled(self.store.hold(held))

@@ -212,25 +212,25 @@ class Frontier(ReleasePolicy):
 
     # --- state ---
 
-    def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
+    def save(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data; `number` gives an event's number in a table."""
         # When an event is looked at decides what is known then, so that is a part of it.
-        turns = {key[1:]: [due, str(key[0])] for due, key in self._heap}
+        turns = {key[1:]: (due, key[0]) for due, key in self._heap}
         return {
             "held": [
                 [number(held.event), held.time_us, *turns[held.event.dot]]
                 for held in self.store.by_arrival()
             ],
             "times": {
-                node: [list(pair) for pair in zip(times.counters, times.times, strict=True)]
+                node: list(zip(times.counters, times.times, strict=True))
                 for node, times in self._times.items()
                 if times.counters
             },
             "timed": self._timed,
         }
 
-    def restore(self, state: dict[str, Any], events: Sequence[Event]) -> None:
-        """Restore what `state` returned, and hold its events."""
+    def load(self, state: dict[str, Any], events: Sequence[Event]) -> None:
+        """Load what `save` returned, and hold its events."""
         for node, pairs in state["times"].items():
             times = self._times[node] = LargestTimes()
             for counter, time_us in pairs:
@@ -238,4 +238,4 @@ class Frontier(ReleasePolicy):
         self._timed = state["timed"]
         for index, time_us, due, total in state["held"]:
             event = events[index]
-            self._hold(self.store.arrival(event, time_us), due, (int(total), *event.dot))
+            self._hold(self.store.arrival(event, time_us), due, (total, *event.dot))

@@ -299,7 +299,7 @@ class HoldBackQueue:
         self._policy.begin()
         return events
 
-    def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
+    def save(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data.
 
         Parameters
@@ -309,17 +309,17 @@ class HoldBackQueue:
         """
         self._limits.record_held()
         return {
-            "time": self._time.state(),
-            "domains": None if self._domains is None else self._domains.state(),
-            "nodes": {node: progress.state() for node, progress in self._store.nodes.items()},
-            "waits": self._limits.state(),
+            "time": self._time.save(),
+            "domains": None if self._domains is None else self._domains.save(),
+            "nodes": {node: progress.save() for node, progress in self._store.nodes.items()},
+            "waits": self._limits.save(),
             "ended": self._policy.ended,
-            "options": self.options.state(),
-            "policy": self._policy.state(number),
+            "options": self.options.written(),
+            "policy": self._policy.save(number),
         }
 
-    def restore(self, state: dict[str, Any], events: Sequence[Event]) -> None:
-        """Restore what `state` returned, in a queue just made.
+    def load(self, state: dict[str, Any], events: Sequence[Event]) -> None:
+        """Load what `save` returned into a queue just made.
 
         If its options were others, what these wait for counts from now.
 
@@ -330,14 +330,14 @@ class HoldBackQueue:
         events : sequence of Event
             The table whose numbers it names.
         """
-        self._time.restore(state["time"])
+        self._time.load(state["time"])
         if self._domains is not None:
-            self._domains.restore(state["domains"])
+            self._domains.load(state["domains"])
         for node, row in state["nodes"].items():
-            self._store.node(node).restore(row)
-        self._limits.restore(state["waits"])
+            self._store.node(node).load(row)
+        self._limits.load(state["waits"])
         self._policy.ended = state["ended"]
-        self._policy.restore(state["policy"], events)
+        self._policy.load(state["policy"], events)
         self._policy.changed()
-        if state["options"] != self.options.state():
+        if state["options"] != self.options.written():
             self._limits.restart()

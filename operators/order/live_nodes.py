@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import ClassVar
 
 from ketal.operators.order.step import StreamTime
+from ketal.operators.stateful import Stateful
 
 
-class LiveNodes:
+class LiveNodes(Stateful):
     """The nodes that are live, and since when nothing is known of each.
 
     Parameters
@@ -35,6 +36,8 @@ class LiveNodes:
     departed : dict of str to bool
         The nodes that left, and whether being active brings them back.
     """
+
+    STATE: ClassVar = "active", "departed"
 
     def __init__(self, declared: Iterable[str], time: StreamTime, idle_us: int | None) -> None:
         self.departed: dict[str, bool] = {}
@@ -76,13 +79,3 @@ class LiveNodes:
         nodes = [n for n in {**self.active, **declared} if n in came or n in declared]
         present = [node for node in nodes if node not in self.departed]
         self.active = OrderedDict.fromkeys(present, self._time.now)
-
-    def state(self) -> list[Any]:
-        """Return the state as plain data."""
-        return [[list(item) for item in self.active.items()], dict(self.departed)]
-
-    def restore(self, state: list[Any]) -> None:
-        """Restore what `state` returned."""
-        live, departed = state
-        self.active = OrderedDict((node, active_us) for node, active_us in live)
-        self.departed = dict(departed)

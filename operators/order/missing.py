@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import ClassVar, Protocol
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -32,11 +32,12 @@ from ketal.model.sets.counter_sets import Counters
 from ketal.model.values import base_node
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep, StreamTime, holes_between, named_counters
+from ketal.operators.stateful import Stateful
 
 _ROWS_LEAST = 1_024
 
 
-class MissingSince:
+class MissingSince(Stateful):
     """Since when the dots of nodes are missing, up to which counter; longest first.
 
     Parameters
@@ -48,6 +49,8 @@ class MissingSince:
     lacks : callable
         Returns whether some dot of a node up to a counter is still missing.
     """
+
+    STATE: ClassVar = ("_rows",)
 
     def __init__(
         self, options: ReleaseOptions, time: StreamTime, lacks: Callable[[str, int], bool]
@@ -97,14 +100,6 @@ class MissingSince:
         rows, self._rows = self._rows, deque()
         return [(node, upto) for _, node, upto in rows]
 
-    def state(self) -> list[list[Any]]:
-        """Return the records as plain data."""
-        return [list(row) for row in self._rows]
-
-    def restore(self, state: Iterable[Iterable[Any]]) -> None:
-        """Restore what `state` returned."""
-        self._rows = deque((since_us, node, upto) for since_us, node, upto in state)
-
 
 class NodeArrivals(Protocol):
     """What has come of a node."""
@@ -118,7 +113,7 @@ class NodeArrivals(Protocol):
         """The counters that arrived beyond."""
 
 
-class MissingDots:
+class MissingDots(Stateful):
     """The dots that clocks know of and that have not come.
 
     Parameters
@@ -131,6 +126,8 @@ class MissingDots:
     nodes : frozenset of str or None
         Those of a closed topology, which are all that count; None: every node.
     """
+
+    STATE: ClassVar = "_time", "_known", "_declared", "_departed", "_since"
 
     def __init__(
         self,
@@ -241,30 +238,11 @@ class MissingDots:
             step.declare_lost(node, first, last, self._options.lost_max)
         self._declared[node] = upto
 
-    # --- state ---
-
     @property
     def name(self) -> str:
         """What tells it from others of one execution: whose dots count, and for how long."""
         nodes = "every node" if self._nodes is None else " ".join(sorted(self._nodes))
         return f"{self._options.gap_us} {nodes}"
-
-    def state(self) -> Any:
-        """Return the state as plain data."""
-        return {
-            "time": self._time.state(),
-            "known": dict(self._known),
-            "declared": dict(self._declared),
-            "departed": list(self._departed),
-            "since": self._since.state(),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned."""
-        self._time.restore(state["time"])
-        self._known, self._declared = dict(state["known"]), dict(state["declared"])
-        self._departed = dict.fromkeys(state["departed"])
-        self._since.restore(state["since"])
 
 
 # --- a finite log ---

@@ -159,17 +159,15 @@ class NodeProgress:
         received = self.held.keys() | self.arrived if self.arrived else self.held
         return holes_between(received, max(self.settled, self.declared) + 1, upto)
 
-    def state(self) -> list[Any]:
+    def save(self) -> list[Any]:
         """Return the state as plain data, but for what is held and what waits."""
-        numbers = self.settled, self.received, self.placed, str(self.clock_sum)
-        given_up = [list(stretch) for stretch in self.given_up.items()]
+        numbers = self.settled, self.received, self.placed, self.clock_sum, self.declared
         needed = max(self.needed, self.received)  # what was received before says nothing
-        return [*numbers, self.declared, needed, given_up, sorted(self.arrived)]
+        return [*numbers, needed, list(self.given_up.items()), sorted(self.arrived)]
 
-    def restore(self, state: Sequence[Any]) -> None:
-        """Restore what `state` returned."""
-        settled, self._received, self.placed, clock_sum, *rest = state
+    def load(self, state: Sequence[Any]) -> None:
+        """Load what `save` returned."""
+        settled, self._received, self.placed, self.clock_sum, self.declared, *rest = state
         self._counts[self._node] = settled
-        self.declared, self.needed, given_up, arrived = rest
-        self.clock_sum = int(clock_sum)
+        self.needed, given_up, arrived = rest
         self.given_up, self.arrived = dict(given_up), set(arrived)

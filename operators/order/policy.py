@@ -115,16 +115,16 @@ class ReleasePolicy:
         """
         return None
 
-    def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
+    def save(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data; `number` gives an event's number in a table."""
         return {"held": [number(held.event) for held in self.store.by_arrival()]}
 
-    def restore(self, state: dict[str, Any], events: Sequence[Event]) -> None:
-        """Restore what `state` returned, and hold its events."""
+    def load(self, state: dict[str, Any], events: Sequence[Event]) -> None:
+        """Load what `save` returned, and hold its events."""
         for index in state["held"]:
-            self.restore_held(self.store.arrival(events[index]))
+            self.load_held(self.store.arrival(events[index]))
 
-    def restore_held(self, held: Held) -> None:
+    def load_held(self, held: Held) -> None:
         """Hold an event of a saved state."""
         raise NotImplementedError
 

@@ -104,7 +104,7 @@ class ReleaseOptions:
         """Whether a missing dot is given up by how long it is missing."""
         return self.gap_us is not None or self.gives_up
 
-    def state(self) -> list[Any]:
+    def written(self) -> list[Any]:
         """Return the options of CausalOrder, limits and policy apart, as plain data."""
         return [list(self.nodes), self.frontier_us, self.gap_us, self.idle_us, self.gives_up]
 

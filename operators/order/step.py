@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import ClassVar
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import CanonicalKey
+from ketal.operators.stateful import Stateful
 
 _TIME = attrgetter("time")
 
@@ -128,14 +130,14 @@ def holes_between(received: Collection[int], first: int, last: int) -> Iterator[
         first = counter + 1
 
 
-class StreamTime:
+class StreamTime(Stateful):
     """The time of a stream: the largest event time seen, or watermark given.
 
     There is no wall clock. Before any time is known `now` is None; what began
     then, began at `first`, the first time that became known.
     """
 
-    __slots__ = ("first", "now", "watermark_us")
+    STATE: ClassVar = "first", "now", "watermark_us"
 
     def __init__(self) -> None:
         self.now: int | None = None
@@ -167,11 +169,3 @@ class StreamTime:
         if self.now is None or self.first is None:
             return False
         return self.now - (self.first if since_us is None else since_us) >= length_us
-
-    def state(self) -> list[int | None]:
-        """Return the state as plain data."""
-        return [self.first, self.now, self.watermark_us]
-
-    def restore(self, state: list[int | None]) -> None:
-        """Restore what `state` returned."""
-        self.first, self.now, self.watermark_us = state

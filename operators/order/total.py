@@ -78,7 +78,7 @@ class Total(ReleasePolicy):
         heapq.heappush(self._heap, key)
         return True
 
-    def restore_held(self, held: Held) -> None:
+    def load_held(self, held: Held) -> None:
         """Hold an event of a saved state."""
         self.store.hold(held)
         heapq.heappush(self._heap, self._place(held.event))
@@ -211,25 +211,23 @@ class Total(ReleasePolicy):
 
     # --- state ---
 
-    def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
+    def save(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data; `number` gives an event's number in a table."""
-        last = None if self._last is None else [str(self._last[0]), *self._last[1:]]
         raised = [
-            [str(key[0]), *key[1:]]
+            key
             for key in self._heap
             # Where a held event stands is known again from its clock, but for these.
             if self.store.restorer is not None and key[0] != self._size(self._held(key).event)
         ]
-        parked = sorted(map(list, self._parked))
-        return {**super().state(number), "last": last, "raised": sorted(raised), "parked": parked}
+        places = {"last": self._last, "raised": sorted(raised), "parked": sorted(self._parked)}
+        return {**super().save(number), **places}
 
-    def restore(self, state: dict[str, Any], events: Sequence[Event]) -> None:
-        """Restore what `state` returned, and hold its events."""
-        super().restore(state, events)
-        if state["last"] is not None:
-            total, node, counter = state["last"]
-            self._last = (int(total), node, counter)
-        raised = {(node, counter): int(total) for total, node, counter in state["raised"]}
+    def load(self, state: dict[str, Any], events: Sequence[Event]) -> None:
+        """Load what `save` returned, and hold its events."""
+        super().load(state, events)
+        last = state["last"]
+        self._last = None if last is None else tuple(last)
+        raised = {(node, counter): total for total, node, counter in state["raised"]}
         parked = {(node, counter) for node, counter in state["parked"]}
         self._heap = [
             (raised.get(key[1:], key[0]), *key[1:]) for key in self._heap if key[1:] not in parked

@@ -11,7 +11,7 @@ settled dots stay the first so many.
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
+from typing import ClassVar
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -19,10 +19,11 @@ from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held, NodeProgress
 from ketal.operators.order.policy import ReleasePolicy
 from ketal.operators.order.step import ReleaseStep, named_counters
+from ketal.operators.stateful import Stateful
 from ketal.operators.topology.domain_order import DomainPast
 
 
-class WaitLimits:
+class WaitLimits(Stateful):
     """Who is live and what is missing, and when that is given up.
 
     Parameters
@@ -38,6 +39,8 @@ class WaitLimits:
     since : MissingSince
         Since when dots are missing.
     """
+
+    STATE: ClassVar = "_live", "since"
 
     def __init__(self, policy: ReleasePolicy, domains: DomainPast | None) -> None:
         self.since = MissingSince(policy.options, policy.time, policy.store.lacks)
@@ -202,8 +205,6 @@ class WaitLimits:
                 self.record(held.event)
         return bool(widened)
 
-    # --- state ---
-
     def restart(self) -> None:
         """Count what is waited for from now on, as the options were others before."""
         nodes = self._store.nodes
@@ -216,13 +217,3 @@ class WaitLimits:
             for held in self._store.by_arrival():
                 self.record(held.event)
         self._policy.changed()
-
-    def state(self) -> list[Any]:
-        """Return the state as plain data."""
-        return [self._live.state(), self.since.state()]
-
-    def restore(self, state: list[Any]) -> None:
-        """Restore what `state` returned."""
-        live, since = state
-        self._live.restore(live)
-        self.since.restore(since)

@@ -195,13 +195,12 @@ class DomainPast:
 
     # --- state ---
 
-    def state(self) -> Any:
+    def save(self) -> Any:
         """Return the nodes that were added and the lost dots, as plain data."""
-        ranges = {node: [list(r) for r in ranges] for node, ranges in self.lost.items()}
-        return [self._added, ranges]
+        return [list(self._added), {node: list(ranges) for node, ranges in self.lost.items()}]
 
-    def restore(self, state: Any) -> None:
-        """Restore what `state` returned."""
+    def load(self, state: Any) -> None:
+        """Load what `save` returned."""
         added, lost = state
         if added:
             self._add(added)

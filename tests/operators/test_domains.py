@@ -223,7 +223,7 @@ def test_newcomers_are_shown_by_the_node_and_by_the_clock() -> None:
     where = DomainPast(topology("p>q", open=True))
     assert where.widen(e("p@1", "t", "q:1")) == (False, "")
     assert where.widen(e("p#2@1", "t", "s:1 r#3:1")) == (True, "")
-    assert where.state()[0] == ["r", "s"]
+    assert where.save()[0] == ["r", "s"]
     assert where.widen(e("s#2@1", "t", "p:1")) == (False, "")
     assert DomainPast(topology("p>q")).widen(e("z@1", "t")) == (False, "")
 

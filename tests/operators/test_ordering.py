@@ -44,9 +44,9 @@ def restored(queue: MarkedQueue, options: dict[str, Any]) -> MarkedQueue:
         table.append(event)
         return len(table) - 1
 
-    state = msgspec.msgpack.decode(msgspec.msgpack.encode(queue.state(number)))
+    state = msgspec.msgpack.decode(msgspec.msgpack.encode(queue.save(number)))
     other = MarkedQueue(**options)
-    other.restore(state, table)
+    other.load(state, table)
     other.losses.load(queue.losses.save())
     other.high_water = queue.high_water
     return other
@@ -207,7 +207,7 @@ def test_events_taken_in_together_are_released_as_one_by_one(policy: str) -> Non
             assert not expected
             assert together.held_back() == single.held_back()
             assert together.missing() == single.missing()
-            assert together.state(hash) == single.state(hash)
+            assert together.save(hash) == single.save(hash)
 
     assert several
 
@@ -347,7 +347,7 @@ def test_memory_is_returned_but_for_a_few_numbers_a_node() -> None:
     queue = MarkedQueue(gap_us=S)
     for x in reversed_log(3_000):
         queue.push(x)
-    state = queue.state(lambda event: 0)
+    state = queue.save(lambda event: 0)
     assert state["policy"]["held"] == []
     assert len(msgspec.msgpack.encode(state)) < 100_000  # the steps of the gap, up to 1,024
     assert not any(x.held or x.waiters or x.given_up for x in queue._store.nodes.values())

@@ -340,10 +340,10 @@ class EventStore:
 
     def load(self, value: dict[str, Any], seens: SeenTable) -> None:
         """Put what `save` gave into a fresh store: what is kept is offered anew."""
-        if self._order and value.get("order", "of an earlier version") is None:
+        if self._order and value["order"] is None:
             self._search_in_any_order()
         self._keep_again([seens[number] for number in value["kept"]])
-        if self._order and value.get("order"):
+        if self._order:
             self._order.load(value["order"])
 
     def validate_state(self) -> None:

@@ -296,29 +296,29 @@ class Intake:
         for seen in self.nodes.values():
             seen.beyond.dirty = set()
 
-    def state(self) -> dict[str, Any]:
+    def save(self) -> dict[str, Any]:
         """Return what is small of the state: all but counters beyond holes, and contents."""
         nodes = sorted(self.nodes.items())
         return {
             "upto": {node: seen.upto for node, seen in nodes if seen.upto},
             "beyond": [node for node, seen in nodes if seen.beyond.count],
-            "forgotten": {node: seen.evicted for node, seen in nodes if seen.evicted},
+            "counters_evicted": {node: seen.evicted for node, seen in nodes if seen.evicted},
             "firsts": dict(sorted(self._firsts.items())),
             "evicted": self.evicted,
         }
 
-    def restore(
+    def load(
         self,
         state: dict[str, Any],
         beyond: Iterable[Iterable[Any]],
         contents: Iterable[ContentRow],
     ) -> None:
-        """Restore a state, in a fresh intake.
+        """Load a state into a fresh intake.
 
         Parameters
         ----------
         state : dict
-            What `state` returned.
+            What `save` returned.
         beyond : iterable of (str, int, bytes)
             Chunks of a node's counters beyond holes (`ketal.model.sets.counter_sets`).
         contents : iterable of ContentRow
@@ -327,7 +327,7 @@ class Intake:
         for node in dict.fromkeys([*state["upto"], *state["beyond"]]):
             seen = self._begun(node)
             seen.upto = state["upto"].get(node, 0)
-            seen.evicted = state["forgotten"].get(node, 0)
+            seen.evicted = state["counters_evicted"].get(node, 0)
         holed = set(state["beyond"])
         for node, number, chunk in beyond:
             if node in holed:

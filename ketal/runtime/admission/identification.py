@@ -246,15 +246,15 @@ class Admission:
 
     # --- state ---
 
-    def state(self) -> dict[str, Any]:
+    def save(self) -> dict[str, Any]:
         """Return what is small of the state: contents and clocks are saved apart."""
         membership = self.membership
         return {
-            "intake": self.intake.state(),
-            "membership": None if membership is None else membership.state(),
+            "intake": self.intake.save(),
+            "membership": None if membership is None else membership.save(),
         }
 
-    def restore(
+    def load(
         self,
         state: dict[str, Any],
         *,
@@ -263,12 +263,15 @@ class Admission:
         clocks: Iterable[Iterable[Any]],
         first: Mapping[str, Clock],
     ) -> None:
-        """Restore what `state` returned, and what is saved apart.
+        """Load what `save` returned, and what is saved apart.
 
-        That is what `Intake.restore` takes, tables of `ClockMemory.rows` and what `first` was.
+        That is what `Intake.load` takes, tables of `ClockMemory.rows` and what `first` was.
         """
         if state["membership"] is not None:
-            self.membership = MembershipStage.restored(state["membership"], clocks, self.limits)
-        self.intake.restore(state["intake"], beyond, contents)
+            self.membership = MembershipStage(self.limits)
+            for rows in clocks:
+                self.membership.memory.load(rows)
+            self.membership.load(state["membership"])
+        self.intake.load(state["intake"], beyond, contents)
         for node, clock in first.items():
             self._put_first(node, clock)

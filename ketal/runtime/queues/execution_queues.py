@@ -278,23 +278,20 @@ class Queues:
 
     # --- state ---
 
-    def counts(self) -> list[Any]:
-        """Return what was counted, as plain data, and what is missing where anything is."""
-        missing = {missing.name: missing.state() for missing in self.missing}
-        reports = self.reports
-        return [reports.late, reports.refused, reports.gaps, *([missing] if missing else [])]
+    def save(self) -> dict[str, Any]:
+        """Return what was counted and what is missing, as plain data; the queues are apart."""
+        missing = {missing.name: missing.save() for missing in self.missing}
+        return {"reports": self.reports.save(), "missing": missing}
 
-    def restore(self, counts: Sequence[Any], reported: dict[tuple[str, Dot], None]) -> None:
-        """Restore the counts and what was reported; the queues are restored one by one."""
-        reports = self.reports
-        reports.late, reports.refused, reports.gaps, *rest = counts
-        reports.once = reported
+    def load(self, state: Mapping[str, Any], reported: dict[tuple[str, Dot], None]) -> None:
+        """Load what `save` returned, and what was reported; the queues are loaded one by one."""
+        self.reports.load(state["reports"])
+        self.reports.once = reported
         for missing in self.missing:
-            saved = rest[0].get(missing.name) if rest else None
-            if saved is None:
-                missing.begin(self.watermark_us)
+            if missing.name in state["missing"]:
+                missing.load(state["missing"][missing.name])
             else:
-                missing.restore(saved)
+                missing.begin(self.watermark_us)
 
 
 def flat(numbered: Iterable[Numbered]) -> list[Verdict]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ketal.engine.pattern_run import PatternRun
@@ -263,16 +263,20 @@ class PatternQueue:
         names = sorted(run.compiled.name for run in self.runs)
         options = self.hold_back.options
         topology = "" if self._topology is None else repr(self._topology)
-        return [[self.ordered, options.policy, topology], options.state(), names]
+        return [[self.ordered, options.policy, topology], options.written(), names]
 
-    def state(self, number: Callable[[Event], int]) -> list[Any]:
+    def save(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data, refused events apart; `number` numbers events."""
-        return [self.hold_back.state(number), sorted(map(list, self.withheld)), self.fits()]
+        return {
+            "hold_back": self.hold_back.save(number),
+            "withheld": sorted(self.withheld),
+            "fits": self.fits(),
+        }
 
-    def restore(
-        self, state: Sequence[Any], events: Sequence[Event], refused: Iterable[Any]
+    def load(
+        self, state: Mapping[str, Any], events: Sequence[Event], refused: Iterable[Any]
     ) -> None:
-        """Restore what `state` returned, and the dots of refused events, oldest first."""
-        self.hold_back.restore(state[0], events)
-        self.withheld = {Dot(*dot) for dot in state[1]}
+        """Load what `save` returned, and the dots of refused events, oldest first."""
+        self.hold_back.load(state["hold_back"], events)
+        self.withheld = {Dot(*dot) for dot in state["withheld"]}
         self.refused = {Dot(*dot): None for dot in refused}

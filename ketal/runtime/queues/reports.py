@@ -5,7 +5,7 @@ The one rule: a dot is reported once in each of these ways, however many queues 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -13,6 +13,7 @@ from ketal.model.verdicts.execution_verdicts import Gap, Late
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.order.step import ReleaseStep
+from ketal.operators.stateful import Stateful
 
 
 def is_late(event: Event, watermark_us: int | None) -> bool:
@@ -38,7 +39,7 @@ def _of_execution(execution: str, event: Event | None = None) -> dict[str, Any]:
     return {"pattern": "", "fingerprint": "", "execution": execution, "time": time}
 
 
-class Reports:
+class Reports(Stateful):
     """What the queues of an execution report of it, each dot once.
 
     Parameters
@@ -55,8 +56,10 @@ class Reports:
     several : bool
         Whether several queues may report the same.
     once : dict of (str, Dot) to None
-        What was reported, where several queues may report it; oldest first.
+        What was reported, where several queues may report it; oldest first. It is saved apart.
     """
+
+    STATE: ClassVar = "late", "refused", "gaps"
 
     def __init__(self, execution: str, dots_max: int) -> None:
         self.execution = execution

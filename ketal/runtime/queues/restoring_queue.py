@@ -124,13 +124,13 @@ class RestoringQueue(PatternQueue):
         """Offer what is still held: as of a finite log, whose holes hold nothing back."""
         return self._offer_low(present_order(self.hold_back.drop_held()))
 
-    def state(self, number: Callable[[Event], int]) -> list[Any]:
+    def save(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data, refused events apart."""
-        return [*super().state(number), self._losses.save()]
+        return {**super().save(number), "losses": self._losses.save()}
 
-    def restore(
-        self, state: Sequence[Any], events: Sequence[Event], refused: Iterable[Any]
+    def load(
+        self, state: Mapping[str, Any], events: Sequence[Event], refused: Iterable[Any]
     ) -> None:
-        """Restore what `state` returned."""
-        super().restore(state, events, refused)
-        self._losses.load(state[3])
+        """Load what `save` returned."""
+        super().load(state, events, refused)
+        self._losses.load(state["losses"])

@@ -19,7 +19,7 @@ seen stays seen, and what is held is released, whatever the program.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -199,7 +199,7 @@ class ExecutionState:
         queues = [release.queues] if retiring is None else [release.queues, retiring.queues]
         with damage_refused():
             core = saved.read.one("core")
-            progress.counted = Tally(*core["tally"])
+            progress.counted = Tally(**core["tally"])
             progress.watermark_us, progress.closed = core["watermark_us"], core["closed"]
             for one in queues:
                 one.watermark_us = progress.watermark_us
@@ -237,9 +237,9 @@ class ExecutionState:
         return Recorder(self.admission, own, retiring, tracking=tracking)
 
     def _changes(self, recorder: Recorder) -> Changes:
-        progress, t = self.progress, self.progress.counted
+        progress = self.progress
         core = {
-            "tally": [t.accepted, t.duplicates, t.rejected, t.late, 0, t.overflow],
+            "tally": asdict(progress.counted),
             "watermark_us": progress.watermark_us,
             "closed": progress.closed,
             "names": progress.names.save(),
@@ -274,7 +274,7 @@ def _begin_anew(recorder: Recorder, read: Records, unchanged: Collection[str]) -
 
 def _begin_queues(recorder: ReleaseRecorder, admission: Admission, read: Records) -> None:
     """Load each queue that fits a saved one, and begin the others."""
-    saved = [state[2] for state in read.all("queue")]
+    saved = [state["fits"] for state in read.all("queue")]
     goes_on: dict[str, str] = {}
     for queue in recorder.queues.queues:
         fitting = _fitting(queue, saved)

@@ -79,7 +79,7 @@ def saved_program(read: Records) -> Program:
         If it cannot be compiled any more, or has other fingerprints then.
     """
     saved = read.one("program")
-    source = saved.get("source", "")
+    source = saved["source"]
     if not source:
         raise StateError(
             "the saved state does not hold the text of its patterns: they were compiled from none"

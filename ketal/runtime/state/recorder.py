@@ -57,7 +57,7 @@ class _ContentRecords:
     def loaded(
         self, chunks: Iterable[tuple[int, Any]], evicted: int, *, clocks: bool
     ) -> Iterator[ContentRow]:
-        """Yield the contents of chunks that were loaded, as `Intake.restore` takes them."""
+        """Yield the contents of chunks that were loaded, as `Intake.load` takes them."""
         for chunk, (start, *written) in chunks:
             rows = list(load_rows(written, clocks=clocks))
             self._chunks.append(chunk)
@@ -157,7 +157,7 @@ class Recorder:
         core : dict
             The small parts of the state that are the execution's own.
         """
-        out = self.release.changes(program, {**core, "admission": self.admission.state()})
+        out = self.release.changes(program, {**core, "admission": self.admission.save()})
         intake, membership = self.admission.intake, self.admission.membership
         self._seen.changes(intake, membership is None, out)
         self._save_counters(out)
@@ -193,7 +193,7 @@ class Recorder:
         evicted = state["admission"]["intake"]["evicted"]
         first = list(records.numbered("first"))
         self._whole = not self.tracking
-        self.admission.restore(
+        self.admission.load(
             state["admission"],
             beyond=records.all("beyond"),
             contents=self._seen.loaded(

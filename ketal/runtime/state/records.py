@@ -12,7 +12,8 @@ key                         value
 ``core``                    tally, watermark, counters of nodes, membership
 ``queue/P``                 the hold-back queue whose first pattern by name is P
 ``held/N``                  an event that a queue holds
-``refused/P/N``, ``told/N``  what a queue had no room for; what was reported already
+``refused/P/N``             what a queue had no room for
+``reported/N``              what was reported already
 ``pattern/P``               counts of a pattern, copies of it
 ``scope/P/N``               scope N of a pattern, with its own events
 ``unlearned/P/N``           an event held for copies
@@ -45,7 +46,7 @@ import msgspec
 
 from ketal.errors import StateError
 
-FORMAT = 11
+FORMAT = 12
 """The version of saved state: of records, of a snapshot, and of what a job saves around them."""
 OTHERS = b"job/"
 """How the keys begin of what is saved beside a monitor's state."""
@@ -101,7 +102,7 @@ class Records:
     """
 
     KINDS = frozenset(
-        b"program core queue held refused told pattern scope unlearned seen beyond clocks first"
+        b"program core queue held refused reported pattern scope unlearned seen beyond clocks first"
         .split()
     )  # fmt: skip
 

@@ -133,7 +133,7 @@ class ReleaseRecorder:
         self._last: dict[bytes, bytes] = {}  # small records, as saved last
         self._held = _HeldRecords()
         self._reported: RowRecords[tuple[str, Dot], None] = RowRecords(
-            "told", lambda at, _: [at[0], [*at[1]]]
+            "reported", lambda at, _: [at[0], [*at[1]]]
         )
         self._refused: dict[str, RowRecords[Dot, None]] = {}
         self._unlearned: dict[str, RowRecords[int, Unlearned]] = {}
@@ -156,9 +156,9 @@ class ReleaseRecorder:
         out: Changes = {}
         if program is not None:
             self._save("program", program, out)
-        self._save("core", {**core, "queues": self.queues.counts()}, out)
+        self._save("core", {**core, "queues": self.queues.save()}, out)
         for queue in self.queues.queues:
-            self._save(f"queue/{queue.name}", queue.state(self._held.number), out)
+            self._save(f"queue/{queue.name}", queue.save(self._held.number), out)
             self._refused_of(queue.name).changes(queue.refused, out)
         out.update(self._held.finish())
         self._reported.changes(self.queues.reports.once, out)
@@ -219,11 +219,11 @@ class ReleaseRecorder:
             name = saved.get(queue.name)
             if name is not None:
                 refused = list(records.numbered("refused", name))
-                queue.restore(records.one("queue", name), table, [dot for _, dot in refused])
+                queue.load(records.one("queue", name), table, [dot for _, dot in refused])
                 self._refused_of(queue.name).loaded(refused, queue.refused)
-        reported = list(records.numbered("told"))
-        counts = records.one("core")["queues"]
-        self.queues.restore(counts, {(what, Dot(*dot)): None for _, (what, dot) in reported})
+        reported = list(records.numbered("reported"))
+        state = records.one("core")["queues"]
+        self.queues.load(state, {(what, Dot(*dot)): None for _, (what, dot) in reported})
         self._reported.loaded(reported, self.queues.reports.once)
 
     def load_patterns(self, records: Records, names: Collection[str] | None = None) -> None:

@@ -43,14 +43,14 @@ def test_the_last_are_kept(most: int, parts: list[tuple[int, str]]) -> None:
             said_upto = len(came)
             assert intake.newest(said_upto) == []
         if then == "s":
-            assert intake.state()["evicted"] == len(came) - len(kept)
+            assert intake.save()["evicted"] == len(came) - len(kept)
         if then == "r":
-            rows, state = intake.newest(0), intake.state()
+            rows, state = intake.newest(0), intake.save()
             half = len(rows) // 2
             written = [save_rows(some, clocks=True) for some in (rows[:half], rows[half:]) if some]
             intake = Intake(Limits(dots_max=most))
             loaded = [row for one in written for row in load_rows(one, clocks=True)]
-            intake.restore(state, (), loaded)
+            intake.load(state, (), loaded)
         if then == "c":
             assert list(intake.clocks()) == [(node, n, clock) for node, n, _, clock in kept]
         if then == "a":
