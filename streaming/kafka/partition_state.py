@@ -14,7 +14,6 @@ The one rule: parts share nothing; the verdicts of a part depend on its own mess
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -28,7 +27,13 @@ from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.execution import BATCH_EVENTS, Execution, Item
-from ketal.runtime.state.records import OTHERS, Changes
+from ketal.runtime.state.records import (
+    OTHERS,
+    Changes,
+    damage_refused,
+    decode_record,
+    encode_record,
+)
 from ketal.streaming.job.distribution import uses_time
 from ketal.streaming.job.messages import Reader, place_of
 from ketal.streaming.job.pattern_migration import resume
@@ -36,7 +41,8 @@ from ketal.streaming.kafka.running_job import RunningJob, metadata_of
 from ketal.streaming.kafka.state.storage import Storage, Store
 from ketal.streaming.kafka.watermarks import Watermarks
 
-WATERMARKS, COUNTS, OFFSETS = OTHERS + b"watermarks", OTHERS + b"counts", OTHERS + b"offsets"
+PROGRESS = OTHERS + b"progress"
+"""The record of what is saved of a part beside its execution: how far it has come."""
 
 Ask = Callable[[Sequence[TopicPartition]], Iterable[TopicPartition]]
 
@@ -88,15 +94,15 @@ class Part:
         SettingError
             If a live scope is in a partition of another number too.
         """
-        try:
-            counts = json.loads(records[COUNTS])
-            counts = {name: counts[name] for name in self.counts}
-            marks = json.loads(records[WATERMARKS])
-            held = {(t, n): offset for t, n, offset in json.loads(records[OFFSETS])}
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(
-                f"the saved state is damaged: {type(error).__name__} {error}"
-            ) from None
+        inner = {k: v for k, v in records.items() if not k.startswith(OTHERS)}
+        self.execution, notice = resume(
+            self._program, inner, on_change=on_change, limits=self._job.limits
+        )
+        with damage_refused():
+            saved = decode_record(PROGRESS.decode(), records[PROGRESS])
+            self.counts = {name: saved["counts"][name] for name in self.counts}
+            self.watermarks.restore(saved["watermarks"])
+            held = {(topic, number): offset for topic, number, offset in saved["offsets"]}
         # A partition that the job did not read for a while has an older offset.
         for one, position in self.positions.items():
             if held.get(one, position) != position:
@@ -104,14 +110,8 @@ class Part:
                     f"the saved state is of offset {held[one]} of {one.topic}/{one.partition}, and "
                     f"committed is {position}: it does not belong to what is committed"
                 )
-        inner = {k: v for k, v in records.items() if not k.startswith(OTHERS)}
-        self.execution, notice = resume(
-            self._program, inner, on_change=on_change, limits=self._job.limits
-        )
         # The old patterns have windows, whatever the new ones have.
         self._timed = self._timed or self.execution.retiring is not None
-        self.counts = counts
-        self.watermarks.restore(marks)
         if self._watch is not None:
             self._watch.restored(self.execution, min(self.positions).partition)
         return notice
@@ -126,10 +126,12 @@ class Part:
     def changes(self) -> Changes:
         """Return the records that are dirty since the last call, or since the restore."""
         changes = self.execution.state.changes()
-        changes[WATERMARKS] = json.dumps(self.watermarks.state()).encode()
-        changes[COUNTS] = json.dumps(self.counts).encode()
-        offsets = [[*one, offset] for one, offset in sorted(self.positions.items())]
-        changes[OFFSETS] = json.dumps(offsets).encode()
+        progress = {
+            "counts": self.counts,
+            "watermarks": self.watermarks.state(),
+            "offsets": [(*one, offset) for one, offset in sorted(self.positions.items())],
+        }
+        changes[PROGRESS] = encode_record(progress)
         return changes
 
     # --- messages ---

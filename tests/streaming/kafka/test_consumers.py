@@ -30,12 +30,13 @@ from ketal.cli import main
 from ketal.errors import SettingError, StateError
 from ketal.model.events.event import Event
 from ketal.programs.program import Program
+from ketal.runtime.state.records import encode_record
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.distribution import Watch, check_shared
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.group_session import GroupSession
-from ketal.streaming.kafka.partition_state import OFFSETS, Part
+from ketal.streaming.kafka.partition_state import PROGRESS, Part
 from ketal.streaming.kafka.process_engine import ProcessEngine, session_of
 from ketal.streaming.kafka.state import topic_store as changelog
 from ketal.streaming.kafka.state.topic_store import Changelog, Loaded
@@ -361,7 +362,12 @@ def test_state_that_does_not_belong_is_refused_or_left(
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         loaded = changelog.load(job, [0], lambda: False)[0]
         number = max(loaded.segments) + 1
-        segment = msgspec.msgpack.encode({OFFSETS: f'[["{source}", 0, 99]]'.encode()})
+        saved = {
+            "counts": {"messages": 1, "control": 0},
+            "watermarks": {"marks": [], "ended": [], "watermark": None},
+            "offsets": [(source, 0, 99)],
+        }
+        segment = msgspec.msgpack.encode({PROGRESS: encode_record(saved)})
         producer.send(
             job.store.name, key=b"%d/0" % number, value=segment, partition=0,
             headers=headers(loaded.commit),
