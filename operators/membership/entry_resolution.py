@@ -77,7 +77,7 @@ class EntryResolver(Stateful):
         clock, names = event.clock, self.table.names
         return {
             base: self._incarnation(base, event, own)
-            for base in clock.keys() & self.table.numbers.keys()
+            for base in sorted(clock.keys() & self.table.numbers.keys())
             if base != event.node and not any(n in clock for n in names(base) if n != base)
         }
 
@@ -85,7 +85,7 @@ class EntryResolver(Stateful):
         """Record the entries of a new event, and count it if an entry that meant it was misread."""
         node = event.node
         self.doubtful += self._misread(node, event.clock[node])
-        for name in event.clock.keys() & self.table.bases.keys():
+        for name in sorted(event.clock.keys() & self.table.bases.keys()):
             if name != node:
                 self._resolved[name] = max(event.clock[name], self._resolved.get(name, 0))
 

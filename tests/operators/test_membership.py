@@ -555,6 +555,20 @@ def test_a_later_counter_with_other_content_is_no_restart() -> None:
     assert stage.take(e("A@2", "c")) == ("contradiction", [])
 
 
+def test_of_entries_that_fit_two_incarnations_the_first_by_name_is_the_reason() -> None:
+    """Whatever the hashes of the names; so is what is saved of the entries that were read."""
+    nodes = "BCDEFGHA"
+    stage = Stage()
+    for node in nodes:
+        stage.take(e(f"{node}@1", "old"))
+        stage.take(e(f"{node}@1", "new"))
+    with pytest.raises(EventError, match="the entry A: 1 may be A@1 or A#2@1"):
+        stage.take(e("Z@1", "z", " ".join(f"{node}:1" for node in nodes)))
+    stage.take(e("Z@1", "z", " ".join(f"{node}#2:1" for node in nodes)))
+    resolved = stage.stage.incarnations.save()[2][1]
+    assert list(resolved) == [f"{node}#2" for node in sorted(nodes)]
+
+
 def test_an_entry_of_a_restarted_node_is_read_as_the_holder_read_it_until_it_goes_backwards() -> (
     None
 ):
