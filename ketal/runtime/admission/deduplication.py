@@ -300,9 +300,7 @@ class Intake:
         """Return what is small of the state: all but counters beyond holes, and contents."""
         nodes = sorted(self.nodes.items())
         return {
-            "upto": {node: seen.upto for node, seen in nodes if seen.upto},
-            "beyond": [node for node, seen in nodes if seen.beyond.count],
-            "counters_evicted": {node: seen.evicted for node, seen in nodes if seen.evicted},
+            "nodes": {node: (seen.upto, seen.evicted) for node, seen in nodes},
             "firsts": dict(sorted(self._firsts.items())),
             "evicted": self.evicted,
         }
@@ -324,15 +322,12 @@ class Intake:
         contents : iterable of ContentRow
             What is held of the last events.
         """
-        for node in dict.fromkeys([*state["upto"], *state["beyond"]]):
+        for node, (upto, evicted) in state["nodes"].items():
             seen = self._begun(node)
-            seen.upto = state["upto"].get(node, 0)
-            seen.evicted = state["counters_evicted"].get(node, 0)
-        holed = set(state["beyond"])
+            seen.upto, seen.evicted = upto, evicted
         for node, number, chunk in beyond:
-            if node in holed:
-                seen = self.nodes[node]
-                seen.beyond.put(number, chunk, seen.upto)
+            seen = self.nodes[node]
+            seen.beyond.put(number, chunk, seen.upto)
         self._beyond_count = sum(seen.beyond.count for seen in self.nodes.values())
         self._firsts, self.evicted = state["firsts"], state["evicted"]
         rows = list(contents)

@@ -254,23 +254,28 @@ class PatternQueue:
     # --- state ---
 
     @property
+    def names(self) -> list[str]:
+        """The names of its patterns, sorted."""
+        return sorted(run.compiled.name for run in self.runs)
+
+    @property
     def name(self) -> str:
         """What tells it from others: the first of its patterns' names."""
-        return min(run.compiled.name for run in self.runs)
+        return self.names[0]
 
-    def fits(self) -> list[Any]:
-        """Return what a saved state of the queue fits: kind, options, names of its patterns."""
-        names = sorted(run.compiled.name for run in self.runs)
-        options = self.hold_back.options
+    @property
+    def kind(self) -> list[Any]:
+        """What it shares with every queue that can go on from its state."""
         topology = "" if self._topology is None else repr(self._topology)
-        return [[self.ordered, options.policy, topology], options.written(), names]
+        return [self.ordered, self.hold_back.options.policy, topology]
 
     def save(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data, refused events apart; `number` numbers events."""
         return {
+            "kind": self.kind,
+            "names": self.names,
             "hold_back": self.hold_back.save(number),
             "withheld": sorted(self.withheld),
-            "fits": self.fits(),
         }
 
     def load(

@@ -274,27 +274,27 @@ def _begin_anew(recorder: Recorder, read: Records, unchanged: Collection[str]) -
 
 def _begin_queues(recorder: ReleaseRecorder, admission: Admission, read: Records) -> None:
     """Load each queue that fits a saved one, and begin the others."""
-    saved = [state["fits"] for state in read.all("queue")]
+    saved = list(read.all("queue"))
     goes_on: dict[str, str] = {}
     for queue in recorder.queues.queues:
         fitting = _fitting(queue, saved)
         if fitting is None:
             _begin(queue, admission, read.one("core")["watermark_us"])
         else:
-            goes_on[queue.name] = min(fitting)
+            goes_on[queue.name] = fitting
     recorder.load_queues(read, goes_on)
 
 
-def _fitting(queue: PatternQueue, saved: Sequence[Any]) -> list[str] | None:
-    """Return the patterns of the saved queue that this one goes on from, if one fits.
+def _fitting(queue: PatternQueue, saved: Sequence[Any]) -> str | None:
+    """Return the name of the saved queue that this one goes on from, if one fits.
 
-    Of each saved one there is what `PatternQueue.fits` returned.
+    Of each saved one there is what `PatternQueue.save` returned.
     """
-    kind, options, names = queue.fits()
-    fitting = [other for other in saved if other[0] == kind]
-    same = [other for other in fitting if other[1] == options]
-    own = [other for other in same or fitting if set(other[2]) & set(names)]
-    return next((names for _, _, names in own or same or fitting), None)
+    options = queue.hold_back.options.written()
+    fitting = [other for other in saved if other["kind"] == queue.kind]
+    same = [other for other in fitting if other["hold_back"]["options"] == options]
+    own = [other for other in same or fitting if set(other["names"]) & set(queue.names)]
+    return next((other["names"][0] for other in own or same or fitting), None)
 
 
 def _begin(queue: PatternQueue, admission: Admission, watermark_us: int | None) -> None:
