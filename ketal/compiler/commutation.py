@@ -192,7 +192,14 @@ class _Symbol:
     node: str | None
 
 
-_Configuration = tuple[int, str, tuple[tuple[int, str], ...], frozenset[str], tuple[str, ...]]
+class _Run(NamedTuple):
+    """A run that was in some state before two events: its state now, and what it took of them.
+
+    `taken` has the group and the name of each event.
+    """
+
+    state: int
+    taken: tuple[tuple[int, str], ...] = ()
 
 
 class _Swaps:
@@ -312,13 +319,14 @@ class _Swaps:
             for x, y in itertools.combinations_with_replacement(tried, 2):
                 if x.node is not None and x.node == y.node:
                     continue  # one node's events are never concurrent
-                for fits in windows:
-                    if self._outcome(state, x, y, "x", "y", fits) != self._outcome(
-                        state, y, x, "y", "x", (fits[1], fits[0], fits[2])
+                for of_x, of_y, of_both in windows:
+                    one, two = ("x", x, of_x), ("y", y, of_y)
+                    if self._outcome(state, (one, two), of_both) != self._outcome(
+                        state, (two, one), of_both
                     ):
                         names = [self._name(state, x), self._name(state, y)]
-                        one, two = sorted(names, key=lambda name: order.get(name, len(order)))
-                        return state, one, two
+                        first, second = sorted(names, key=lambda name: order.get(name, len(order)))
+                        return state, first, second
             if not proven:
                 return unproven
         return None
@@ -337,92 +345,66 @@ class _Swaps:
         return "an event of no step"
 
     def _outcome(
-        self,
-        state: int,
-        first: _Symbol,
-        second: _Symbol,
-        one: str,
-        two: str,
-        fits: tuple[bool, bool, bool],
+        self, state: int, events: Sequence[tuple[str, _Symbol, bool]], both_fit: bool
     ) -> object:
-        start: _Configuration = (state, "", (), frozenset(), ())
-        findings: list[object] = []
-        after: list[tuple[_Configuration, int | None]] = []
-        moved = self._moves(start, first, None, one) if fits[0] or state == 0 else []
-        stays = not moved if self.strategy == "next" else self.strategy == "any"
-        if self.find_kind and (stays or state == 0):
-            after.append((start, None))
-        after += moved
-        if not self.find_kind and not moved:
-            if self.pattern.violation_policy == "halt":
-                return "violation"
-            findings.append("violation")
-            if self.pattern.violation_policy == "resume":
-                return (one, "resumes")  # not compared: the fresh run depends on the event
-            after = [(start, None)]
-        last: set[_Configuration] = set()
-        findings += [m for c, _ in moved for m in self._match(c)]
-        none_moved = True
-        for configuration, group in after:
-            allowed = (fits[1] or state == 0) if group is None else (fits[2] or state == 0)
-            again = (
-                self._moves(configuration, second, group, two)
-                if allowed or configuration[0] == 0
-                else []
-            )
-            none_moved = none_moved and not again
-            fresh = configuration[0] == 0 and not configuration[4] and group is None
-            stays = not again if self.strategy == "next" else self.strategy == "any"
-            if self.find_kind and (stays or (state == 0 and fresh)):
-                last.add(configuration)
-            last |= {self._live_part(c) for c, _ in again}
-            findings += [m for c, _ in again for m in self._match(c)]
-        if not self.find_kind and none_moved:
-            if self.pattern.violation_policy == "halt":
-                return "violation"
-            if self.pattern.violation_policy == "resume":
-                return (two, "resumes")
-            findings.append("violation")
-            last = {self._live_part(c) for c, _ in after}
-        return frozenset(self._live_part(c) for c in last), tuple(sorted(map(repr, findings)))
+        """Return what two events lead to from a state: the runs after them, and what was found.
 
-    def _moves(
-        self, configuration: _Configuration, symbol: _Symbol, overwritten: int | None, event: str
-    ) -> list[tuple[_Configuration, int]]:
-        """Return where a symbolic event leads, the other one taken into `overwritten`."""
-        state, _, steps, history, bound = configuration
-        ways = self.ways(state)
+        Parameters
+        ----------
+        state : int
+            The state of the run; of a find in the initial one each event can start another.
+        events : sequence of (str, _Symbol, bool)
+            In the order offered: the name of each, its class, and whether the run's window has it.
+        both_fit : bool
+            Whether the window of a run that took the first one has the second.
+        """
+        runs = [_Run(state)]
+        found: list[object] = []
+        for event, symbol, fits in events:
+            moved: list[_Run] = []
+            stayed: list[_Run] = []
+            for run in runs:
+                within = both_fit if run.taken else fits
+                starts = state == 0 or run.state == 0
+                after = self._moves(run, symbol, event) if within or starts else []
+                moved += after
+                stays = not after if self.strategy == "next" else self.strategy == "any"
+                if self.find_kind and (stays or run == _Run(0)):
+                    stayed.append(run)
+            if self.find_kind:
+                found += [run.taken for run in moved if run.state in self.automaton.finals]
+            elif not moved:
+                if self.pattern.violation_policy == "halt":
+                    return "violation"
+                if self.pattern.violation_policy == "resume":
+                    return event, "resumes"  # not compared: the fresh run depends on the event
+                found.append("violation")
+                stayed = runs
+            runs = stayed + moved
+        return frozenset(map(self._read_later, runs)), sorted(map(repr, found))
+
+    def _moves(self, run: _Run, symbol: _Symbol, event: str) -> list[_Run]:
+        """Return where a symbolic event leads, after the other one if that was taken."""
+        overwritten = run.taken[-1][0] if run.taken else None
+        ways = self.ways(run.state)
         here = frozenset(c[0] for c in ways.classes if (overwritten, c) in symbol.held)
         try:
             targets = ways.targets(here)
         except KeyError:
             return []  # no event: comparisons with the other one are distinguished too finely
-        out: list[tuple[_Configuration, int]] = []
-        for group, target in targets:
-            registers = dict(steps)
-            if group != ANONYMOUS:
-                registers[group] = event
-            binding = (*bound, f"{group}:{event}") if self.find_kind else ()
-            new = (target, event, tuple(sorted(registers.items())), history | {event}, binding)
-            out.append((self._live_part(new), group))
-        return out
+        return [_Run(target, (*run.taken, (group, event))) for group, target in targets]
 
-    def _live_part(self, configuration: _Configuration) -> _Configuration:
-        """Return a configuration with only the registers that are read later."""
-        state, prior, steps, history, bound = configuration
-        live = self.automaton.live[state]
+    def _read_later(self, run: _Run) -> object:
+        """Return what later events can tell a run by: a find reports all that it took."""
+        if self.find_kind:
+            return run
+        live = self.automaton.live[run.state]
         return (
-            state,
-            prior if live.prior else "",
-            tuple((g, e) for g, e in steps if g in live.steps),
-            history if live.history else frozenset(),
-            bound,
+            run.state,
+            run.taken[-1][1] if run.taken and live.prior else "",
+            frozenset((g, e) for g, e in dict(run.taken).items() if g in live.steps),
+            frozenset(event for _, event in run.taken) if live.history else frozenset(),
         )
-
-    def _match(self, configuration: _Configuration) -> list[object]:
-        if self.find_kind and configuration[0] in self.automaton.finals:
-            return [configuration[4]]
-        return []
 
 
 def _nodes(atoms: Sequence[Atom]) -> Mapping[str, Formula]:
