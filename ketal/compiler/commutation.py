@@ -192,7 +192,7 @@ class _Symbol:
     node: str | None
 
 
-class _Run(NamedTuple):
+class _TriedRun(NamedTuple):
     """A run that was in some state before two events: its state now, and what it took of them.
 
     `taken` has the group and the name of each event.
@@ -358,18 +358,18 @@ class _Swaps:
         both_fit : bool
             Whether the window of a run that took the first one has the second.
         """
-        runs = [_Run(state)]
+        runs = [_TriedRun(state)]
         found: list[object] = []
         for event, symbol, fits in events:
-            moved: list[_Run] = []
-            stayed: list[_Run] = []
+            moved: list[_TriedRun] = []
+            stayed: list[_TriedRun] = []
             for run in runs:
                 within = both_fit if run.taken else fits
                 starts = state == 0 or run.state == 0
                 after = self._moves(run, symbol, event) if within or starts else []
                 moved += after
                 stays = not after if self.strategy == "next" else self.strategy == "any"
-                if self.find_kind and (stays or run == _Run(0)):
+                if self.find_kind and (stays or run == _TriedRun(0)):
                     stayed.append(run)
             if self.find_kind:
                 found += [run.taken for run in moved if run.state in self.automaton.finals]
@@ -383,7 +383,7 @@ class _Swaps:
             runs = stayed + moved
         return frozenset(map(self._read_later, runs)), sorted(map(repr, found))
 
-    def _moves(self, run: _Run, symbol: _Symbol, event: str) -> list[_Run]:
+    def _moves(self, run: _TriedRun, symbol: _Symbol, event: str) -> list[_TriedRun]:
         """Return where a symbolic event leads, after the other one if that was taken."""
         overwritten = run.taken[-1][0] if run.taken else None
         ways = self.ways(run.state)
@@ -392,9 +392,9 @@ class _Swaps:
             targets = ways.targets(here)
         except KeyError:
             return []  # no event: comparisons with the other one are distinguished too finely
-        return [_Run(target, (*run.taken, (group, event))) for group, target in targets]
+        return [_TriedRun(target, (*run.taken, (group, event))) for group, target in targets]
 
-    def _read_later(self, run: _Run) -> object:
+    def _read_later(self, run: _TriedRun) -> object:
         """Return what later events can tell a run by: a find reports all that it took."""
         if self.find_kind:
             return run

@@ -29,7 +29,6 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import CanonicalKey
 from ketal.model.limits import Limits
-from ketal.model.values import base_node
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Gap, Late
 from ketal.model.verdicts.find_verdicts import Match
@@ -38,7 +37,7 @@ from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.order import missing
 from ketal.operators.order.step import ReleaseStep
-from ketal.operators.topology.domains import closed_nodes
+from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.modes.possibly_definitely import in_mode
 from ketal.runtime.release import Release
@@ -218,9 +217,8 @@ class LogRelease(Release):
         if order.gap is None:
             return [], {}
         known = [*self._events, *self._late]
-        lost = list(missing.holes(known))
-        if (nodes := closed_nodes(topology)) is not None:
-            lost = [hole for hole in lost if base_node(hole[0]) in nodes]
+        nodes = closed_nodes(topology)
+        lost = [hole for hole in missing.holes(known) if takes_part(hole[0], nodes)]
         sums: dict[Dot, int] | None = None
         if lost and order.total:
             sums = {event.dot: sum(event.clock.values()) for event in known}

@@ -26,13 +26,12 @@ from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.values import base_node
 from ketal.model.verdicts.execution_verdicts import Late
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.pattern_verdict import PatternVerdict
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.operators.topology.domains import closed_nodes
+from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.programs.program import Program
 from ketal.runtime.admission.identification import Admission, reads_clocks
 from ketal.runtime.queues.execution_queues import Queues
@@ -104,8 +103,7 @@ class RetiringRelease(StreamRelease):
         self.before: dict[str, Before] = {}
         self.reported: dict[str, Counter[str]] = {name: Counter() for name in program.names}
         self._own = (limits, name)
-        closed = [(run, closed_nodes(run.compiled.pattern.topology)) for run in runs]
-        self._closed = [(run, nodes) for run, nodes in closed if nodes is not None]
+        self._closed = [(run, closed_nodes(run.compiled.pattern.topology)) for run in runs]
         self._windows_us = {c.name: c.window_us or 0 for c in program.compiled}
         self._until_us: int | None = None
 
@@ -158,8 +156,7 @@ class RetiringRelease(StreamRelease):
 
     def _refusing(self, event: Event) -> list[PatternRun]:
         """Return the runs whose closed topology lacks the node of an event."""
-        node = base_node(event.node)
-        return [run for run, nodes in self._closed if node not in nodes]
+        return [run for run, nodes in self._closed if not takes_part(event.node, nodes)]
 
     def _reports(self, verdicts: list[Verdict]) -> list[Verdict]:
         """Return the verdicts that are the retiring patterns' to report, and count them."""

@@ -29,10 +29,10 @@ from typing import ClassVar, Protocol
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.sets.counter_sets import Counters
-from ketal.model.values import base_node
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep, StreamTime, holes_between, named_counters
 from ketal.operators.stateful import Stateful
+from ketal.operators.topology.domains import takes_part
 
 _ROWS_LEAST = 1_024
 
@@ -156,7 +156,7 @@ class MissingDots(Stateful):
                 continue
             if (of_node := arrived.get(node)) is not None and needed <= of_node.upto:
                 continue
-            if self._nodes is not None and base_node(node) not in self._nodes:
+            if not takes_part(node, self._nodes):
                 continue
             known[node] = needed
             if node in self._departed:
@@ -171,7 +171,7 @@ class MissingDots(Stateful):
             self._time.tick(watermark_us)
         for node, arrived in sorted(self._arrived.items()):
             highest = arrived.beyond.highest()
-            if highest and (self._nodes is None or base_node(node) in self._nodes):
+            if highest and takes_part(node, self._nodes):
                 self._known[node] = highest
                 self._since.add(node, highest)
 

@@ -47,6 +47,11 @@ def closed_nodes(topology: Topology | None) -> frozenset[str] | None:
     return None if topology is None or topology.open else nodes_of(topology)
 
 
+def takes_part(node: str, nodes: frozenset[str] | None) -> bool:
+    """Return whether a node is one of `closed_nodes`, by its home; any is where these are None."""
+    return nodes is None or base_node(node) in nodes
+
+
 def _ends(edge: TopologyEdge) -> tuple[str, str]:
     return base_node(edge.source), base_node(edge.target)
 

@@ -29,7 +29,7 @@ from ketal.model.values import base_node
 from ketal.operators.membership.clock_memory import Clock
 from ketal.operators.membership.incarnation_names import later_run, restarted
 from ketal.operators.membership.members import MembershipStage
-from ketal.operators.topology.domains import closed_nodes
+from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.runtime.admission.deduplication import CONTRADICTION, NEW, Intake, Steady
 from ketal.runtime.admission.seen_digests import ContentRow
 
@@ -105,8 +105,7 @@ class Admission:
 
     def refusing(self, event: Event) -> list[int]:
         """Return the patterns, by number, whose closed topology lacks the node of an event."""
-        node = base_node(event.node)
-        return [number for number, nodes in self.closed if node not in nodes]
+        return [number for number, nodes in self.closed if not takes_part(event.node, nodes)]
 
     def refusal(self, event: Event, numbers: Sequence[int]) -> str:
         """Return why no pattern takes an event; empty where one does."""

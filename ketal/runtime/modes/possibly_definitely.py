@@ -34,13 +34,12 @@ from ketal.errors import SettingError
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
-from ketal.model.values import base_node
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.operators.causal_order import canonical
-from ketal.operators.topology.domains import closed_nodes
+from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.execution_events import execution_names, executions_of
 from ketal.runtime.modes.state_keys import StateKeys
@@ -131,7 +130,7 @@ def _lattice_of(program: Program, log: Log | Iterable[Event], limits: Limits | N
         )
     (execution,) = executions.values()
     nodes = closed_nodes(compiled.pattern.topology)
-    events = (e for e in execution.events() if nodes is None or base_node(e.node) in nodes)
+    events = (event for event in execution.events() if takes_part(event.node, nodes))
     return _Lattice(compiled, events, given)
 
 

@@ -16,12 +16,11 @@ from ketal.engine.losses import ANY, Losses
 from ketal.engine.pattern_run import PatternRun
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.values import base_node
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.membership.clock_restoration import Restorer, present_order
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast
-from ketal.operators.topology.domains import closed_nodes
+from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.runtime.queues.pattern_queues import Numbered, PatternQueue
 from ketal.runtime.queues.reports import Reports
 
@@ -56,7 +55,7 @@ class RestoringQueue(PatternQueue):
         nodes = closed_nodes(self._topology)
         self.hold_back.begin(seen)
         for event in offered:
-            if nodes is None or base_node(event.node) in nodes:
+            if takes_part(event.node, nodes):
                 self.withheld.add(event.dot)
                 self._apply(self.hold_back.push(event))
 
