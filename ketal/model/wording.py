@@ -13,6 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ketal.errors import columns
+
 _ROW = "row "
 _OF_OTHER_KIND = re.compile(r'true|false|null|-?\d+(\.\d+)?([eE][+-]?\d+)?|".*"', re.DOTALL)
 
@@ -50,6 +52,28 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 def shortened(text: str, length: int = 60) -> str:
     """Return text, cut off if it is longer."""
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def divided(text: str, columns_max: int) -> tuple[str, str]:
+    """Return the beginning of a text that takes at most `columns_max` columns, and the rest."""
+    width = 0
+    for at, character in enumerate(text):
+        width += columns(character)
+        if width > columns_max:
+            return text[:at], text[at:]
+    return text, ""
+
+
+def fitted(text: str, columns_max: int) -> str:
+    """Return a text, cut off if it takes more than `columns_max` columns."""
+    if columns(text) <= columns_max:
+        return text
+    return divided(text, columns_max - 1)[0] + "…"
+
+
+def padded(text: str, width: int) -> str:
+    """Return a text, filled up with blanks to `width` columns."""
+    return text + " " * (width - columns(text))
 
 
 def json_text(value: Any) -> str:

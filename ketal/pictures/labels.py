@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable
 
 from ketal.errors import columns, printable
+from ketal.model.wording import divided
 
 LABEL_COLUMNS_MAX = 34
 LABEL_LINES_MAX = 12
@@ -43,13 +44,8 @@ def clipped(text: str, columns_max: int = NAME_COLUMNS_MAX) -> str:
     if columns(text) <= columns_max:
         return text
     head = (columns_max - 2) // 2
-    end = _cut(text[::-1], columns_max - 1 - head)[0][::-1]
-    return _cut(text, head)[0] + ELLIPSIS + end
-
-
-def padded(text: str, width: int) -> str:
-    """Return a text, filled up with blanks to `width` columns."""
-    return text + " " * (width - columns(text))
+    end = divided(text[::-1], columns_max - 1 - head)[0][::-1]
+    return divided(text, head)[0] + ELLIPSIS + end
 
 
 def wrapped(label: Iterable[str]) -> tuple[str, ...]:
@@ -101,18 +97,9 @@ def _append(lines: list[str], part: str) -> None:
         return
     rest = part.strip()
     while rest:
-        line, after = _cut(rest, LABEL_COLUMNS_MAX - len(INDENT))
+        line, after = divided(rest, LABEL_COLUMNS_MAX - len(INDENT))
         blank = line.rfind(" ") + 1
         if after and blank > len(line) // 2:
             line, after = rest[:blank], rest[blank:]
         lines.append(INDENT + line)
         rest = after
-
-
-def _cut(text: str, columns_max: int) -> tuple[str, str]:
-    width = 0
-    for at, character in enumerate(text):
-        width += columns(character)
-        if width > columns_max:
-            return text[:at], text[at:]
-    return text, ""

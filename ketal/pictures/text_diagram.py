@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ketal.errors import columns
-from ketal.pictures.labels import clipped, padded
+from ketal.model.wording import padded
+from ketal.pictures.labels import clipped
 
 COLUMN_MIN, COLUMN_MAX = 5, 14
 """How wide the column of a node is."""

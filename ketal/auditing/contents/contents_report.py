@@ -24,14 +24,14 @@ from ketal.auditing.contents.log_contents import (
 from ketal.errors import columns, printable
 from ketal.model import syntax
 from ketal.model.events.event_time import rfc3339
-from ketal.model.wording import counted
+from ketal.model.wording import counted, fitted, padded
 
 WIDTH = 100
 ROWS = 20
 """Rows of a table, and attributes of a type, that are shown."""
 SEVERAL = 3
 """From so many types with one first word on it is said how a pattern takes them together."""
-_EXAMPLE_COLUMNS = 40
+_NAME_COLUMNS, _KINDS_COLUMNS, _EXAMPLE_COLUMNS = 36, 24, 40
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"))
 
 
@@ -226,7 +226,7 @@ def _wrapped(items: Sequence[str], total: int) -> Iterator[str]:
         if line and columns(line) + columns(item) + 5 > WIDTH:
             yield f"  {line},"
             line = ""
-        line = f"{line}, {item}" if line else _fitting(item, WIDTH - 4)
+        line = f"{line}, {item}" if line else fitted(item, WIDTH - 4)
     if line:
         yield f"  {line}"
     yield from _more(total - len(items), 2)
@@ -247,17 +247,16 @@ def _attribute_rows(attributes: Sequence[AttributeStats], rows: int) -> Iterator
         (
             f"{one.events:,}",
             _share(one.events, one.of),
-            _rendered(syntax.Attribute(one.path)),
-            _kinds(one),
+            fitted(_rendered(syntax.Attribute(one.path)), _NAME_COLUMNS),
+            fitted(_kinds(one), _KINDS_COLUMNS),
             _examples(one),
         )
         for one in shown
     ]
-    widths = [max(columns(row[at]) for row in table) for at in range(4)]
-    widths[2:4] = min(widths[2], 36), min(widths[3], 24)
+    of_name, of_kinds = (max(columns(row[at]) for row in table) for at in (2, 3))
     for events, share, name, kinds, examples in table:
-        head = f"  {events:>8}  {share:>6}  {_padded(name, widths[2])}  {_padded(kinds, widths[3])}"
-        yield _fitting(f"{head}  {examples}".rstrip(), WIDTH)
+        head = f"  {events:>8}  {share:>6}  {padded(name, of_name)}  {padded(kinds, of_kinds)}"
+        yield fitted(f"{head}  {examples}".rstrip(), WIDTH)
     yield from _more(len(attributes) - len(shown), 20)
 
 
@@ -272,10 +271,10 @@ def _types(stats: LogStats, rows: int) -> Iterator[str]:
     yield heading
     for one in stats.types[:rows]:
         share = _share(one.events, stats.events)
-        yield _fitting(f"  {one.events:>8,}  {share:>6}  {_text(one.type)}", WIDTH)
+        yield fitted(f"  {one.events:>8,}  {share:>6}  {_text(one.type)}", WIDTH)
         own = [attribute for attribute in one.attributes if attribute.path not in everywhere]
         if apart and own:
-            yield from (_fitting(f"  {line}", WIDTH) for line in _attribute_rows(own, rows))
+            yield from (fitted(f"  {line}", WIDTH) for line in _attribute_rows(own, rows))
     yield from _more(len(stats.types) - rows, 20)
     if len(stats.types) > rows:
         yield from _by_first_word(stats.types)
@@ -317,8 +316,8 @@ def _pair_rows(pairs: dict[tuple[str, str], int], rows: int) -> Iterator[str]:
         if columns(whole) <= WIDTH:
             yield whole
         else:
-            yield _fitting(f"  {number:>8,}  {_text(first)}", WIDTH)
-            yield _fitting(f"          → {_text(second)}", WIDTH)
+            yield fitted(f"  {number:>8,}  {_text(first)}", WIDTH)
+            yield fitted(f"          → {_text(second)}", WIDTH)
     yield from _more(len(pairs) - rows, 12)
 
 
@@ -381,7 +380,7 @@ def _kinds(one: AttributeStats) -> str:
 def _examples(one: AttributeStats) -> str:
     if not one.values:
         return ""
-    shown = ", ".join(_fitting(_value(value), _EXAMPLE_COLUMNS) for value in one.examples)
+    shown = ", ".join(fitted(_value(value), _EXAMPLE_COLUMNS) for value in one.examples)
     number = f"{one.values:,}{'+' if one.more_values else ''}"
     return shown if one.values == len(one.examples) else f"{number} values: {shown}"
 
@@ -390,18 +389,3 @@ def _value(value: Any) -> str:
     if isinstance(value, str):
         return _text(value)
     return printable(json.dumps(value, ensure_ascii=False))
-
-
-def _padded(text: str, width: int) -> str:
-    fitted = _fitting(text, width)
-    return fitted + " " * (width - columns(fitted))
-
-
-def _fitting(text: str, width: int) -> str:
-    """Return a text, shortened to a width."""
-    if columns(text) <= width:
-        return text
-    cut = text[: width - 1]
-    while columns(cut) >= width:
-        cut = cut[:-1]
-    return f"{cut}…"

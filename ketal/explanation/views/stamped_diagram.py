@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from ketal.errors import columns
 from ketal.logs.restamping import StampedExecution
+from ketal.model.wording import padded
 from ketal.pictures.clocks.stamped_space_time import TimelineEvent, stamped_space_time_svg
-from ketal.pictures.labels import clipped, padded
+from ketal.pictures.labels import clipped
 from ketal.pictures.text_diagram import DiagramRow, text_diagram
 
 NAME_COLUMNS_MAX = 30
