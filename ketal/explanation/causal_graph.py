@@ -16,16 +16,19 @@ The one rule: happened-before is that of the log's events, and each pair that it
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ketal.clocks import vector
 from ketal.clocks.scheme import Clock
-from ketal.errors import EventError
+from ketal.errors import EventError, near
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
+
+NODES_SHOWN = 5
+"""Nodes that are named where a log has none of a name."""
 
 
 class CausalGraph:
@@ -159,3 +162,18 @@ class CausalGraph:
             f"the clocks are not those of an execution: {target.dot} knows {source.dot}, and no "
             "messages lead from one to the other; `ketal audit` says what is wrong"
         )
+
+
+def in_place_of(dot: Dot, events: Sequence[Event]) -> str:
+    """Return what a log of some events has in place of one that it lacks, as an error ends."""
+    counters = sorted({event.counter for event in events if event.node == dot.node})
+    if not counters:
+        nodes = sorted({event.node for event in events})
+        more = f" and {len(nodes) - NODES_SHOWN:,} more" if len(nodes) > NODES_SHOWN else ""
+        shown = ", ".join(nodes[:NODES_SHOWN]) or "none"
+        return f": it has no node {dot.node}{near(dot.node, nodes, f'its nodes are {shown}{more}')}"
+    place = bisect_left(counters, dot.counter)
+    beside = " and ".join(str(Dot(dot.node, c)) for c in counters[max(place - 1, 0) : place + 1])
+    by = next((event for event in events if event.clock.get(dot.node, 0) >= dot.counter), None)
+    known = "" if by is None else f", though {by.dot} is after it"
+    return f"{known}; near it the log has {beside}"

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from ketal.errors import EventError, SettingError, wrong_type
+from ketal.explanation.causal_graph import in_place_of
 from ketal.explanation.judged_log import Explained, JudgedLog
 from ketal.explanation.near_misses import near_misses
 from ketal.explanation.observed_run import LiveRun, ObservedRun, Offer, first_of
@@ -34,7 +35,6 @@ from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.pattern_verdict import PatternVerdict
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.model.wording import counted
 from ketal.pictures.text_diagram import text_diagram
 from ketal.programs.program import Program
 from ketal.runtime.modes.possibly_definitely import witness
@@ -239,7 +239,7 @@ def event_explained(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
     """
     runs = [(run, event) for run in judged.runs for event in run.events if event.dot == dot]
     if not runs:
-        raise SettingError(f"no run was offered an event {dot}{_near(judged, dot)}")
+        raise SettingError(f"no run was offered an event {dot}{_why_no_run(judged, dot)}")
     for run, event in runs:
         offers = [offer for offer in run.observed.offers if offer.seen.dot == dot]
         for offer in offers:
@@ -253,20 +253,15 @@ def event_explained(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
             )
 
 
-def _near(judged: JudgedLog, dot: Dot) -> str:
-    """Return what there is in place of an event."""
+def _why_no_run(judged: JudgedLog, dot: Dot) -> str:
+    """Return why no run was offered an event."""
     for run in judged.runs:
         for event in run.events:
             if event.counter == dot.counter and base_node(event.node) == dot.node:
                 return f": {dot.node} restarted, and a run was offered {event.dot}"
     if any(event.dot == dot for event in judged.events):
         return ": the log has it, and it was late or refused"
-    own = [event.counter for event in judged.events if event.node == dot.node]
-    if not own:
-        nodes = sorted({event.node for event in judged.events})
-        return f": the log has no node {dot.node}; it has {', '.join(nodes[:5])}"
-    reach = f"{dot.node}@{min(own)}" + (f" to {dot.node}@{max(own)}" if len(own) > 1 else "")
-    return f": it is not in the log, which has {counted(len(own), 'event')} of {dot.node}, {reach}"
+    return f", and the log has none{in_place_of(dot, judged.events)}"
 
 
 def _why_unoffered(run: ObservedRun, event: Event) -> Iterator[str]:

@@ -10,14 +10,13 @@ The one rule: events are compared within one execution; what the log lacks is sa
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ketal.clocks.vector import Vector
-from ketal.errors import SettingError, near
-from ketal.explanation.causal_graph import CausalGraph
+from ketal.errors import SettingError
+from ketal.explanation.causal_graph import CausalGraph, in_place_of
 from ketal.explanation.guard_evidence import order_in_words
 from ketal.explanation.reasons import PairReason, PlacedEvent
 from ketal.model.events.dot import Dot
@@ -30,8 +29,6 @@ from ketal.runtime.admission.execution_events import (
     execution_names,
     rejected_of,
 )
-
-NODES_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,29 +161,10 @@ def _execution_of(graphs: Mapping[str, CausalGraph], first: Dot, second: Dot, re
     for dot, names in having.items():
         if not names:
             more = f"; records were rejected, the first is {rejected}" if rejected else ""
-            raise SettingError(f"the log has no event {dot}{_near(graphs, dot)}{more}")
+            events = [e for graph in graphs.values() for own in graph.nodes.values() for e in own]
+            raise SettingError(f"the log has no event {dot}{in_place_of(dot, events)}{more}")
     raise SettingError(
         f"{first} is of execution {execution_names(having[first][:1])} and {second} of "
         f"{execution_names(having[second][:1])}; "
         "events of different executions are not ordered"
     )
-
-
-def _near(graphs: Mapping[str, CausalGraph], dot: Dot) -> str:
-    """Return what the log has in place of an event that it lacks."""
-    counters = sorted(
-        {e.counter for graph in graphs.values() for e in graph.nodes.get(dot.node, ())}
-    )
-    if not counters:
-        nodes = sorted({node for graph in graphs.values() for node in graph.nodes})
-        more = f" and {len(nodes) - NODES_SHOWN:,} more" if len(nodes) > NODES_SHOWN else ""
-        shown = ", ".join(nodes[:NODES_SHOWN]) or "none"
-        return f": it has no node {dot.node}{near(dot.node, nodes, f'its nodes are {shown}{more}')}"
-    place = bisect_left(counters, dot.counter)
-    beside = " and ".join(str(Dot(dot.node, c)) for c in counters[max(place - 1, 0) : place + 1])
-    for graph in graphs.values():
-        knowing = (e for own in graph.nodes.values() for e in own)
-        by = next((e for e in knowing if e.clock.get(dot.node, 0) >= dot.counter), None)
-        if by is not None:
-            return f", though {by.dot} is after it; near it the log has {beside}"
-    return f"; near it the log has {beside}"
