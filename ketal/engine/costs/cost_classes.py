@@ -13,15 +13,12 @@ The one rule: nothing is decided here that a run decides too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.compiler.minterms import Theory
+from ketal.compiler.minterms import PartialAssignment, Region, Theory, split
 from ketal.compiler.predicates import (
-    RELATIONS,
-    Formula,
+    conjunction,
     necessary,
     registers,
     simplify,
@@ -36,6 +33,7 @@ from ketal.engine.find_any.roles import (
     Roles,
     StepEdge,
     StepRole,
+    conjuncts,
 )
 from ketal.engine.machine import Machine
 from ketal.model import syntax
@@ -69,25 +67,15 @@ _EQUALITY = "an equality with the step just before it (`k == A.k`) in its place"
 class Cost:
     """What a pattern costs."""
 
-    pattern: str
     name: str  # the class of the pattern
-    event: str  # the cost of an event that completes nothing
     place: TextPlace  # the guard, or other part of the pattern, that decides the class
     reason: str  # what it is about that part
-    match: str = ""  # the cost of each match; empty for a check, and under `mode`
     flat_with: str = ""  # what would make it flat; empty where it is
+    event: str = ""  # the cost of an event that completes nothing
+    match: str = ""  # the cost of each match; empty for a check, and under `mode`
     # Whether `--count` counts matches without listing them; None for a check, and under `mode`.
     counts: bool | None = None
     counts_because: str = ""  # why it lists them, or as long as what it counts
-
-
-class _CostClass(NamedTuple):
-    """A class, and the part of the pattern that decides it."""
-
-    name: str
-    place: TextPlace
-    reason: str
-    flat_with: str = ""
 
 
 def cost_of(compiled: CompiledPattern) -> Cost:
@@ -107,20 +95,19 @@ def cost_of(compiled: CompiledPattern) -> Cost:
 
 def _of_check(machine: Machine, text: PatternPlaces) -> Cost:
     live = machine.automaton.live
-    name = text.pattern.name
     if all(of.none for of in live):
         reason = "no guard reads an earlier event, so state and event decide"
-        return Cost(name, LOOK_UP, "O(1)", text.body(), reason)
+        return Cost(LOOK_UP, text.body(), reason, event="O(1)")
     event = "O(P)" if any(of.history for of in live) else "O(1)"
     if any(of.steps for of in live):
         event += " for each configuration of the run (at most configurations_max)"
     reason = "it reads an earlier event, so each such guard is evaluated"
     place = text.reading(beyond_prior=False)
-    return Cost(name, REGISTERS, event, place, reason, flat_with="guards on the event alone")
+    return Cost(REGISTERS, place, reason, "guards on the event alone", event)
 
 
 def _of_runs(machine: Machine, text: PatternPlaces) -> Cost:
-    live, name = machine.automaton.live, text.pattern.name
+    live = machine.automaton.live
     lists = "runs are followed to each of their matches"
     apart = any(of.steps or of.history for of in live)
     if apart or (machine.automaton.nots and not machine.arrival):
@@ -128,20 +115,18 @@ def _of_runs(machine: Machine, text: PatternPlaces) -> Cost:
         reason = "runs that took other events are told apart by it"
         event = "O(groups that wait for it; of an equality those of its value)"
         advice = "guards on the event and the one before it alone"
-        return Cost(name, GROUPS_APART, event, place, reason, "O(k)", advice, False, lists)
+        return Cost(GROUPS_APART, place, reason, advice, event, "O(k)", False, lists)
     event = "amortised O(k): it makes at most a group a step, and a group moves once"
     reason = "no guard reads more than the event before, so runs that took one event are one group"
     if any(of.prior for of in live):
         event = event.replace("O(k)", "O(k P log n)")
-    return Cost(name, GROUPS, event, text.body(), reason, "O(k)", "", False, lists)
+    return Cost(GROUPS, text.body(), reason, "", event, "O(k)", False, lists)
 
 
 def _of_cuts(text: PatternPlaces) -> Cost:
     node = syntax.Node(span=text.pattern.places.get("mode"))
     reason = "every linear extension is asked for: all consistent cuts, at most cuts_max"
-    place = text.place(node, "mode")
-    cost = "all together O(n^P)"
-    return Cost(text.pattern.name, CUTS, cost, place, reason, flat_with="no `mode`")
+    return Cost(CUTS, text.place(node, "mode"), reason, "no `mode`", "all together O(n^P)")
 
 
 # --- find any ---
@@ -154,7 +139,7 @@ class _OfFindAny:
         self.roles = roles
         self.text = text
         theory = Theory(roles.machine.automaton.atoms, roles.compiled.limits)
-        self.all = [r for edge in roles.edges for r in _possible(roles, edge, theory)]
+        self.all = [role for edge in roles.edges for role in _possible(roles, edge, theory)]
         self.sources: dict[int, set[StepEdge]] = {}
         for edge in roles.edges:
             self.sources.setdefault(edge.target, set()).add(edge)
@@ -180,10 +165,13 @@ class _OfFindAny:
         flat_with = found.flat_with
         if found.name in (SCAN, SEARCH_DEAD_ENDS, FORWARD_DEAD_ENDS) and not roles.window.bounded:
             flat_with += "; a window (`within`) bounds n"
-        name, place, reason = self.text.pattern.name, found.place, found.reason
-        return Cost(name, found.name, event, place, reason, match, flat_with, *self._counting())
+        counts, because = self._counting()
+        return replace(
+            found, flat_with=flat_with, event=event, match=match, counts=counts,
+            counts_because=because,
+        )  # fmt: skip
 
-    def _class(self) -> _CostClass:
+    def _class(self) -> Cost:
         """Return the worst class of any role; that of the order where no role has one."""
         found = [one for role in self.all if (one := self._of_role(role)) is not None]
         rank = (SCAN, SEARCH_DEAD_ENDS, FORWARD_DEAD_ENDS, FLAT_BY_VALUE)
@@ -192,42 +180,44 @@ class _OfFindAny:
             if worst is None or worst.name == FLAT_BY_VALUE:
                 return self._of_search()
             advice = "; ".join([one for one in (worst.flat_with, _ORDERED) if one])
-            return worst._replace(flat_with=advice)
+            return replace(worst, flat_with=advice)
         return worst or self._of_order()
 
-    def _of_order(self) -> _CostClass:
+    def _of_order(self) -> Cost:
         """Return the class of a pattern whose search is forward and has no dead ends."""
         order, text = self.roles.order, self.text
         if order is ReleaseOrder.ANY:
-            return _CostClass(FLAT, text.order(), "the event offered last ends the word")
+            return Cost(FLAT, text.order(), "the event offered last ends the word")
         if order is ReleaseOrder.CANONICAL:
             reason = "all steps accept the same events, so a match is reported in canonical order"
-            return _CostClass(FLAT, text.body(), f"{reason}; {_OUT_OF_ORDER}")
+            return Cost(FLAT, text.body(), f"{reason}; {_OUT_OF_ORDER}")
         reason = f"every step but the first is after the event before it; {_OUT_OF_ORDER}"
-        causal = ((role, r) for role in self.all for r in role.relations if not r.concurrent)
-        first = next(causal, None)
-        return _CostClass(FLAT, self._relation(*first) if first else text.body(), reason)
+        for role in self.all:
+            for relation in role.relations:
+                if not relation.concurrent:
+                    return Cost(FLAT, text.atom(role.edge.step, relation.atom), reason)
+        return Cost(FLAT, text.body(), reason)
 
-    def _of_search(self) -> _CostClass:
+    def _of_search(self) -> Cost:
         """Return the class of a pattern of which any event may come last."""
         roles, text = self.roles, self.text
         role = roles.not_causal[0]
         place = text.step(role.edge.step)
         if role.relations:
-            place = self._relation(role, role.relations[0])
+            place = text.atom(role.edge.step, role.relations[0].atom)
         reason = "it does not ask its event to be after the one before it"
         if self.longest is None:
             reason = "any event may come last, and of a repetition there are no bounds"
-            return _CostClass(SEARCH_DEAD_ENDS, text.loop(), reason, _ORDERED)
+            return Cost(SEARCH_DEAD_ENDS, text.loop(), reason, _ORDERED)
         if roles.nots:
             reason = "any event may come last, and bounds do not know of a `not`"
-            return _CostClass(SEARCH_DEAD_ENDS, text.absent(), reason, _ORDERED)
+            return Cost(SEARCH_DEAD_ENDS, text.absent(), reason, _ORDERED)
         if self.longest > BOUNDED_WORD:
             reason += f", and a match has up to {self.longest} events"
-            return _CostClass(SEARCH_DEAD_ENDS, place, reason, _ORDERED)
-        return _CostClass(SEARCH, place, reason, _ORDERED)
+            return Cost(SEARCH_DEAD_ENDS, place, reason, _ORDERED)
+        return Cost(SEARCH, place, reason, _ORDERED)
 
-    def _of_role(self, role: StepRole) -> _CostClass | None:
+    def _of_role(self, role: StepRole) -> Cost | None:
         """Return the class that a role gives the pattern by what it asks; None for the order's."""
         roles, step = self.roles, role.edge.step
         forward = roles.order is not None
@@ -235,38 +225,37 @@ class _OfFindAny:
         if not role.edge.whole:
             reason = "where it holds beside another of the step, the word decides when it is whole"
             advice = "guards that exclude each other, where a step leads to several states"
-            return _CostClass(dead_ends, self.text.step(step), reason, advice)
+            return Cost(dead_ends, self.text.step(step), reason, advice)
         if not role.exact:
             reason = "it is decided when a word is whole, not while events are looked for"
-            return _CostClass(SCAN, self._undecided(role), reason, _DATA)
+            return Cost(SCAN, self._undecided(role), reason, _DATA)
         if len(role.checks) > len(role.equalities):
-            number = next(
-                n for n in self._compared(role) if n not in roles.compiled.bound.equalities
-            )
+            equal = {equality.atom for equality in role.equalities}
+            atom = next(check.atom for check in role.checks if check.atom not in equal)
             reason = "it is tried on each event that is left"
-            return _CostClass(SCAN, self.text.atom(step, number), reason, _EQUALITY)
+            return Cost(SCAN, self.text.atom(step, atom), reason, _EQUALITY)
         for relation in role.relations:
             # Where each event is after all before it in the word, a `Causal` of one holds.
             implied = not (relation.concurrent or roles.not_causal)
             if not (implied or self._is_prior(role, relation)):
                 reason = "it relates an event to others than the one before it"
                 advice = "relations to the event before it"
-                return _CostClass(dead_ends, self._relation(role, relation), reason, advice)
+                return Cost(dead_ends, self.text.atom(step, relation.atom), reason, advice)
         if not role.equalities:
             return None
         place = self.text.atom(step, role.equalities[0].atom)
         if len(role.equalities) > 1:
             reason = "one equality of a step is asked of an index, the others of each event"
-            return _CostClass(dead_ends, place, reason, "one equality a step; `partition by`")
+            return Cost(dead_ends, place, reason, "one equality a step; `partition by`")
         if not forward and (self.longest is None or self.longest > SHORT_WORD):
             reason = "any event may come last, and there are no bounds beside an equality"
             advice = "" if self._follows(role, role.equalities[0].step) else _EQUALITY
-            return _CostClass(dead_ends, place, reason, advice)
+            return Cost(dead_ends, place, reason, advice)
         if self._follows(role, role.equalities[0].step) or self._is_lone_equality(role):
             reason = "its index gives the events of one value"
-            return _CostClass(FLAT_BY_VALUE, place, reason)
+            return Cost(FLAT_BY_VALUE, place, reason)
         reason = "it asks for an event that is not the one before it, across others"
-        return _CostClass(dead_ends, place, reason, f"{_EQUALITY}; `partition by`")
+        return Cost(dead_ends, place, reason, f"{_EQUALITY}; `partition by`")
 
     def _counting(self) -> tuple[bool, str]:
         """Return whether matches are counted, and why they are listed or while they are not."""
@@ -313,15 +302,6 @@ class _OfFindAny:
         lone = len(atoms) == 1 and all(one is role or one.starts or one.free for one in self.all)
         return self.roles.by_place and lone
 
-    def _compared(self, role: StepRole) -> list[int]:
-        """Return the atoms of the comparisons that a role always makes."""
-        atoms = self.roles.machine.automaton.atoms
-        return [
-            n
-            for n in sorted(necessary(role.left))
-            if registers(atoms[n])[1] and atoms[n].shape not in RELATIONS
-        ]
-
     def _undecided(self, role: StepRole) -> TextPlace:
         """Return the part of a guard that is not said as data."""
         atoms = self.roles.machine.automaton.atoms
@@ -341,48 +321,27 @@ class _OfFindAny:
         if role.nots:
             return self.text.absent()
         if role.checks:
-            return self.text.atom(role.edge.step, self._compared(role)[0])
-        return self._relation(role, next(r for r in role.relations if r.anchor != PRIOR_ANCHOR))
-
-    def _relation(self, role: StepRole, relation: Relation) -> TextPlace:
-        """Return the `Causal` or `Conc` of a relation."""
-        automaton = self.roles.machine.automaton
-        shape = "concurrent" if relation.concurrent else "before"
-        named = {PRIOR_ANCHOR: syntax.PRIOR, ALL_ANCHOR: syntax.ALL}
-        anchor = named.get(relation.anchor) or automaton.steps[relation.anchor]
-        for number, atom in enumerate(automaton.atoms):
-            if atom.shape == shape and atom.payload == (anchor,):
-                return self.text.atom(role.edge.step, number)
-        return self.text.step(role.edge.step)
+            return self.text.atom(role.edge.step, role.checks[0].atom)
+        atom = next(r.atom for r in role.relations if r.anchor != PRIOR_ANCHOR)
+        return self.text.atom(role.edge.step, atom)
 
 
 def _possible(roles: Roles, edge: StepEdge, theory: Theory) -> list[StepRole]:
-    """Return the roles that events can have on an edge.
+    """Return the roles that events can have on an edge: what their local atoms leave of its guard.
 
     Where there are too many, the one of the whole guard stands for all: it is not exact.
     """
-    found: dict[Formula, None] = {}
-    for tried, left in enumerate(_residuals(edge.formula, theory, ())):
-        if tried >= RESIDUALS_MAX:
+    relational = {n for n in variables(edge.formula) if theory.atoms[n].relational}
+    parts = conjuncts(edge.formula)
+    asked = conjunction([part for part in parts if relational & variables(part)])
+    local = sorted(variables(asked) - relational)
+    known = theory.narrowed(
+        PartialAssignment(), [part for part in parts if not relational & variables(part)]
+    )
+    regions: list[Region] = [] if known is None else [((), known)]
+    for number in local:
+        regions = split(regions, number, ("var", number, True), theory)
+        if len(regions) > RESIDUALS_MAX:
             return [roles.role(edge, edge.formula)]
-        found[left] = None
-    return [roles.role(edge, left) for left in found]
-
-
-def _residuals(
-    formula: Formula, theory: Theory, literals: tuple[Formula, ...]
-) -> Iterator[Formula]:
-    """Yield what the local atoms of events can leave of a formula, perhaps more than once."""
-    numbers = sorted(variables(formula))
-    local = [n for n in numbers if not theory.atoms[n].relational]
-    if formula is False or not theory.can_hold(*literals):
-        return
-    if not local:
-        yield formula
-    elif len(local) == len(numbers):
-        if theory.can_hold(formula, *literals):
-            yield True
-    else:
-        for value in (True, False):
-            rest = simplify(formula, {local[0]: value})
-            yield from _residuals(rest, theory, (*literals, ("var", local[0], value)))
+    left = (simplify(asked, {n: n in held for n in local}) for held, _ in regions)
+    return [roles.role(edge, formula) for formula in dict.fromkeys(left) if formula is not False]

@@ -74,8 +74,12 @@ class StepEdge(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """`Causal` (before) or `Conc` (concurrent), and its anchor: a step's number or one of two."""
+    """`Causal` (before) or `Conc` (concurrent): its atom, and its anchor.
 
+    That is the number of a step, or `PRIOR_ANCHOR` or `ALL_ANCHOR`.
+    """
+
+    atom: int
     concurrent: bool
     anchor: int
 
@@ -88,8 +92,9 @@ class Equality(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A comparison with the event of one earlier step."""
+    """A comparison with the event of one earlier step, and its atom."""
 
+    atom: int
     step: int
     holds: Callable[[Event, Event], bool]
 
@@ -326,7 +331,7 @@ class Roles:
                 if anchor is None:
                     anchor = steps.index(name) if name in steps else None
                 if anchor is not None:
-                    relations.append(Relation(atom.shape == "concurrent", anchor))
+                    relations.append(Relation(n, atom.shape == "concurrent", anchor))
                 covered.add((n, True))
             elif atom.shape in RELATIONS:
                 continue
@@ -334,9 +339,10 @@ class Roles:
                 step = steps.index(name)
                 if n in self.compiled.bound.equalities:
                     equalities.append(Equality(n, step))
-                checks.append(Check(step, _comparison(self.compiled.bound.relational[n], name)))
+                holds = _comparison(self.compiled.bound.relational[n], name)
+                checks.append(Check(n, step, holds))
                 covered.add((n, True))
-        parts = _conjuncts(left)
+        parts = conjuncts(left)
         literals = {(part[1], part[2]) for part in parts if part[0] == "var"}
         nots = [n for n, holds in literals if not holds and atoms[n].shape == "barred"]
         numbers = tuple(sorted(atoms[n].payload[0] for n in nots))
@@ -408,13 +414,13 @@ def _edges(automaton: Automaton) -> list[StepEdge]:
     return edges
 
 
-def _conjuncts(formula: Formula) -> list[Any]:
+def conjuncts(formula: Formula) -> list[Any]:
     """Return the formulas of which one is the conjunction."""
     if isinstance(formula, bool):
         return []
     if formula[0] != "and":
         return [formula]
-    return [part for joined in formula[1] for part in _conjuncts(joined)]
+    return [part for joined in formula[1] for part in conjuncts(joined)]
 
 
 def _bits(numbers: Iterable[int]) -> int:

@@ -29,6 +29,7 @@ from ketal.model.wording import counted
 
 if TYPE_CHECKING:
     from ketal import LogStats, Program
+    from ketal.compiler.compiled_pattern import CompiledPattern
     from ketal.engine.costs.cost_classes import Cost
 
 EXAMPLE = """\
@@ -110,10 +111,8 @@ def execute(args: argparse.Namespace) -> int:
         for line in _lines(args.output, findings, len(args.files) - unread):
             sink.line(line)
         if args.explain_cost:
-            from ketal.engine.costs.cost_classes import cost_of
-
-            costs = [(text, cost_of(one)) for text, program in compiled for one in program.compiled]
-            for line in _cost_lines(args.output, costs):
+            patterns = [(text, one) for text, program in compiled for one in program.compiled]
+            for line in _cost_lines(args.output, patterns):
                 sink.line(line)
     if stats is not None:
         _report_log(args.log, stats, [program for _, program in compiled])
@@ -184,14 +183,17 @@ def _annotation(source: PatternText, diagnostic: Diagnostic) -> Annotation:
     )
 
 
-def _cost_lines(output: str, costs: list[tuple[PatternText, Cost]]) -> Iterator[str]:
-    for source, cost in costs:
+def _cost_lines(output: str, patterns: list[tuple[PatternText, CompiledPattern]]) -> Iterator[str]:
+    from ketal.engine.costs.cost_classes import cost_of
+
+    for source, compiled in patterns:
+        cost = cost_of(compiled)
         if output == "json":
-            yield as_json(_cost_as_dict(source, cost))
+            yield as_json(_cost_as_dict(source, compiled.name, cost))
             continue
         span = cost.place.span
         at = f"{source.name}:{span.line}:{span.column}" if span else source.name
-        yield printable(f"{at}: {cost.pattern}: {cost.name}")
+        yield printable(f"{at}: {compiled.name}: {cost.name}")
         rows = {
             "an event": cost.event,
             "a match": cost.match,
@@ -200,14 +202,14 @@ def _cost_lines(output: str, costs: list[tuple[PatternText, Cost]]) -> Iterator[
             "--count": _counting(cost),
         }
         yield from (printable(f"  {name:10}  {text}") for name, text in rows.items() if text)
-    if costs and output == "human":
+    if patterns and output == "human":
         yield "n: events kept in a scope, P: nodes, k: events of a match"
 
 
-def _cost_as_dict(source: PatternText, cost: Cost) -> dict[str, Any]:
+def _cost_as_dict(source: PatternText, pattern: str, cost: Cost) -> dict[str, Any]:
     return {
         **_where(source, cost.place.span),
-        "pattern": cost.pattern,
+        "pattern": pattern,
         "cost": cost.name,
         "event": cost.event,
         "match": cost.match,
