@@ -5,6 +5,7 @@ The one rule: every text is escaped here and nowhere else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from html import escape
 
@@ -135,12 +136,18 @@ def polygon(kind: str, corners: Iterable[Point]) -> str:
     return f'<polygon class="{kind}" points="{" ".join(map(at, corners))}"/>'
 
 
-def arrow_head(tip: Point, back: Point, length: float, half_width: float) -> str:
-    """Return the head of an arrow; `back` is the unit vector from its tip along the arrow."""
-    (x, y), (dx, dy) = tip, back
-    base_x, base_y = x + dx * length, y + dy * length
+def towards(start: Point, end: Point, distance: float) -> Point:
+    """Return the point at a distance from `start`, in the direction of `end`."""
+    share = distance / math.dist(start, end)
+    return start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share
+
+
+def arrow_head(tip: Point, base: Point, half_width: float) -> str:
+    """Return the head of an arrow; `base` is the middle of its other end."""
+    length = math.dist(tip, base)
+    dx, dy = (base[0] - tip[0]) / length, (base[1] - tip[1]) / length
     sides = (half_width, -half_width)
-    return polygon("tip", [tip, *((base_x - dy * half, base_y + dx * half) for half in sides)])
+    return polygon("tip", [tip, *((base[0] - dy * half, base[1] + dx * half) for half in sides)])
 
 
 def titled(tip: str, drawn: str, attribute: str = "") -> str:

@@ -5,8 +5,6 @@ The one rule: every event and every message is drawn, or the limit is named.
 
 from __future__ import annotations
 
-import math
-
 from ketal.errors import SettingError
 from ketal.explanation.views.space_time import SpaceTime
 from ketal.pictures import svg_document as elements
@@ -88,13 +86,9 @@ def _x(column: int) -> float:
 
 
 def _message(start: elements.Point, end: elements.Point) -> str:
-    length = math.dist(start, end) or 1.0
-    dx, dy = (start[0] - end[0]) / length, (start[1] - end[1]) / length
-    tip = end[0] + dx * RADIUS, end[1] + dy * RADIUS
-    base = tip[0] + dx * HEAD_PX, tip[1] + dy * HEAD_PX
-    return elements.line("message", start, base) + elements.arrow_head(
-        tip, (dx, dy), HEAD_PX, HEAD_PX / 2
-    )
+    tip = elements.towards(end, start, RADIUS)
+    base = elements.towards(end, start, RADIUS + HEAD_PX)
+    return elements.line("message", start, base) + elements.arrow_head(tip, base, HEAD_PX / 2)
 
 
 def _shape(mark: str, x: float, y: float) -> str:

@@ -11,7 +11,6 @@ The one rule: every event and every message is drawn, or the limit is named.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -165,13 +164,10 @@ def _message(timeline: Timeline, events: Sequence[TimelineEvent], source: int, t
 
 def _piece(piece: CurvePiece) -> str:
     """Draw a message within a band, up to its event or to where the band ends."""
-    x, y = piece.end
-    head = ""
+    last, head = piece.end, ""
     if piece.arrives:
-        back = math.atan2(piece.control[1] - y, piece.control[0] - x)
-        dx, dy = math.cos(back), math.sin(back)
-        tip = x + dx * (RADIUS + 2), y + dy * (RADIUS + 2)
-        x, y = tip[0] + dx * HEAD_PX, tip[1] + dy * HEAD_PX
-        head = elements.arrow_head(tip, (dx, dy), HEAD_PX, 3.5)
-    start, control, end = map(elements.at, (piece.start, piece.control, (x, y)))
+        tip = elements.towards(piece.end, piece.control, RADIUS + 2)
+        last = elements.towards(piece.end, piece.control, RADIUS + 2 + HEAD_PX)
+        head = elements.arrow_head(tip, last, 3.5)
+    start, control, end = map(elements.at, (piece.start, piece.control, last))
     return f'<path class="message" d="M{start}Q{control} {end}"/>{head}'

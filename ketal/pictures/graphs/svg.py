@@ -108,9 +108,8 @@ def arrow(curve: tuple[elements.Point, ...]) -> str:
     end = curve[-1]
     # A control point that all but lies on the end gives no direction.
     behind = next(point for point in reversed(curve) if math.dist(point, end) > 1)
-    length = math.dist(behind, end)
-    back = (behind[0] - end[0]) / length, (behind[1] - end[1]) / length
-    return line_along(curve) + elements.arrow_head(end, back, HEAD_PX, HEAD_PX * 0.4)
+    base = elements.towards(end, behind, HEAD_PX)
+    return line_along(curve) + elements.arrow_head(end, base, HEAD_PX * 0.4)
 
 
 def name_at(center: elements.Point, text: str) -> str:
