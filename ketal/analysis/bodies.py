@@ -12,14 +12,14 @@ The one rule: nothing here needs a declaration.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias, TypeVar
+from collections.abc import Iterator
+from typing import TypeAlias
 
 from ketal.errors import Span
 from ketal.model import syntax as ast
+from ketal.model.graph_walks import reachable
 from ketal.model.syntax_walks import walk
 
-T = TypeVar("T")
 Finding: TypeAlias = tuple[str, str, str, Span | None, str]
 """Code, severity, message, span and hint."""
 
@@ -226,14 +226,3 @@ def _states(body: ast.AutomatonBody) -> Iterator[Finding]:
                 "K153", "warning", f"no final state can be reached from the state `{state}`",
                 span, "a run that gets there can never be complete",
             )  # fmt: skip
-
-
-def reachable(start: Iterable[T], following: Mapping[T, Iterable[T]]) -> set[T]:
-    """Return what can be reached from `start`, itself included, by what follows each."""
-    reached = set(start)
-    todo = list(reached)
-    while todo:
-        new = set(following.get(todo.pop(), ())) - reached
-        reached |= new
-        todo += new
-    return reached

@@ -13,7 +13,7 @@ on it names no event, and no fault of its own event is derived from it.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from ketal.model.events.content import content
 from ketal.model.events.dot import Dot
 from ketal.model.events.draft import Draft, known_receives
 from ketal.model.events.event import Event
+from ketal.model.graph_walks import postorder
 from ketal.model.wording import place_at
 
 NONE: frozenset[str] = frozenset()
@@ -418,7 +419,7 @@ class AuditedExecution:
 
         Where clocks contradict each other the order is that of the walk.
         """
-        return causal_order(self.settled(), self._causes)
+        return postorder(self.settled(), self._causes)
 
     def _causes(self, event: AuditedEvent) -> Iterator[AuditedEvent]:
         yield from self.knowns(event)
@@ -426,24 +427,3 @@ class AuditedExecution:
             # Another event may have its dot.
             if self.lines[send.node].at.get(send.counter) is send:
                 yield send
-
-
-def causal_order(
-    roots: Iterable[AuditedEvent], causes: Callable[[AuditedEvent], Iterable[AuditedEvent]]
-) -> Iterator[AuditedEvent]:
-    """Yield events, each after its causes; in a circle of causes, in the order of the walk."""
-    done: set[int] = set()
-    for root in roots:
-        if root.position in done:
-            continue
-        done.add(root.position)
-        stack = [(root, iter(causes(root)))]
-        while stack:
-            event, rest = stack[-1]
-            deeper = next((e for e in rest if e.position not in done), None)
-            if deeper is None:
-                yield event
-                stack.pop()
-            else:
-                done.add(deeper.position)
-                stack.append((deeper, iter(causes(deeper))))

@@ -24,10 +24,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from ketal.auditing.log_model import AuditedEvent, Everything, causal_order
+from ketal.auditing.log_model import AuditedEvent, Everything
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.events.incarnation import INCARNATION, name_of, numbered_dot
+from ketal.model.graph_walks import postorder
 
 
 @dataclass(slots=True)
@@ -221,7 +222,7 @@ def _renamed(
                         of[other] = max(last, of.get(other, (0, 0)))
 
     roots = (event for of_node in sorted_runs.values() for run in of_node for event in run)
-    for _ in causal_order(roots, causes):
+    for _ in postorder(roots, causes):
         pass
     names = {node: list(of_node) for node, of_node in runs.items()}
     out = []

@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ketal.analysis.bodies import reachable
 from ketal.errors import PatternError, pattern_error
 from ketal.model import syntax
+from ketal.model.graph_walks import reachable
 from ketal.model.limits import Limits
 
 EDGES_PER_STATE_MAX = 64

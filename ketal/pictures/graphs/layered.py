@@ -18,6 +18,7 @@ import itertools
 import math
 from dataclasses import dataclass, field
 
+from ketal.model.graph_walks import postorder
 from ketal.pictures.graphs.layout import Box, Layout, Link, Route, Scene
 from ketal.pictures.svg_document import Point
 
@@ -87,26 +88,8 @@ def _layers(scene: Scene) -> list[int]:
     after: list[dict[int, int]] = [{} for _ in scene.boxes]
     for link in scene.links:
         after[link.source][link.target] = 2 if link.label_width else 1
-    done: list[int] = []
-    entered: set[int] = set()
-
-    def visit(start: int) -> None:
-        entered.add(start)
-        path = [(start, iter(after[start]))]
-        while path:
-            box, targets = path[-1]
-            target = next((one for one in targets if one not in entered), None)
-            if target is None:
-                done.append(box)
-                path.pop()
-            else:
-                entered.add(target)
-                path.append((target, iter(after[target])))
-
     # The last box, where the arrow to the initial state starts, is entered by no link.
-    for box in reversed(range(len(scene.boxes))):
-        if box not in entered:
-            visit(box)
+    done = list(postorder(reversed(range(len(scene.boxes))), after.__getitem__))
     # In the reverse of postorder every link leads on, but for those that close a cycle.
     layers = [0] * len(scene.boxes)
     placed: set[int] = set()
