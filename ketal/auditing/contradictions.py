@@ -28,6 +28,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ketal.auditing.log_model import AuditedEvent, AuditedExecution
+from ketal.model.graph_walks import reachable
 
 
 class Role(IntEnum):
@@ -160,24 +161,20 @@ def _lacks_of(execution: AuditedExecution) -> list[_Lack]:
     return lacks
 
 
-def _groups(lacks: list[_Lack]) -> Iterable[list[_Lack]]:
-    """Return together what has an entry in common."""
-    parents = list(range(len(lacks)))
-
-    def root(at: int) -> int:
-        while parents[at] != at:
-            parents[at] = at = parents[parents[at]]
-        return at
-
-    first: dict[_Entry, int] = {}
+def _groups(lacks: list[_Lack]) -> Iterator[list[_Lack]]:
+    """Yield together what has an entry in common, directly or through others."""
+    sharing: dict[int | _Entry, list[int | _Entry]] = {}
     for at, lack in enumerate(lacks):
         for case in lack.cases:
             for entry in case.entries():
-                parents[root(at)] = root(first.setdefault(entry, at))
-    groups: dict[int, list[_Lack]] = {}
-    for at, lack in enumerate(lacks):
-        groups.setdefault(root(at), []).append(lack)
-    return groups.values()
+                sharing.setdefault(at, []).append(entry)
+                sharing.setdefault(entry, []).append(at)
+    done: set[int | _Entry] = set()
+    for at in range(len(lacks)):
+        if at not in done:
+            group = reachable((at,), sharing)
+            done |= group
+            yield [lacks[n] for n in sorted(n for n in group if isinstance(n, int))]
 
 
 def _explain(execution: AuditedExecution, lacks: list[_Lack]) -> None:

@@ -28,6 +28,7 @@ from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import COUNTED, Verdict
 from ketal.model.wording import counted
 from ketal.programs.program import Program
+from ketal.runtime.silence.vacuity import judged_nothing
 
 if TYPE_CHECKING:
     import pandas
@@ -300,8 +301,7 @@ class Verdicts:
                     f"; the first: {self._overflow(name)}"
                 )
             yield from failed_guards({name: counts})
-            missed = [one for one in counts.get("vacuous", ()) if one.get("what") == "alphabet"]
-            if missed and not allow_vacuous:
+            if judged_nothing(counts.get("vacuous", ())) and not allow_vacuous:
                 yield f"no event is in the alphabet of {name} (allow_vacuous=True allows it)"
 
     def _overflow(self, pattern: str) -> Verdict | str:
