@@ -278,6 +278,17 @@ def test_an_event_without_its_own_entry_that_others_contradict() -> None:
     assert [code for _, code in said_of(lines_of(text), match=False)].count("A001") == 3
 
 
+@pytest.mark.parametrize("after", [True, False], ids=["right after", "elsewhere"])
+def test_a_line_written_twice_or_an_event_that_was_not_counted(after: bool) -> None:
+    counters = [number for number in range(1, 16) if number != 7]
+    counters.insert(counters.index(6 if after else 3), 6 if after else 3)
+    part, *_ = examined(log_of(("n", {"n": counter}, {}) for counter in counters), None)
+    (fault,) = part.execution.findings
+    assert (fault.code, str(fault.dot)) == ("A003" if after else "A004", "n@7")
+    assert part.execution.duplicates == (not after)
+    assert bool(repaired(part).changed) == after
+
+
 def test_messages_tell_a_wrong_own_entry_from_a_lost_event() -> None:
     """By the clocks alone a@2 may be lost; then b would not know the send of its message."""
     lines = [
