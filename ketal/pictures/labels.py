@@ -48,13 +48,18 @@ def clipped(text: str, columns_max: int = NAME_COLUMNS_MAX) -> str:
     return divided(text, head)[0] + ELLIPSIS + end
 
 
+def short_label(text: str, columns_max: int = NAME_COLUMNS_MAX) -> str:
+    """Return a text fit for XML, and clipped."""
+    return clipped(xml_text(text), columns_max)
+
+
 def wrapped(label: Iterable[str]) -> tuple[str, ...]:
     """Return a label as lines of at most `LABEL_COLUMNS_MAX` columns."""
     columns_max = LABEL_COLUMNS_MAX * LABEL_LINES_MAX
     lines = [
         line
         for entry in itertools.islice(label, LABEL_LINES_MAX + 1)
-        for line in _wrap(clipped(xml_text(entry), columns_max))
+        for line in _wrap(short_label(entry, columns_max))
     ]
     if len(lines) > LABEL_LINES_MAX:
         lines[LABEL_LINES_MAX - 1 :] = [ELLIPSIS]

@@ -19,7 +19,7 @@ from ketal.pictures import svg_document as elements
 from ketal.pictures.graphs import svg
 from ketal.pictures.graphs.graph import quoted
 from ketal.pictures.graphs.layout import Box, Link, Scene
-from ketal.pictures.labels import clipped, xml_text
+from ketal.pictures.labels import short_label, xml_text
 
 CAPTION_COLUMNS_MAX = 120
 PAD = 10.0
@@ -86,7 +86,7 @@ class CutLattice:
             elements.titled(tip, svg.outline(at, box) + svg.name_at(at, label))
             for (label, tip), box, at in zip(self.cuts, boxes, layout.centers, strict=True)
         ]
-        caption = clipped(xml_text(self.caption), CAPTION_COLUMNS_MAX)
+        caption = short_label(self.caption, CAPTION_COLUMNS_MAX)
         return svg.document(self.title, scene, layout, (*lines, *boxed), caption)
 
     def to_dot(self) -> str:

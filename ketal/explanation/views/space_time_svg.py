@@ -8,7 +8,7 @@ from __future__ import annotations
 from ketal.errors import SettingError
 from ketal.explanation.views.space_time import SpaceTime
 from ketal.pictures import svg_document as elements
-from ketal.pictures.labels import clipped, xml_text
+from ketal.pictures.labels import short_label
 
 DRAWN_EVENTS_MAX = 1_000
 """The most events that are drawn; a picture of more is unreadable."""
@@ -68,14 +68,14 @@ def space_time_svg(title: str, drawn: SpaceTime) -> str:
     ]
     for node, column in columns.items():
         own = [at for at, event in zip(points, drawn.events, strict=True) if event.node == node]
-        name = clipped(xml_text(node), LABEL_COLUMNS)
+        name = short_label(node, LABEL_COLUMNS)
         out.append(elements.text_at(_x(column) - RADIUS, 24, name, "name"))
         out.append(elements.line("line", min(own), max(own)))
     out += [_message(points[source], points[target]) for source, target in drawn.messages]
     marks = {number: mark for one in drawn.verdicts for number, mark in one["marks"].items()}
     for number, (event, at) in enumerate(zip(drawn.events, points, strict=True)):
         shape = _shape(marks.get(number, ""), *at)
-        label = clipped(xml_text(event.type), LABEL_COLUMNS)
+        label = short_label(event.type, LABEL_COLUMNS)
         written = elements.text_at(at[0] + 11, at[1] + elements.LABEL_PX * 0.35, label)
         out.append(elements.titled(f"{event} {drawn.place(event)}", shape + written))
     return elements.svg_document("ketal-run", title, (0, 0, width, height), STYLE, out, corner_px=0)

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from ketal.errors import SettingError
 from ketal.pictures import svg_document as elements
-from ketal.pictures.labels import clipped, xml_text
+from ketal.pictures.labels import short_label
 from ketal.pictures.svg_document import LABEL_PX, text_width
 
 LEVELS_MAX = 40
@@ -160,9 +160,7 @@ def bars_svg(title: str, rows: Sequence[BarsRow], note: str = "") -> str:
     width, top = text_width(note), SIDE
     for label, parts in rows:
         if label:
-            drawn.append(
-                elements.text_at(SIDE, top + LABEL_PX, clipped(xml_text(label), 100), "row")
-            )
+            drawn.append(elements.text_at(SIDE, top + LABEL_PX, short_label(label, 100), "row"))
             width = max(width, text_width(label))
             top += LINE_PX + 6
         levels = _levels(parts)
@@ -192,7 +190,7 @@ def _levels(parts: Sequence[ClockBars | str]) -> int:
 
 def _column_px(bars: ClockBars) -> float:
     """Return how wide each column is, so that what is written in it and below it fits."""
-    labels = [text_width(clipped(xml_text(label), LABEL_COLUMNS_MAX)) for label in bars.labels]
+    labels = [text_width(short_label(label, LABEL_COLUMNS_MAX)) for label in bars.labels]
     texts = [text_width(one.text) / one.span for one in bars.squares]
     return max([bars.column_px, *(wide + 8 for wide in (*labels, *texts) if wide)])
 
@@ -200,7 +198,7 @@ def _column_px(bars: ClockBars) -> float:
 def _part_px(part: ClockBars | str) -> float:
     if isinstance(part, str):
         return text_width(part, OPERATOR_PX)
-    caption = text_width(clipped(xml_text(part.caption), CAPTION_COLUMNS_MAX))
+    caption = text_width(short_label(part.caption, CAPTION_COLUMNS_MAX))
     return max(_column_px(part) * len(part.labels), caption, 1)
 
 
@@ -234,10 +232,10 @@ def _part(part: ClockBars | str, middle: float, ground: float, levels: int) -> I
     y = ground + IDENTITY_PX + 4 + LABEL_PX
     for number, label in enumerate(part.labels):
         if label:
-            shown = clipped(xml_text(label), LABEL_COLUMNS_MAX)
+            shown = short_label(label, LABEL_COLUMNS_MAX)
             yield elements.text_at(left + (number + 0.5) * wide, y, shown, "middle", tip=label)
     if part.caption:
-        shown = clipped(xml_text(part.caption), CAPTION_COLUMNS_MAX)
+        shown = short_label(part.caption, CAPTION_COLUMNS_MAX)
         y += LINE_PX * any(part.labels)
         yield elements.text_at(middle, y, shown, "middle", tip=part.caption)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ketal.errors import SettingError
 from ketal.pictures import svg_document as elements
 from ketal.pictures.clocks.timeline_layout import SIDE, CurvePiece, Timeline
-from ketal.pictures.labels import clipped, xml_text
+from ketal.pictures.labels import short_label
 
 TIMELINE_EVENTS_MAX = 400
 """The most events that are drawn where the caller names no limit; of more nothing is legible."""
@@ -114,7 +114,7 @@ def _node(timeline: Timeline, row: int, node: str) -> Iterator[str]:
     """Draw the line of a node, in each band."""
     for (left, y), (right, _) in timeline.line(row):
         yield elements.text_at(
-            SIDE, y + elements.LABEL_PX * 0.35, _short(node, NODE_COLUMNS_MAX), "node"
+            SIDE, y + elements.LABEL_PX * 0.35, short_label(node, NODE_COLUMNS_MAX), "node"
         )
         yield elements.line("line", (left - NODE_GAP / 2, y), (right, y))
 
@@ -124,7 +124,9 @@ def _event(event: TimelineEvent, x: float, y: float, *, below: bool) -> str:
     texts = [("stamp", event.stamp, 20.0 if below else -10.0)]
     texts.append(("name", event.name, -10.0 if below else 20.0))
     written = "".join(
-        elements.text_at(x - RADIUS, y + by, _short(text), kind) for kind, text, by in texts if text
+        elements.text_at(x - RADIUS, y + by, short_label(text, STAMP_COLUMNS_MAX), kind)
+        for kind, text, by in texts
+        if text
     )
     return elements.titled(
         f"{_name(event)} {event.stamp}", _dot(event.form, (x, y)) + written, 'class="at"'
@@ -141,12 +143,8 @@ def _name(event: TimelineEvent) -> str:
     return event.name or event.node
 
 
-def _short(text: str, columns_max: int = STAMP_COLUMNS_MAX) -> str:
-    return clipped(xml_text(text), columns_max)
-
-
 def _text_px(text: str, columns_max: int = STAMP_COLUMNS_MAX) -> float:
-    return elements.text_width(_short(text, columns_max))
+    return elements.text_width(short_label(text, columns_max))
 
 
 def _dot(form: str, point: elements.Point) -> str:

@@ -30,7 +30,7 @@ from ketal.model.wording import counted
 from ketal.pictures import svg_document as elements
 from ketal.pictures.graphs import svg
 from ketal.pictures.graphs.layout import Box, Layout, Link, Scene
-from ketal.pictures.labels import clipped, wrapped, xml_text
+from ketal.pictures.labels import short_label, wrapped, xml_text
 from ketal.pictures.svg_document import escaped, px
 
 ROUND_COLUMNS_MAX = 4
@@ -197,7 +197,7 @@ class Picture:
         for state in self.states:
             around = 2 if state.final else 1
             shape = "shape=circle" if state.round else 'shape=box, style="rounded"'
-            label = quoted(clipped(xml_text(state.name)))
+            label = quoted(short_label(state.name))
             lines.append(f"  s{state.number} [{shape}, peripheries={around}, label={label}];")
         lines.append(f"  start -> s{self.initial};")
         for edge in self.edges:
@@ -216,7 +216,7 @@ class Picture:
         ]
         for state in self.states:
             form = "((({})))" if state.final else "(({}))" if state.round else "([{}])"
-            label = f'"{_mermaid(clipped(xml_text(state.name)))}"'
+            label = f'"{_mermaid(short_label(state.name))}"'
             lines.append(f"  s{state.number}{form.format(label)}")
         lines.append(f"  start --> s{self.initial}")
         for edge in self.edges:
@@ -387,11 +387,7 @@ def scene_of(graph: Picture) -> Scene:
 def _box(state: GraphState) -> Box:
     if state.round:
         return Box(RADIUS, RADIUS)
-    return Box(elements.text_width(_name(state), svg.NAME_PX) / 2 + 16, RADIUS)
-
-
-def _name(state: GraphState) -> str:
-    return clipped(xml_text(state.name))
+    return Box(elements.text_width(short_label(state.name), svg.NAME_PX) / 2 + 16, RADIUS)
 
 
 def _drawn_edges(graph: Picture, scene: Scene, layout: Layout) -> Iterator[str]:
@@ -419,7 +415,7 @@ def _label(edge: GraphEdge, link: Link, middle: elements.Point) -> str:
 
 def _state(state: GraphState, box: Box, center: elements.Point) -> str:
     shapes = "".join(svg.outline(center, box, inset) for inset in ((0, 4) if state.final else (0,)))
-    name = svg.name_at(center, _name(state))
+    name = svg.name_at(center, short_label(state.name))
     return elements.titled(state.name, shapes + name, f'data-state="{state.number}"')
 
 
