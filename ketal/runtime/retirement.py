@@ -103,7 +103,8 @@ class RetiringRelease(StreamRelease):
         self.before: dict[str, Before] = {}
         self.reported: dict[str, Counter[str]] = {name: Counter() for name in program.names}
         self._own = (limits, name)
-        self._closed = [(run, closed_nodes(run.compiled.pattern.topology)) for run in runs]
+        closed = ((run, closed_nodes(run.compiled.pattern.topology)) for run in runs)
+        self._closed = [(run, nodes) for run, nodes in closed if nodes is not None]
         self._windows_us = {c.name: c.window_us or 0 for c in program.compiled}
         self._until_us: int | None = None
 
