@@ -5,6 +5,9 @@ classes have no interpreted subclasses, so what is derived from one is compiled 
 """
 
 import os
+import shutil
+import sysconfig
+from importlib.util import find_spec
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -12,6 +15,7 @@ from setuptools import Extension, setup
 PACKAGES = ("ketal/engine", "ketal/operators", "ketal/runtime", "ketal/explanation/observed_run.py")
 INTERPRETED = (
     "ketal/engine/costs",  # reads a pattern, once
+    "ketal/engine/statistics/log_names.py",  # msgspec reads it by its annotations
     "ketal/runtime/batch_run.py",  # the drivers: users derive classes from those
     "ketal/runtime/execution.py",
     "ketal/runtime/handlers.py",
@@ -30,10 +34,23 @@ def compiled_modules() -> list[str]:
     return [name for name in names if not name.startswith(INTERPRETED)]
 
 
+def missing() -> str:
+    """Return what compiling needs and this machine has not, in words; else nothing."""
+    if find_spec("mypyc") is None:
+        return "no mypyc: call `make compiled`, which installs it"
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC")).split()[0]
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    if shutil.which(compiler) is None:
+        return f"no C compiler, {compiler}: install it, or name another one in CC"
+    return "" if header.exists() else f"no headers of Python, {header}: install python3-dev"
+
+
 def extensions() -> list[Extension]:
     """Return what is to be compiled: nothing, unless KETAL_COMPILED asks for it."""
     if not os.environ.get("KETAL_COMPILED"):
         return []
+    if missing():
+        raise SystemExit(f"ketal cannot be compiled: {missing()}")
     from mypyc.build import mypycify
 
     options = ["--config-file", "pyproject.toml", *compiled_modules()]

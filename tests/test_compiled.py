@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import runpy
@@ -9,7 +10,13 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+
+import ketal
+from ketal.runtime.execution import Execution
+from ketal.runtime.silence.vacuity import MetEvents
+from tests.cases import p
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,3 +42,25 @@ def test_every_module_that_is_to_be_compiled_is_an_extension(named: dict[str, An
     files = [str(importlib.import_module(name).__file__) for name in names]
     assert [file for file in files if not file.endswith(tuple(EXTENSION_SUFFIXES))] == []
     assert len(files) == len(set(files)) > 0
+
+
+def test_no_star_is_handed_on_to_super(named: dict[str, Any]) -> None:
+    """The compiled call would have the tuple itself for its first argument, without an error."""
+    starred = [
+        f"{path}:{call.lineno}"
+        for path in named["compiled_modules"]()
+        for call in ast.walk(ast.parse((ROOT / path).read_text()))
+        if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("super().")
+        if any(isinstance(argument, ast.Starred) for argument in call.args)
+        or any(keyword.arg is None for keyword in call.keywords)
+    ]
+    assert starred == []
+
+
+def test_what_events_met_is_read_by_its_annotations() -> None:
+    """As the figures of key groups are, on Spark; no name in the pattern is one of the log."""
+    execution = Execution(ketal.compile(p("find next A")))
+    execution.feed(ketal.Event("n", "other", {"n": 1}))
+    met = execution.counts.met_events
+    assert met.names.unmet
+    assert msgspec.json.decode(msgspec.json.encode(met), type=MetEvents) == met

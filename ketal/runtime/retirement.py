@@ -102,7 +102,7 @@ class RetiringRelease(StreamRelease):
         self.program = program
         self.before: dict[str, Before] = {}
         self.reported: dict[str, Counter[str]] = {name: Counter() for name in program.names}
-        self._own = (limits, name)
+        self._limits, self._name = limits, name
         closed = ((run, closed_nodes(run.compiled.pattern.topology)) for run in runs)
         self._closed = [(run, nodes) for run, nodes in closed if nodes is not None]
         self._windows_us = {c.name: c.window_us or 0 for c in program.compiled}
@@ -223,7 +223,7 @@ class RetiringRelease(StreamRelease):
 
     def _drop(self) -> None:
         """Drop the runs and their queues; the counts of what was reported stay."""
-        super().__init__((), self._admission, *self._own)
+        super().__init__((), self._admission, self._limits, self._name)
         self._closed = []
         if self._alone_reads_clocks:
             self._admission.reads_clocks = False

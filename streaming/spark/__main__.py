@@ -2,7 +2,8 @@
 
 `spark-submit --py-files` wants one archive. A checkout has its rooms beside the package, behind
 links, which archivers leave out; here each module is under the name that it is imported by. What is
-compiled (msgspec, google-re2) cannot travel so: it is installed where the executors run.
+compiled (msgspec, google-re2) cannot travel so: it is installed where the executors run. Of a ketal
+that is compiled itself the source travels.
 
 The one rule: the archive holds what `import ketal` would find here, and nothing else.
 """
