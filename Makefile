@@ -8,8 +8,8 @@ INSTALLED := .venv/.installed
 READY := .venv/.ready
 PYTEST_ARGS ?=
 
-# The packages that take each event, compiled by mypyc (setup.py), and how to run with them.
-SOURCES = $(shell find -L ketal -name '*.py') setup.py
+# What is in the wheel, some of it compiled by mypyc (setup.py), and how to run with that.
+SOURCES = $(shell find -L ketal -type f ! -name '*.pyc') setup.py
 WITH_COMPILED = PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/compiled:$(CURDIR)"
 
 .PHONY: run test long compiled test-compiled lint format bench chaos clean
