@@ -142,21 +142,23 @@ class CausalGraph:
         """
         if not happened_before(source, target):
             raise ValueError(f"{source.dot} did not happen before {target.dot}")
-        after: dict[tuple[str, int], Event] = {}
-        visited = {target.dot}
+        # Of the log's own events each is one object.
+        source, target = self._by_dot[source.dot], self._by_dot[target.dot]
+        after: dict[int, Event] = {}
+        visited = {id(target)}
         left = deque([target])
         while left:
             event = left.popleft()
             before = self.previous(event)
             for link in (*(() if before is None else (before,)), *self.messages_to(event)):
-                if link.dot == source.dot:
+                if link is source:
                     path = [source, event]
-                    while path[-1].dot != target.dot:
-                        path.append(after[path[-1].dot])
+                    while path[-1] is not target:
+                        path.append(after[id(path[-1])])
                     return tuple(path)
-                if link.dot not in visited and happened_before(source, link):
-                    visited.add(link.dot)
-                    after[link.dot] = event
+                if id(link) not in visited and happened_before(source, link):
+                    visited.add(id(link))
+                    after[id(link)] = event
                     left.append(link)
         raise EventError(
             f"the clocks are not those of an execution: {target.dot} knows {source.dot}, and no "
