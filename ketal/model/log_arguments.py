@@ -81,13 +81,24 @@ def batches_of(log: Any) -> Iterator[RecordBatch]:
     """Return the records of a Log, or of an iterable of events, in batches.
 
     Of what is no collection each record is a batch: the next one may be long in coming.
+    Where the items end with an exception, the batch before it comes first.
     """
     if hasattr(log, "batches"):
         yield from log.batches()
         return
     size, items = _BATCH_RECORDS if isinstance(log, Collection) else 1, iter(log)
-    while some := list(islice(items, size)):
+    some: list[LogItem] = []
+    while True:
+        try:
+            some.extend(islice(items, size))
+        except Exception:
+            if some:
+                yield RecordBatch("", some, "", [0] * len(some))
+            raise
+        if not some:
+            return
         yield RecordBatch("", some, "", [0] * len(some))
+        some = []
 
 
 def batched(records: Iterable[Record], *, together: bool) -> Iterator[RecordBatch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,38 @@ def test_what_comes_one_by_one_is_processed_so() -> None:
     verdicts = iter(ketal.run(program, coming()))
     assert next(verdicts).verdict == "match"
     assert len(asked) == 1
+
+
+def test_rows_of_no_known_number_are_processed_one_by_one() -> None:
+    """Rows that are read anew each time, and no iterator, may be as long in coming."""
+    program = ketal.compile('pattern P { event Push = type == "push"; find any Push; }')
+    asked = []
+
+    class Coming:
+        def __iter__(self) -> Iterator[dict[str, object]]:
+            for count in (1, 2, 3):
+                asked.append(count)
+                yield {"node": "n", "type": "push", "clock": {"n": count}}
+
+    log = ketal.read_log(Coming())
+    assert next(iter(ketal.run(program, log))).verdict == "match"
+    assert asked == [1]
+    assert len(list(log)) == 3
+
+
+def test_what_a_collection_gave_before_a_fault_is_fed() -> None:
+    """A collection may read what it gives, and fail in the middle."""
+
+    class Damaged(deque[ketal.Event]):
+        def __iter__(self) -> Iterator[ketal.Event]:
+            yield from list(super().__iter__())
+            raise OSError("damaged")
+
+    program = ketal.compile('pattern P { event Push = type == "push"; find any Push; }')
+    monitor = ketal.Monitor(program)
+    with pytest.raises(OSError, match="damaged"):
+        monitor.feed_many(Damaged(_pushes(1_500)))
+    assert monitor.summary["events"]["accepted"] == 1_500
 
 
 def test_what_was_read_before_a_fault_is_judged() -> None:

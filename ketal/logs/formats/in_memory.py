@@ -10,7 +10,7 @@ The one rule: a row has the number that it has among all rows of the log, from 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -51,13 +51,14 @@ class RowOrigin:
     Attributes
     ----------
     is_stored : bool
-        Whether all rows are there already: they are no iterator.
+        Whether all rows are there already: they have a length.
     """
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
         self._spent = False
-        self.is_stored = not hasattr(rows, "__next__")
+        self._once = hasattr(rows, "__next__")
+        self.is_stored = isinstance(rows, Sized)
         self._kind = _kind(rows)
         if self._kind == "pandas":
             self._rows = _with_index(rows)
@@ -81,7 +82,7 @@ class RowOrigin:
 
     def records(self, source: Source, limits: Limits, numbers: Iterator[int]) -> Iterator[Record]:
         """Yield the records of the rows, in their order, with their numbers."""
-        if self._spent and not self.is_stored:
+        if self._spent and self._once:
             raise SettingError(
                 "the rows of an iterator can be read only once; give a list of them to read them "
                 "again"
