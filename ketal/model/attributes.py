@@ -63,25 +63,28 @@ def attributes(data: Any, what: str = "data") -> dict[str, Any]:
         If it is no mapping, or holds what is no attribute; the message names
         the path.
     """
-    if data.__class__ is dict:
-        # Flat data of scalars is the common case.
-        for name, value in data.items():
-            kind = value.__class__
-            if name.__class__ is not str or not name.isascii():
-                break
-            if kind is str:
-                if not value.isascii():
-                    break
-            elif kind is int:
-                if not -(2**63) <= value < 2**63:
-                    break
-            elif kind not in _FIXED:
-                break
-        else:
-            return data.copy()
+    if data.__class__ is dict and _is_plain(data):
+        return data.copy()
     if not isinstance(data, Mapping):
         raise EventError(f"{what} must be a mapping, not {class_name(data)}")
-    return _plain(data, what, 0)  # type: ignore[no-any-return]
+    return {_key(name, what): _plain(one, (what, name), 1) for name, one in data.items()}
+
+
+def _is_plain(data: dict[Any, Any]) -> bool:
+    """Return whether a dict is flat, of the scalars that need no second look: the common case."""
+    for name, value in data.items():
+        kind = value.__class__
+        if name.__class__ is not str or not name.isascii():
+            return False
+        if kind is str:
+            if not value.isascii():
+                return False
+        elif kind is int:
+            if not -(2**63) <= value < 2**63:
+                return False
+        elif kind not in _FIXED:
+            return False
+    return True
 
 
 def refuse_deep(data: dict[str, Any]) -> None:
@@ -101,6 +104,8 @@ def refuse_deep(data: dict[str, Any]) -> None:
 def _plain(value: Any, where: _Where, depth: int) -> Any:
     if value.__class__ in _FIXED:
         return value
+    if value.__class__ is dict and depth <= DEPTH_MAX and _is_plain(value):
+        return value.copy()
     if isinstance(value, str):
         return text(value, where)
     if isinstance(value, int):

@@ -67,6 +67,8 @@ def _present(row: Mapping[Any, Any], typed: bool) -> dict[Any, Any]:
 
 
 def _name(name: Any) -> Any:
+    if name.__class__ is str:
+        return name
     name = unboxed(name)
     return str(name) if isinstance(name, int) and not isinstance(name, bool) else name
 
@@ -75,7 +77,7 @@ def _cell(value: Any, typed: bool) -> Any:
     """Return a value as JSON would have it; None if it is absent."""
     if value is None or isinstance(value, str | int):
         return value
-    if isinstance(value, Mapping):
+    if value.__class__ is dict or isinstance(value, Mapping):
         if typed:
             return _present(value, typed)
         return {_name(name): _cell(inner, typed) for name, inner in value.items()}
@@ -83,7 +85,8 @@ def _cell(value: Any, typed: bool) -> Any:
         if typed and value and all(type(pair) is tuple for pair in value):
             return _present(dict(value), typed)
         return [_cell(inner, typed) for inner in value]
-    value = _of_numpy(value)
+    if not isinstance(value, float):
+        value = _of_numpy(value)
     if isinstance(value, float):
         return None if value != value else value
     if type(value).__name__ in _ABSENT:
