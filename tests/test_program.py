@@ -125,7 +125,7 @@ WRONG: list[tuple[Callable[[Any], object], Any, str]] = [
     (
         lambda event: Monitor(PROGRAM).feed(event),
         {"node": "a"},
-        "what is fed must be a ketal.Event, not dict",
+        "what is fed must be a ketal.Event (ketal.read_log makes events of rows), not dict",
     ),
     (ketal.read_log, b"run.jsonl", f"{A_PATH}, not bytes"),
     (ketal.read_log, None, f"{A_PATH}, not None"),

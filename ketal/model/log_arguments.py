@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, repeat
-from typing import Any
+from itertools import groupby, islice, repeat
+from operator import itemgetter
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +20,7 @@ from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import place_at
 
+T = TypeVar("T")
 LogItem = Event | Control | Rejected
 """What a record of a log may hold."""
 Record = tuple[str, LogItem, str, int]
@@ -81,52 +83,41 @@ def batches_of(log: Any) -> Iterator[RecordBatch]:
     """Return the records of a Log, or of an iterable of events, in batches.
 
     Of what is no collection each record is a batch: the next one may be long in coming.
-    Where the items end with an exception, the batch before it comes first.
     """
     if hasattr(log, "batches"):
         yield from log.batches()
         return
-    size, items = _BATCH_RECORDS if isinstance(log, Collection) else 1, iter(log)
-    some: list[LogItem] = []
-    while True:
-        try:
-            some.extend(islice(items, size))
-        except Exception:
-            if some:
-                yield RecordBatch("", some, "", [0] * len(some))
-            raise
-        if not some:
-            return
-        yield RecordBatch("", some, "", [0] * len(some))
-        some = []
+    for items in _slices(log, together=isinstance(log, Collection)):
+        yield RecordBatch("", items, "", [0] * len(items))
 
 
 def batched(records: Iterable[Record], *, together: bool) -> Iterator[RecordBatch]:
-    """Yield records in batches, of one each if they do not come together.
-
-    Where the records end with an exception, the batch before it comes first.
-    """
-    size = _BATCH_RECORDS if together else 1
-    items: list[LogItem] = []
-    lines: list[int] = []
-    execution = file = ""
-    try:
-        for of_execution, item, of_file, line in records:
-            if items and (of_execution != execution or of_file != file):
-                yield RecordBatch(execution, items, file, lines)
-                items, lines = [], []
-            execution, file = of_execution, of_file
-            items.append(item)
-            lines.append(line)
-            if len(items) == size:
-                yield RecordBatch(execution, items, file, lines)
-                items, lines = [], []
-    except Exception:
-        if items:
+    """Yield records in batches, of one each if they do not come together."""
+    for some in _slices(records, together=together):
+        for (execution, file), group in groupby(some, key=itemgetter(0, 2)):
+            part = list(group)
+            items, lines = [item for _, item, _, _ in part], [line for _, _, _, line in part]
             yield RecordBatch(execution, items, file, lines)
-        raise
-    if items:
-        yield RecordBatch(execution, items, file, lines)
+
+
+def _slices(items: Iterable[T], *, together: bool) -> Iterator[list[T]]:
+    """Yield some items at a time, or each by itself.
+
+    Where they end with an exception, what came before it is yielded first.
+    """
+    size, rest = _BATCH_RECORDS if together else 1, iter(items)
+    some: list[T] = []
+    while True:
+        try:
+            some.extend(islice(rest, size))
+        except Exception:
+            if some:
+                yield some
+            raise
+        if not some:
+            return
+        yield some
+        some = []
 
 
 def no_log_item(item: object) -> TypeError:

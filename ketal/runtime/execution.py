@@ -283,7 +283,8 @@ class Execution:
             self.progress.counted.rejected += 1
             return [item]
         if not isinstance(item, Control):
-            raise wrong_type("what is fed", "a ketal.Event", item)
+            wanted = "a ketal.Event (ketal.read_log makes events of rows)"
+            raise wrong_type("what is fed", wanted, item)
         if item.kind == "watermark":
             assert item.time is not None
             before_us, watermark_us = self.progress.watermark_us, round(item.time * 1e6)
