@@ -120,11 +120,9 @@ def _slices(items: Iterable[T], *, together: bool) -> Iterator[list[T]]:
         some = []
 
 
-def no_log_item(item: object) -> TypeError:
-    """Return the error for what a log cannot hold."""
-    return wrong_type(
-        "what a log holds", "a ketal.Event (ketal.read_log makes events of rows)", item
-    )
+def no_log_item(item: object, what: str = "what a log holds") -> TypeError:
+    """Return the error for what a log cannot hold; `what` is how it was given."""
+    return wrong_type(what, "a ketal.Event (ketal.read_log makes events of rows)", item)
 
 
 def records_of(log: Any, what: str = "log") -> Iterator[Record]:

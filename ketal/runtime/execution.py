@@ -22,11 +22,12 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.statistics.comparison_kinds import ProgramKinds
 from ketal.engine.statistics.log_names import LogNames
-from ketal.errors import EventError, wrong_type
+from ketal.errors import EventError
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import no_log_item
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program, checked_program
@@ -283,8 +284,7 @@ class Execution:
             self.progress.counted.rejected += 1
             return [item]
         if not isinstance(item, Control):
-            wanted = "a ketal.Event (ketal.read_log makes events of rows)"
-            raise wrong_type("what is fed", wanted, item)
+            raise no_log_item(item, "what is fed")
         if item.kind == "watermark":
             assert item.time is not None
             before_us, watermark_us = self.progress.watermark_us, round(item.time * 1e6)
