@@ -192,7 +192,8 @@ def test_state_that_is_gone_or_damaged_is_no_reason_to_begin_again(
     run(job, program)
     newest = max((tmp_path / "state").glob("*.sqlite"))
     content = newest.read_bytes()
-    newest.write_bytes(content[:-1])
+    # The end of the last page may be blank.
+    newest.write_bytes(content[: len(content) // 2])
     with pytest.raises(StateError, match="damaged"):
         run(job, program)
     newest.unlink()
