@@ -49,8 +49,8 @@ def extensions() -> list[Extension]:
     """Return what is to be compiled: nothing, unless KETAL_COMPILED asks for it."""
     if not os.environ.get("KETAL_COMPILED"):
         return []
-    if missing():
-        raise SystemExit(f"ketal cannot be compiled: {missing()}")
+    if lacking := missing():
+        raise SystemExit(f"ketal cannot be compiled: {lacking}")
     from mypyc.build import mypycify
 
     options = ["--config-file", "pyproject.toml", *compiled_modules()]

@@ -26,10 +26,14 @@ def place(record: Record) -> str:
 
 def rejected(fault: EventError, name: str, line: int, execution: str = "") -> Record:
     """Return the record of a line that is no event."""
+    return execution, rejection(fault, name, line, execution), name, line
+
+
+def rejection(fault: EventError, name: str, line: int, execution: str = "") -> Rejected:
+    """Return what a line holds that is no event."""
     reason = brief_reason(fault.reason)
     draft = fault.draft if isinstance(fault.draft, Draft) else None
-    item = Rejected(place=place_at(name, line), reason=reason, execution=execution, draft=draft)
-    return execution, item, name, line
+    return Rejected(place=place_at(name, line), reason=reason, execution=execution, draft=draft)
 
 
 def held(records: Iterable[Record], limits: Limits, what: str) -> list[Record]:

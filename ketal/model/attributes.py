@@ -63,11 +63,9 @@ def attributes(data: Any, what: str = "data") -> dict[str, Any]:
         If it is no mapping, or holds what is no attribute; the message names
         the path.
     """
-    if data.__class__ is dict and _is_plain(data):
-        return data.copy()
-    if not isinstance(data, Mapping):
+    if data.__class__ is not dict and not isinstance(data, Mapping):
         raise EventError(f"{what} must be a mapping, not {class_name(data)}")
-    return {_key(name, what): _plain(one, (what, name), 1) for name, one in data.items()}
+    return _plain(data, what, 0)  # type: ignore[no-any-return]
 
 
 def _is_plain(data: dict[Any, Any]) -> bool:

@@ -6,9 +6,9 @@ The one rule: what can be no log is refused before anything of it is read.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
-from itertools import groupby, islice, repeat
+from itertools import chain, groupby, islice, repeat
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -73,7 +73,7 @@ def checked_log(log: Any, what: str = "log") -> Any:
         If it can be none: a file or its name, bytes, a single event.
     """
     file = isinstance(log, str | bytes | bytearray | os.PathLike) or hasattr(log, "read")
-    if file or not (hasattr(log, "records") or isinstance(log, Iterable)):
+    if file or not (hasattr(log, "batches") or isinstance(log, Iterable)):
         wanted = "a ketal.Log, as ketal.read_log(path) returns, or an iterable of ketal.Event"
         raise wrong_type(what, wanted, log)
     return log
@@ -82,12 +82,12 @@ def checked_log(log: Any, what: str = "log") -> Any:
 def batches_of(log: Any) -> Iterator[RecordBatch]:
     """Return the records of a Log, or of an iterable of events, in batches.
 
-    Of what is no collection each record is a batch: the next one may be long in coming.
+    Of what has no length each record is a batch: the next one may be long in coming.
     """
     if hasattr(log, "batches"):
         yield from log.batches()
         return
-    for items in _slices(log, together=isinstance(log, Collection)):
+    for items in _slices(log, together=isinstance(log, Sized)):
         yield RecordBatch("", items, "", [0] * len(items))
 
 
@@ -135,10 +135,9 @@ def records_of(log: Any, what: str = "log") -> Iterator[Record]:
     TypeError
         If it can be no log, or holds what none can hold.
     """
-    records = checked_log(log, what)
-    records = log.records() if hasattr(log, "records") else (("", item, "", 0) for item in records)
     ended: set[str] = set()
-    for execution, item, file, line in records:
+    batches = batches_of(checked_log(log, what))
+    for execution, item, file, line in chain.from_iterable(map(RecordBatch.records, batches)):
         if isinstance(item, Control):
             if item.kind == "end":
                 ended.add(execution)

@@ -145,12 +145,10 @@ class Monitor:
         """
         out: list[Verdict] = []
         for batch in batches_of(checked_log(events, "events")):
-            if self._handlers:  # which may ask the monitor of each event
-                for number, item in enumerate(batch.items):
-                    out += self.feed(item, place=batch.place(number))
-                continue
-            for _, verdicts in self._execution.process(batch.items, batch.place):
-                out += verdicts
+            # A handler may ask the monitor of each event.
+            for part in batch.singly() if self._handlers else (batch,):
+                for _, verdicts in self._execution.process(part.items, part.place):
+                    out += self._handlers.handle(verdicts)
         return out
 
     def advance_time(self, watermark: float | str | datetime) -> list[Verdict]:

@@ -20,7 +20,7 @@ import msgspec
 
 from ketal.errors import EventError, SettingError, wrong_type
 from ketal.logs.json_faults import why_not_json
-from ketal.logs.log_records import rejected
+from ketal.logs.log_records import rejection
 from ketal.logs.shape import KAFKA, Item, Shape, json_type_of
 from ketal.logs.source import Source
 from ketal.logs.streams import blocks
@@ -49,7 +49,7 @@ def read_lines(
     short = 5 * limits.clock_entries_max
     for number, block in blocks(chunks, limits.line_bytes_max):
         if isinstance(block, EventError):
-            yield RecordBatch("", [rejected(block, name, number)[1]], name, [number])
+            yield RecordBatch("", [rejection(block, name, number)], name, [number])
             continue
         lines = block.split(b"\n")
         decoding = plain and len(block) < short and not may_hold_control(block)
@@ -85,7 +85,7 @@ def _item(line: bytes, shape: Shape, name: str, at: int) -> LogItem | None:
     try:
         return decoded(line, shape)
     except EventError as fault:
-        return rejected(fault, name, at)[1]
+        return rejection(fault, name, at)
 
 
 def decoded(line: bytes, shape: Shape, outside: dict[str, Any] | None = None) -> Item:
