@@ -12,7 +12,13 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-PACKAGES = ("ketal/engine", "ketal/operators", "ketal/runtime", "ketal/explanation/observed_run.py")
+PACKAGES = (
+    "ketal/model/sets",
+    "ketal/engine",
+    "ketal/operators",
+    "ketal/runtime",
+    "ketal/explanation/observed_run.py",
+)
 INTERPRETED = (
     "ketal/engine/costs",  # reads a pattern, once
     "ketal/engine/statistics/log_names.py",  # msgspec reads it by its annotations

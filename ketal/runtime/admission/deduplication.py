@@ -3,19 +3,16 @@
 An event is new, a duplicate (same dot, same content: dropped and counted), a
 contradiction (same dot, other content: rejected), late, or refused because a
 limit was reached. The counters of a node that were seen are held exactly and
-compactly; the content of the last `dots_max` events is held to distinguish a
-duplicate from a contradiction. An older dot that was seen counts as a duplicate. Of each node's
-first event the digest is never evicted: it distinguishes a restart from a duplicate
-(`ketal.operators.membership.incarnations`).
+compactly; the content of the last `dots_max` events is held to distinguish a duplicate from a
+contradiction (`ketal.runtime.admission.seen_contents`). An older dot that was seen counts as a
+duplicate.
 
 The one rule: `read` is the sum of the other counts.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections import deque
-from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -24,8 +21,8 @@ from ketal.model.events.event import Event
 from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import Limits
 from ketal.model.sets.counter_sets import SPAN, Counters
-from ketal.operators.membership.clock_memory import Clock
-from ketal.runtime.admission.seen_digests import Content, ContentRow, digest_of
+from ketal.runtime.admission.seen_contents import SeenContents
+from ketal.runtime.admission.seen_digests import ContentRow, digest_of
 
 
 @dataclass(slots=True)
@@ -67,16 +64,13 @@ class SeenCounters:
         Those seen beyond a hole.
     evicted : int
         The counter up to which holes were closed without their events.
-    contents : dict of int to (Event or ContentRow)
-        What is held of the node's last events.
     """
 
-    __slots__ = ("beyond", "contents", "evicted", "upto")
+    __slots__ = ("beyond", "evicted", "upto")
 
     def __init__(self, *, tracking: bool) -> None:
         self.upto = self.evicted = 0
         self.beyond = Counters(tracking=tracking)
-        self.contents: dict[int, Content] = {}
 
     def __contains__(self, counter: int) -> bool:
         return counter <= self.upto or counter in self.beyond
@@ -88,7 +82,7 @@ class SeenCounters:
 
 
 class Intake:
-    """Deduplicates events: the dots that were seen, and the contents of the last of them.
+    """Deduplicates events by their dots, and by the contents of the last of them.
 
     Parameters
     ----------
@@ -101,8 +95,8 @@ class Intake:
     ----------
     nodes : dict of str to SeenCounters
         What was seen of each node.
-    evicted : int
-        How many contents were evicted.
+    contents : SeenContents
+        What is held of the last events.
     """
 
     def __init__(self, limits: Limits, contents_max: int | None = None) -> None:
@@ -110,10 +104,7 @@ class Intake:
         self.nodes: dict[str, SeenCounters] = {}
         self.tracking = False  # whether chunks of counters are marked dirty
         self._beyond_count = 0
-        self._contents_max = contents_max or limits.dots_max
-        self._arrived: deque[Content] = deque()  # the contents of all nodes, in order of arrival
-        self._firsts: dict[str, bytes] = {}  # the digests of first events that were evicted
-        self.evicted = 0
+        self.contents = SeenContents(contents_max or limits.dots_max)
 
     def admit(
         self, events: Sequence[Any], *, named: bool = False, steady: Steady | None = None
@@ -132,6 +123,7 @@ class Intake:
             was added, is not plainly new: it may show that a node has left.
         """
         nodes, admitted = self.nodes, 0
+        firsts: list[int] = []
         for event in events:
             if not named and (event.__class__ is not Event or INCARNATION in event.data):
                 break
@@ -147,35 +139,22 @@ class Intake:
             if counter == seen.upto + 1:
                 beyond = seen.beyond
                 seen.upto = self._close_hole(beyond, counter) if beyond.count else counter
+                if counter == 1:
+                    firsts.append(admitted)
             elif counter <= seen.upto or not seen.beyond.add(counter):
                 break
             else:
                 self._beyond_count += 1
                 if self._beyond_count > self.counters_max:
                     self._evict()
-            seen.contents[counter] = event
             admitted += 1
-        self._arrive(events if admitted == len(events) else events[:admitted])
+        self.contents.extend(events if admitted == len(events) else events[:admitted], firsts)
         return admitted
 
     def _begun(self, node: str) -> SeenCounters:
         """Return what was seen of a node that is new: nothing."""
         seen = self.nodes[node] = SeenCounters(tracking=self.tracking)
         return seen
-
-    def _arrive(self, contents: Iterable[Content]) -> None:
-        """Add contents that are in the dicts of their nodes; evict the oldest of too many."""
-        arrived, nodes, evict = self._arrived, self.nodes, self._arrived.popleft
-        arrived.extend(contents)
-        count = max(0, len(arrived) - self._contents_max)
-        for _ in range(count):
-            oldest = evict()
-            node = oldest.node
-            counter = oldest.clock[node] if oldest.__class__ is Event else oldest.counter
-            del nodes[node].contents[counter]
-            if counter == 1:
-                self._firsts[node] = digest_of(oldest)
-        self.evicted += count
 
     def status(self, event: Event) -> str:
         """Return what an event is, and admit nothing.
@@ -188,10 +167,10 @@ class Intake:
         seen = self.nodes.get(node)
         if seen is None or counter not in seen:
             return NEW
-        held = seen.contents.get(counter)
+        held = self.contents.of(node, counter)
         if isinstance(held, Event):
             return DUPLICATE if content(held) == content(event) else CONTRADICTION
-        known = self._firsts.get(node) if counter == 1 else None
+        known = self.contents.firsts.get(node) if counter == 1 else None
         if held is not None:
             known = digest_of(held)
         if known is None:
@@ -263,31 +242,6 @@ class Intake:
         """Return the highest counter that was seen of each node."""
         return {node: seen.highest for node, seen in sorted(self.nodes.items())}
 
-    # --- contents ---
-
-    def clocks(self) -> Iterator[tuple[str, int, Clock]]:
-        """Yield node, counter and clock of the events held, in order of arrival."""
-        for one in self._arrived:
-            if one.clock is not None:
-                yield one.node, one.counter, one.clock
-
-    def first_contents(self) -> dict[str, bytes]:
-        """Return the digest of each node's event of counter 1, where it was seen."""
-        held = {n: digest_of(of.contents[1]) for n, of in self.nodes.items() if 1 in of.contents}
-        return {**self._firsts, **held}
-
-    @property
-    def taken(self) -> int:
-        """How many contents were added, those that were evicted since included."""
-        return self.evicted + len(self._arrived)
-
-    def newest(self, since: int) -> list[ContentRow]:
-        """Return the rows of those that were added after the first `since`, in order of arrival."""
-        count = self.taken - max(since, self.evicted)
-        newest = list(itertools.islice(reversed(self._arrived), count))
-        newest.reverse()
-        return [ContentRow(one.node, one.counter, digest_of(one), one.clock) for one in newest]
-
     # --- state ---
 
     def track(self) -> None:
@@ -301,8 +255,8 @@ class Intake:
         nodes = sorted(self.nodes.items())
         return {
             "nodes": {node: (seen.upto, seen.evicted) for node, seen in nodes},
-            "firsts": dict(sorted(self._firsts.items())),
-            "evicted": self.evicted,
+            "firsts": dict(sorted(self.contents.firsts.items())),
+            "evicted": self.contents.evicted,
         }
 
     def load(
@@ -329,19 +283,13 @@ class Intake:
             seen = self.nodes[node]
             seen.beyond.put(number, chunk, seen.upto)
         self._beyond_count = sum(seen.beyond.count for seen in self.nodes.values())
-        self._firsts, self.evicted = state["firsts"], state["evicted"]
-        rows = list(contents)
-        for row in rows:
-            self.nodes[row.node].contents[row.counter] = row
-        self._arrive(rows)
+        self.contents.load(state["firsts"], state["evicted"], list(contents))
 
     def validate_state(self) -> None:
-        """Assert that the counts are right, and that the last contents and no others are held."""
+        """Assert that the counts are right, and that what is held was seen."""
         assert self._beyond_count == sum(seen.beyond.count for seen in self.nodes.values())
         for seen in self.nodes.values():
             assert seen.upto or seen.beyond.count
             assert len(list(seen.beyond.after(seen.upto))) == seen.beyond.count
-        assert len(self._arrived) <= self._contents_max
-        held = [(node, counter) for node, of in self.nodes.items() for counter in of.contents]
-        assert sorted(held) == sorted((one.node, one.counter) for one in self._arrived)
-        assert not any(1 in self.nodes[node].contents for node in self._firsts)
+        self.contents.validate_state()
+        assert all(one.counter in self.nodes[one.node] for one in self.contents.held())

@@ -158,8 +158,8 @@ class Admission:
                 del highest[new.node]
             self.membership = MembershipStage(self.limits, clocks_max=self._clocks_max)
             self.membership.begin(
-                intake.clocks(),
-                firsts=intake.first_contents(),
+                intake.contents.clocks(),
+                firsts=intake.contents.first_digests(),
                 highest=highest,
             )
             self.first = {}
@@ -229,7 +229,7 @@ class Admission:
         """Record the entries of the clocks held: the program before did not read them."""
         if self.membership is None and self.reads_clocks and not self.first:
             found: dict[str, Clock] = {}
-            for node, counter, clock in self.intake.clocks():
+            for node, counter, clock in self.intake.contents.clocks():
                 first = found.setdefault(node, {})
                 for name in clock:
                     first[name] = min(counter, first.get(name, counter))

@@ -38,11 +38,11 @@ class _ContentRecords:
 
     def changes(self, intake: Intake, clocks: bool, out: Changes) -> None:
         """Save the contents that are new and not evicted; remove the chunks that are."""
-        rows = intake.newest(self._upto)
-        number = intake.taken - len(rows)
+        rows = intake.contents.newest(self._upto)
+        number = intake.contents.taken - len(rows)
         if number != self._upto:
             self._rows = []  # What came next was evicted before it was saved.
-        self._upto = intake.taken
+        self._upto = intake.contents.taken
         for chunk, some in groupby(enumerate(rows, number), lambda one: one[0] // SEEN_SPAN):
             if not self._chunks or self._chunks[-1] != chunk:
                 self._chunks.append(chunk)
@@ -51,7 +51,7 @@ class _ContentRecords:
             self._rows += added
             start = numbers[-1] + 1 - len(self._rows)
             out[b"seen/%d" % chunk] = encode_record([start, *save_rows(self._rows, clocks=clocks)])
-        while self._chunks and (self._chunks[0] + 1) * SEEN_SPAN <= intake.evicted:
+        while self._chunks and (self._chunks[0] + 1) * SEEN_SPAN <= intake.contents.evicted:
             out[b"seen/%d" % self._chunks.popleft()] = None
 
     def loaded(

@@ -11,7 +11,7 @@ from ketal import Event
 from ketal.model.events.content import digest
 from ketal.model.limits import Limits
 from ketal.runtime.admission.deduplication import Intake
-from ketal.runtime.admission.seen_digests import load_rows, save_rows
+from ketal.runtime.admission.seen_digests import digest_of, load_rows, save_rows
 
 NODES = ("A", "B")
 
@@ -24,7 +24,7 @@ def events_of(count: int, first: int) -> list[Event]:
 
 @given(
     most=st.integers(1, 9),
-    parts=st.lists(st.tuples(st.integers(1, 12), st.sampled_from("-nsrca"))),
+    parts=st.lists(st.tuples(st.integers(1, 12), st.sampled_from("-nsrcao"))),
 )
 def test_the_last_are_kept(most: int, parts: list[tuple[int, str]]) -> None:
     intake, said_upto = Intake(Limits(dots_max=most)), 0
@@ -39,21 +39,25 @@ def test_the_last_are_kept(most: int, parts: list[tuple[int, str]]) -> None:
         kept = [(e.node, e.counter, digest(e), e.clock) for e in last]
         firsts = {e.node: digest(e) for e in came if e.counter == 1}
         if then == "n":
-            assert intake.newest(said_upto) == kept[-(len(came) - said_upto) :]
+            assert intake.contents.newest(said_upto) == kept[-(len(came) - said_upto) :]
             said_upto = len(came)
-            assert intake.newest(said_upto) == []
+            assert intake.contents.newest(said_upto) == []
         if then == "s":
             assert intake.save()["evicted"] == len(came) - len(kept)
         if then == "r":
-            rows, state = intake.newest(0), intake.save()
+            rows, state = intake.contents.newest(0), intake.save()
             half = len(rows) // 2
             written = [save_rows(some, clocks=True) for some in (rows[:half], rows[half:]) if some]
             intake = Intake(Limits(dots_max=most))
             loaded = [row for one in written for row in load_rows(one, clocks=True)]
             intake.load(state, (), loaded)
         if then == "c":
-            assert list(intake.clocks()) == [(node, n, clock) for node, n, _, clock in kept]
+            assert list(intake.contents.clocks()) == [(node, n, clock) for node, n, _, clock in kept]
+        if then == "o":
+            found = [intake.contents.of(e.node, e.counter) for e in came]
+            assert [digest_of(one) for one in found if one] == [digest(e) for e in last]
+            assert not any(found[: len(came) - len(last)])
         if then == "a":
-            assert intake.first_contents() == firsts
-        assert intake.taken == len(came)
-    assert list(intake.newest(0)) == [(e.node, e.counter, digest(e), e.clock) for e in last]
+            assert intake.contents.first_digests() == firsts
+        assert intake.contents.taken == len(came)
+    assert list(intake.contents.newest(0)) == [(e.node, e.counter, digest(e), e.clock) for e in last]
