@@ -19,10 +19,10 @@ from ketal.compiler.counted.named_values import TYPE, NamedValue, named_values
 from ketal.compiler.fingerprints import FORMAT, canonical_automaton, canonical_form, hash_of
 from ketal.compiler.predicate_codegen import (
     VALUES_CACHED_MAX,
-    Mask,
+    Masks,
     Relational,
     compile_equality,
-    compile_mask,
+    compile_masks,
     compile_read,
     compile_relational,
     compile_value,
@@ -184,9 +184,9 @@ class CompiledPattern:
         return replace(self, guard_failed=guard_failed) if self.registered else self
 
     @functools.cached_property
-    def mask(self) -> Mask:
-        """Event → bit mask of the local atoms, localhost apart."""
-        return compile_mask(self.automaton.atoms, self.limits, self.guard_calls)
+    def masks(self) -> Masks:
+        """Events → bit masks of the local atoms, localhost apart."""
+        return compile_masks(self.automaton.atoms, self.limits, self.guard_calls)
 
     @functools.cached_property
     def names_type(self) -> Callable[[Event], bool]:
@@ -194,7 +194,7 @@ class CompiledPattern:
         type_guard = self.counted.type_guard
         bits = sum(1 << number for number in variables(type_guard))
         satisfies = functools.lru_cache(VALUES_CACHED_MAX)(functools.partial(evaluate, type_guard))
-        return lambda event: satisfies(self.mask(event) & bits)
+        return lambda event: satisfies(self.masks((event,))[0] & bits)
 
     @functools.cached_property
     def partition(self) -> tuple[tuple[str, Callable[[Event], Any]], ...]:

@@ -1,6 +1,6 @@
 """Compiled guards: atoms as Python functions.
 
-Local atoms are compiled to one function, event → bit mask, so each is evaluated
+Local atoms are compiled to one function, events → bit masks, so each is evaluated
 once per event, for all runs. Relational atoms are compiled one by one;
 `ketal.engine.configurations` evaluates those only that decide.
 
@@ -32,7 +32,8 @@ from ketal.model.values import (
     scalar,
 )
 
-Mask = Callable[[Event], int]
+Masks = Callable[[Sequence[Event]], list[int]]
+"""Of each event the bit mask of the atoms that it satisfies."""
 
 
 class _CodeWriter:
@@ -185,10 +186,10 @@ VALUES_CACHED_MAX = 10_000
 """Types, and nodes, of which it is known what they satisfy."""
 
 
-def compile_mask(
+def compile_masks(
     atoms: Sequence[Atom], limits: Limits, registered: Mapping[str, GuardCall]
-) -> Mask:
-    """Compile the local atoms (localhost apart) to one function: event → bit mask.
+) -> Masks:
+    """Compile the local atoms (localhost apart) to one function: events → bit masks.
 
     What depends on the type alone, or on the node alone, is looked up by it, in a bounded table.
     """
@@ -205,31 +206,33 @@ def compile_mask(
     for field, own in by_value.items():
         if own:
             known: dict[str, int] = {}
-            of_value = _mask_function(_CodeWriter(limits, registered), own, ["mask = 0"])
+            of_value = _masks_function(_CodeWriter(limits, registered), own, ["mask = 0"])
             get = writer.constant(known.get)
             learn = writer.constant(_learning(field, of_value, known))
             names.append(f"{field}_mask")
             lookups.append(f"{field}_mask = {get}(event.{field})")
             lookups.append(f"if {field}_mask is None: {field}_mask = {learn}(event)")
-    return _mask_function(writer, others, [*lookups, f"mask = {' | '.join(names) or '0'}"])
+    return _masks_function(writer, others, [*lookups, f"mask = {' | '.join(names) or '0'}"])
 
 
-def _mask_function(
+def _masks_function(
     writer: _CodeWriter, atoms: Iterable[tuple[int, Atom]], begin: list[str]
-) -> Mask:
-    """Compile atoms with their numbers to a function: event → bit mask."""
+) -> Masks:
+    """Compile atoms with their numbers to a function: events → bit masks."""
     tests = [f"if {writer.test(atom)}: mask |= {1 << number}" for number, atom in atoms]
-    writer.prologue[:0] = begin
-    return writer.function("mask(event)", [*tests, "return mask"])
+    of_event = [*begin, *writer.prologue, *tests, "add(mask)"]
+    writer.prologue = ["masks = []", "add = masks.append", "for event in events:"]
+    return writer.function("masks(events)", [*(f"    {line}" for line in of_event), "return masks"])
 
 
-def _learning(field: str, mask: Mask, known: dict[str, int]) -> Mask:
+def _learning(field: str, masks: Masks, known: dict[str, int]) -> Callable[[Event], int]:
     """Return a function that puts the mask of an event into the table of a field's values."""
 
     def learn(event: Event) -> int:
         if len(known) >= VALUES_CACHED_MAX:
             known.clear()
-        of_value = known[getattr(event, field)] = mask(event)
+        (of_value,) = masks((event,))
+        known[getattr(event, field)] = of_value
         return of_value
 
     return learn

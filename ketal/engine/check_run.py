@@ -53,13 +53,16 @@ class CheckRun:
         The number of the first is `begin`, its place among those offered `place`. Returned is the
         number of the first that is left, which is to be offered.
         """
-        configurations, decided = self.configurations, self.machine.decided
+        configurations = self.configurations
+        if len(configurations) != 1:
+            return begin
+        decided = self.machine.decided[configurations[0].state]
         number, end = begin, len(masks)
-        while number < end and len(configurations) == 1:
-            after = decided[configurations[0].state, masks[number]]
+        while number < end:
+            after = decided[masks[number]]
             if after is None:
                 break
-            configurations = after
+            configurations, decided = after
             number += 1
         self.configurations = configurations
         return number
@@ -113,7 +116,8 @@ class CheckRun:
 
     def passes_over(self, mask: int) -> bool:
         """Return whether an event with a mask leaves a fresh run as it is."""
-        return self.machine.decided[0, mask] == self.machine.fresh
+        after = self.machine.decided[0][mask]
+        return after is not None and after[0] == self.machine.fresh
 
     def idle(self) -> bool:
         """Return whether the run is as it began."""

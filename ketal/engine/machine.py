@@ -47,6 +47,10 @@ class Memo(dict[K, V]):
         return value
 
 
+Decided = Memo[int, "tuple[tuple[Configuration, ...], Decided] | None"]
+"""For each mask where such an event leads from a state, and what is decided there."""
+
+
 class SubPlan:
     """A plan once the relation to the prior event is known.
 
@@ -148,8 +152,8 @@ class Machine:
     plans : Memo
         What an event can do, by its mask and the state; None for nothing.
     decided : Memo
-        For (state, mask), the one configuration that such an event leads to; None where that
-        depends on registers, or where there is not just one.
+        For a state and then a mask, the one configuration that such an event leads to, and what is
+        decided there; None where it depends on registers, or where there is not just one.
     not_plans : Memo
         For (state, mask), the `not` guards that such an event may break.
     breaks : Memo
@@ -168,8 +172,9 @@ class Machine:
         self.fresh = (Configuration(0, None, self.empty_bound, None, ()),)
         self.has_way_on = tuple(map(bool, automaton.table))
         states = len(automaton.table)
-        self.plans = Memo(self._plans_of, max(1, PLANS_MAX // states))
-        self.decided = Memo(self._decide_by_mask, PLANS_MAX)
+        self._masks_max = max(1, PLANS_MAX // states)
+        self.plans = Memo(self._plans_of, self._masks_max)
+        self.decided = Memo(self._decided_of, states)
         self.not_plans = Memo(self._not_plan, PLANS_MAX)
         self.breaks = Memo(self._breaks, PLANS_MAX)
         self.refusals = Memo(self._refusal, PLANS_MAX)
@@ -268,13 +273,18 @@ class Machine:
 
     # --- configurations ---
 
-    def _decide_by_mask(self, at: tuple[int, int]) -> tuple[Configuration, ...] | None:
-        plan = self.plan(*at)
+    def _decided_of(self, state: int) -> Decided:
+        return Memo(partial(self._decide_by_mask, state), self._masks_max)
+
+    def _decide_by_mask(
+        self, state: int, mask: int
+    ) -> tuple[tuple[Configuration, ...], Decided] | None:
+        plan = self.plan(state, mask)
         if plan is None or plan.reads_prior or plan.unbound is None:
             return None
         targets = plan.unbound.constant
         bare = self._bare[targets[0][1]] if len(targets) == 1 else None
-        return (bare,) if bare is not None else None
+        return None if bare is None else ((bare,), self.decided[bare.state])
 
     def _refusal(self, at: tuple[tuple[int, ...], int]) -> tuple[tuple[str, ...], str, bool]:
         states, mask = at

@@ -56,7 +56,7 @@ class PatternRun:
     """
 
     __slots__ = (
-        "_copy_steps", "_every_type", "_mask", "_one_scope", "_scoped", "_unknown_types",
+        "_copy_steps", "_every_type", "_masks", "_one_scope", "_scoped", "_unknown_types",
         "_window_us", "compiled", "copies", "counts", "execution", "limits", "listing", "losses",
         "machine", "met", "scopes", "steps", "verdicts",
     )  # fmt: skip
@@ -96,7 +96,7 @@ class PatternRun:
         self._copy_steps = None
         if self.copies is not None:
             self._copy_steps = CopySteps(self.copies, self.steps, self.met)
-        self._mask = machine.compiled.mask
+        self._masks = machine.compiled.masks
         self._scoped = bool(compiled.partition) or self._window_us is not None
         self._unknown_types = compiled.unknown_types
         alone = deployment is None and not compiled.partition
@@ -113,7 +113,7 @@ class PatternRun:
 
     def process(self, events: Sequence[Event]) -> list[tuple[int, list[RunVerdict]]]:
         """Process released events in turn; return the verdicts of each that has some, by number."""
-        masks: Sequence[int] = list(map(self._mask, events))
+        masks: Sequence[int] = self._masks(events)
         outside = self.met.add(masks)
         if self._are_of_one_scope(events):
             numbers, events, masks = self.met.in_alphabet(events, masks, outside)
@@ -176,12 +176,11 @@ class PatternRun:
         """
         return self._every_type or self.losses.some or self.compiled.names_type(event)
 
-    def count(self, events: Iterable[Event]) -> None:
+    def count(self, events: Sequence[Event]) -> None:
         """Count events which other runs of the pattern are offered, in every order (`mode`)."""
-        for event in events:
-            self.met[self._mask(event)].events += 1
-            if self.copies is not None and self.copies.receiving:
-                self.copies.messages += len(event.receives)
+        self.met.add(self._masks(events))
+        if self.copies is not None and self.copies.receiving:
+            self.copies.messages += sum([len(event.receives) for event in events])
 
     # --- events that are not offered ---
 

@@ -77,7 +77,7 @@ class StepReasons:
         seen = self._seen.get(event.dot)
         if seen is None:
             compiled = self._machine.compiled
-            mask = compiled.mask(event)
+            (mask,) = compiled.masks((event,))
             if event.node == self._node:
                 mask |= compiled.automaton.localhost_bit
             seen = Seen(event, mask, 0)

@@ -63,7 +63,7 @@ def random_pattern(rng: random.Random, **knobs: Any) -> CompiledPattern:
 
 def held(compiled: CompiledPattern, event: Event, state: int = 0) -> frozenset[int]:
     """Return which guards on the edges from a state hold of an event."""
-    mask = compiled.mask(event)
+    (mask,) = compiled.masks((event,))
     automaton = compiled.automaton
     return frozenset(v for v in automaton.enabled[state] if evaluate(automaton.formulas[v], mask))
 
@@ -195,7 +195,7 @@ def test_the_theory_never_calls_satisfiable_sets_unsatisfiable(rng: random.Rando
     atoms = compiled.automaton.atoms
     theory = Theory(atoms, DEFAULT)
     for event in execution(rng, events_max=8):
-        mask = compiled.mask(event)
+        (mask,) = compiled.masks((event,))
         shown = tuple(
             ("var", n, bool(mask >> n & 1)) for n, a in enumerate(atoms) if not a.relational
         )

@@ -97,7 +97,12 @@ def check_run(cost: Cost, run: PatternRun) -> None:
     for scope in run.scopes.values():
         if isinstance(scope.run, CheckRun):
             machine = run.machine
-            taken = [known for at, known in machine.decided.items() if machine.plan(*at)]
+            taken = [
+                known
+                for state, decided in machine.decided.items()
+                for mask, known in decided.items()
+                if machine.plan(state, mask)
+            ]
             assert None not in taken or cost.name != costs.LOOK_UP
         elif isinstance(scope.run, RunsFind):
             assert cost.name in (costs.GROUPS, costs.GROUPS_APART)

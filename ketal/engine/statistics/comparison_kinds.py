@@ -36,7 +36,7 @@ class ComparisonKinds:
 
     def __init__(self, compiled: CompiledPattern) -> None:
         comparisons, readings = compiled.counted.comparisons
-        self._mask = compiled.mask
+        self._masks = compiled.masks
         self._readings = [
             (reading, [_reader(comparisons[reading.comparison].operands[n].of)
                        for n in reading.operands])
@@ -48,7 +48,7 @@ class ComparisonKinds:
     def count(self, events: Sequence[Event]) -> None:
         """Count the kinds of the values of some events."""
         by_mask: dict[int, list[Event]] = {}
-        for event, mask in zip(events, map(self._mask, events), strict=True):
+        for event, mask in zip(events, self._masks(events), strict=True):
             by_mask.setdefault(mask, []).append(event)
         for mask, alike in by_mask.items():
             for number in self._of_mask[mask]:

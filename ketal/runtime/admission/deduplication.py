@@ -125,7 +125,7 @@ class Intake:
         nodes, admitted = self.nodes, 0
         firsts: list[int] = []
         for event in events:
-            if not named and (event.__class__ is not Event or INCARNATION in event.data):
+            if not named and (type(event) is not Event or INCARNATION in event.data):
                 break
             node, clock = event.node, event.clock
             counter = clock[node]

@@ -52,7 +52,9 @@ def test_the_last_are_kept(most: int, parts: list[tuple[int, str]]) -> None:
             loaded = [row for one in written for row in load_rows(one, clocks=True)]
             intake.load(state, (), loaded)
         if then == "c":
-            assert list(intake.contents.clocks()) == [(node, n, clock) for node, n, _, clock in kept]
+            assert list(intake.contents.clocks()) == [
+                (node, n, clock) for node, n, _, clock in kept
+            ]
         if then == "o":
             found = [intake.contents.of(e.node, e.counter) for e in came]
             assert [digest_of(one) for one in found if one] == [digest(e) for e in last]
@@ -60,4 +62,6 @@ def test_the_last_are_kept(most: int, parts: list[tuple[int, str]]) -> None:
         if then == "a":
             assert intake.contents.first_digests() == firsts
         assert intake.contents.taken == len(came)
-    assert list(intake.contents.newest(0)) == [(e.node, e.counter, digest(e), e.clock) for e in last]
+    assert list(intake.contents.newest(0)) == [
+        (e.node, e.counter, digest(e), e.clock) for e in last
+    ]

@@ -234,10 +234,12 @@ def _of_alphabets(events: list[Event], path: str, limits: Limits) -> list[Event]
     from ketal.compiler.predicates import evaluate
 
     program = options.program_of(path, limits)
+    masks = zip(*(one.masks(events) for one in program.compiled), strict=True)
+    guards = [one.counted.alphabet_guard for one in program.compiled]
     kept = [
         event
-        for event in events
-        if any(evaluate(one.counted.alphabet_guard, one.mask(event)) for one in program.compiled)
+        for event, of_event in zip(events, masks, strict=True)
+        if any(map(evaluate, guards, of_event))
     ]
     if not kept:
         raise SettingError(f"no event of the log is in the alphabet of a pattern of {path}")
