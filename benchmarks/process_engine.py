@@ -77,7 +77,7 @@ def decode_only(job: Job, count: int) -> tuple[float, float, list[Any]]:
         for records in consumer.poll(timeout_ms=1_000).values():
             begin_s = begin_s or time.perf_counter()
             begin_core_s = begin_core_s or time.process_time()
-            items += map(reader.item, records)
+            items += reader.items([record.value for record in records], records.__getitem__)
     took_s, core_s = time.perf_counter() - begin_s, time.process_time() - begin_core_s
     clients.close_consumer(consumer)
     return took_s, core_s, items

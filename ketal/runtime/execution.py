@@ -33,7 +33,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN, Tally
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.queues.reports import came_late, is_late, overflowed
+from ketal.runtime.queues.reports import BEHIND_WATERMARK, came_late, is_late, overflowed
 from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.silence.vacuity import MetEvents, PatternMet, add_findings, findings
@@ -302,9 +302,9 @@ class Execution:
     def _admitted(self, event: Event, refusing: Sequence[PatternRun] = ()) -> list[Verdict]:
         """Pass a new event to the release policy, with a verdict if it is late."""
         late = None
-        if self.passed(event):
+        if self._uses_time and is_late(event, self.progress.watermark_us):
             self.progress.counted.late += 1
-            late = came_late(event, self.name, "its time is before the watermark")
+            late = came_late(event, self.name, BEHIND_WATERMARK)
         else:
             self.progress.counted.accepted += 1
         return self.release.take(event, late, refusing)
@@ -338,10 +338,6 @@ class Execution:
         return retiring.program.names
 
     # --- what was counted ---
-
-    def passed(self, event: Event) -> bool:
-        """Return whether the watermark has passed the time of an event, which is late then."""
-        return self._uses_time and is_late(event, self.progress.watermark_us)
 
     @property
     def counts(self) -> ExecutionCounts:

@@ -9,7 +9,7 @@ The one rule: a message that is no event is a rejection that names topic, partit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from ketal.errors import EventError
@@ -59,35 +59,28 @@ class Reader:
         self._needed = Outside(self._shape.paths)
         self._units = TIME_UNITS[source.time_unit]
 
-    def items(self, records: Sequence[Any]) -> Sequence[Item | Rejected]:
-        """Return what each of some ConsumerRecords is, as `item` does."""
-        events = self._plain_events([record.value for record in records])
-        if events is None:
-            return [self.item(record) for record in records]
+    def items(
+        self, values: Sequence[bytes | None], record: Callable[[int], Any]
+    ) -> list[Item | Rejected]:
+        """Return what each of some messages is: an event, a control event, or why it is neither.
+
+        `record` returns the ConsumerRecord of a number, for a message whose value does not say it.
+        """
         return [
-            self._decoded(record) if event is None else event
-            for record, event in zip(records, events, strict=True)
+            self._decoded(record(number)) if event is None else event
+            for number, event in enumerate(self._plain_events(values))
         ]
 
-    def item(self, record: Any) -> Item | Rejected:
-        """Return the event or control event of a ConsumerRecord, or why it is neither."""
-        events = self._plain_events((record.value,))
-        event = None if events is None else events[0]
-        return self._decoded(record) if event is None else event
-
-    def events(self, values: Sequence[bytes | None]) -> list[Event] | None:
-        """Return the events of messages' values; None if one of them needs `item`."""
-        events = self._plain_events(values)
-        return None if events is None or None in events else cast("list[Event]", events)
-
-    def _plain_events(self, values: Sequence[bytes | None]) -> list[Event | None] | None:
-        """Return the events that are written plainly; None if others may be among them."""
-        if not self._plain or None in values:
-            return None
-        written = cast("Sequence[bytes]", values)
-        if max(map(len, written)) > self._short or may_hold_control(b" ".join(written)):
-            return None
-        return decode_events(written)
+    def _plain_events(self, values: Sequence[bytes | None]) -> Sequence[Event | None]:
+        """Return the events that are written plainly; None for what may be anything else."""
+        if self._plain and None not in values:
+            written = cast("Sequence[bytes]", values)
+            longest = max(map(len, written), default=0)
+            if longest <= self._short and not may_hold_control(b" ".join(written)):
+                return decode_events(written)
+        if not self._plain or len(values) == 1:
+            return [None] * len(values)
+        return [event for value in values for event in self._plain_events((value,))]
 
     def _decoded(self, record: Any) -> Item | Rejected:
         """Return what a record is, decoded field by field, which finds why it is no event."""

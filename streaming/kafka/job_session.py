@@ -25,6 +25,7 @@ from kafka.structs import OffsetAndMetadata
 
 from ketal.model.summaries import total
 from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.runtime.execution import BATCH_EVENTS
 from ketal.runtime.silence.vacuity import Findings, MetEvents, add_findings, findings
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX
 from ketal.streaming.kafka.connecting import clients
@@ -36,8 +37,6 @@ from ketal.streaming.kafka.state.storage import storage_of
 from ketal.streaming.kafka.watermarks import LOOK_MS
 
 POLL_MS = 200
-TAKEN_MAX = 1_000
-"""After so many messages of one poll the pending bytes of verdicts are checked."""
 SAVING_SHARE = 5
 """Saving takes a fifth of the time at most: a large state is committed less often."""
 RECOMMIT_S = 3_600
@@ -174,10 +173,10 @@ class Session(ABC):
         """
         active = [one for one in batches if not self.part_of[one].ended]
         for one in active:
-            self.part_of[one].mark_active([one])
-        idle = {other for part in {self.part_of[one] for one in active} for other in part.idle}
-        for one in self._unread(sorted(idle)):
-            self.part_of[one].mark_active([one])
+            self.part_of[one].mark_active(one)
+        parts = {self.part_of[one] for one in active}
+        for one in self._unread(sorted(other for part in parts for other in part.watermarks.idle)):
+            self.part_of[one].mark_active(one)
 
     def _unread(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Return those partitions that have messages which are not read yet, as Kafka says.
@@ -191,11 +190,11 @@ class Session(ABC):
 
     def _take(self, one: TopicPartition, part: Part, records: Sequence[Any]) -> None:
         """Process messages of a partition; commit in between where verdicts are many."""
-        for start in range(0, len(records), TAKEN_MAX):
+        for start in range(0, len(records), BATCH_EVENTS):
             if self.outputs.bytes >= PENDING_BYTES_MAX:
                 self.commit()
-            some = records[start : start + TAKEN_MAX]
-            part.mark_active([one])
+            some = records[start : start + BATCH_EVENTS]
+            part.mark_active(one)
             self.engine.consumed += part.take(one, some, self._add)
             if part.ended:
                 break

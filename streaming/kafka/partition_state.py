@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from kafka import TopicPartition
@@ -26,7 +25,7 @@ from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.runtime.execution import BATCH_EVENTS, Execution, Item
+from ketal.runtime.execution import Execution, Item
 from ketal.runtime.state.records import (
     OTHERS,
     Changes,
@@ -145,15 +144,10 @@ class Part:
         """Restart the clocks of idle partitions: its messages are read from now on."""
         self.watermarks.restart(now_ms())
 
-    @property
-    def idle(self) -> list[TopicPartition]:
-        """The partitions that are idle and have not ended."""
-        return sorted(self.watermarks.idle)
-
-    def mark_active(self, partitions: Iterable[TopicPartition]) -> None:
-        """Mark partitions active that have messages, read or not."""
+    def mark_active(self, one: TopicPartition) -> None:
+        """Mark a partition active that has messages, read or not."""
         self.dirty = True
-        self.watermarks.mark_active(partitions, now_ms())
+        self.watermarks.mark_active([one], now_ms())
 
     def take(
         self,
@@ -161,22 +155,18 @@ class Part:
         records: Sequence[Any],
         add: Callable[[list[Verdict], Any], None],
     ) -> int:
-        """Process messages of one partition until all have ended; return how many."""
-        taken = 0
-        for begin in range(0, len(records), BATCH_EVENTS):
-            batch = records[begin : begin + BATCH_EVENTS]
-            items, sources, count = self._items(one, batch)
-            taken += count
-            places = partial(_place_in, sources)
-            if self._watch is not None:
-                self._watch.check(items, one.partition, places)
-            for at, verdicts in self.execution.process(items, places):
-                add(verdicts, sources[at])
-            if self.ended:
-                break
-        if taken:
-            self.positions[one] = records[taken - 1].offset + 1
-            self.counts["messages"] += taken
+        """Process a batch of one partition's messages until all have ended; return how many."""
+        items, sources, taken = self._items(one, records)
+
+        def place(at: int) -> str:
+            return place_of(sources[at])
+
+        if self._watch is not None:
+            self._watch.check(items, one.partition, place)
+        for at, verdicts in self.execution.process(items, place):
+            add(verdicts, sources[at])
+        self.positions[one] = records[taken - 1].offset + 1
+        self.counts["messages"] += taken
         return taken
 
     def _items(
@@ -189,7 +179,8 @@ class Part:
         items: list[Item] = []
         sources: list[Any] = []
         timed, over, count = self._timed, one in self.watermarks.ended, 0
-        for record, item in zip(records, self._reader.items(records), strict=True):
+        read = self._reader.items([record.value for record in records], records.__getitem__)
+        for record, item in zip(records, read, strict=True):
             count += 1
             if over:
                 reason = "its partition has ended (ketal.end)"
@@ -260,10 +251,6 @@ class Part:
     def summed(self) -> dict[str, Any]:
         """The numbers of the execution's summary, with the counts of messages."""
         return {**self.execution.counts.numbers, "kafka": dict(self.counts)}
-
-
-def _place_in(records: Sequence[Any], at: int) -> str:
-    return place_of(records[at])
 
 
 def open_part(

@@ -19,7 +19,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -30,7 +29,8 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Late, Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.runtime.execution import BATCH_EVENTS, Execution
+from ketal.runtime.execution import BATCH_EVENTS, Execution, Item
+from ketal.runtime.queues.reports import BEHIND_WATERMARK
 from ketal.runtime.state.records import FORMAT
 from ketal.streaming.spark.families import Family
 from ketal.streaming.spark.keyed import BETWEEN, Places
@@ -223,104 +223,88 @@ class Group:
     def take(self, rows: Iterable[Row]) -> Iterator[Verdict]:
         """Process rows in turn; yield their verdicts."""
         if not self._rows.has_offsets:
-            rows = self._rows.in_canonical_order(rows)
+            rows = self._rows.in_canonical_order(list(rows))
         rows = iter(rows)
         while batch := list(itertools.islice(rows, BATCH_EVENTS)):
-            copies = {row[0] for row in batch}
-            if PLACED in copies:
-                batch = self._without_samples(batch)
-            plain = copies <= {ALONE, PLACED} and not self._ended
-            events = self._rows.events(batch) if plain else None
-            if events is None:
-                for row in batch:
-                    yield from self._take(row)
-                continue
-            self.messages += len(batch) if self._reports else 0
-            yield from self._process(events, batch)
+            yield from self._process(self._without_samples(batch))
 
-    def _process(self, events: Sequence[Event], rows: Sequence[Row]) -> Iterator[Verdict]:
-        """Process the events of rows; yield the verdicts that this group reports."""
-        for number, verdicts in self.execution.process(events):
-            self._rows.begin(rows[number])
-            yield from self._own_verdicts(verdicts, events[number])
+    def _process(self, batch: Sequence[Row]) -> Iterator[Verdict]:
+        """Process rows; yield the verdicts that no other group reports."""
+        items, rows = self._items(batch)
+        for _, verdicts in self.execution.process(items, lambda at: self._rows.place(rows[at])):
+            yield from filter(self._is_own, verdicts)
 
-    def _without_samples(self, batch: Sequence[Row]) -> list[Row]:
+    def _without_samples(self, batch: list[Row]) -> list[Row]:
         """Check the rows that are samples of other groups' messages; return the others."""
+        samples = [row for row in batch if row[0] == PLACED]
+        if not samples:
+            return batch
         at = self._rows.value
-        for row in batch:
-            if row[0] == PLACED:
-                self._rows.begin(row)
-                group, _, value = bytes(row[at]).partition(BETWEEN.encode())
-                item = self._rows.item((*row[:at], value, *row[at + 1 :]))
-                if item.__class__ is Event and self._value_of is not None:
-                    self._places.check(self._value_of(item), int(group), self._rows.place)
+        pairs = [bytes(row[at]).partition(BETWEEN.encode()) for row in samples]
+        rows = [
+            (*row[:at], value, *row[at + 1 :])
+            for row, (_, _, value) in zip(samples, pairs, strict=True)
+        ]
+        for row, item, (group, _, _) in zip(rows, self._rows.items(rows), pairs, strict=True):
+            if isinstance(item, Event) and self._value_of is not None:
+                self._places.check(self._value_of(item), int(group), self._rows.place(row))
         return [row for row in batch if row[0] != PLACED]
 
-    def _take(self, row: Row) -> Iterator[Verdict]:
-        item = self._item(row)
-        if isinstance(item, Event):
-            yield from self._process((item,), (row,))
-        elif item is not None:
-            yield from self._own_verdicts(self._unusual(item), item)
+    def _items(self, batch: Sequence[Row]) -> tuple[list[Item], list[Row]]:
+        """Return the items of rows that this group judges or reports, and the row of each."""
+        items: list[Item] = []
+        sources: list[Row] = []
+        for row, item in zip(batch, self._rows.items(batch), strict=True):
+            copy = row[0]
+            reports = self._reports and copy != COPY
+            self.messages += reports
+            if self._ended and self._rows.partition(row) in self._ended:
+                item = self._rows.rejected(row, "its partition has ended (ketal.end)")
+            elif isinstance(item, Event) is not (copy == ALONE) and not isinstance(item, Rejected):
+                item = self._rows.rejected(row, "its type cannot be told: the record has several")
+            own: Item | None = item
+            if isinstance(item, Rejected):
+                own = item if reports else None
+            elif isinstance(item, Control):
+                self.control += self._reports and copy == HOME
+                own = self._control(self._rows.partition(row), item)
+            if own is not None:
+                items.append(own)
+                sources.append(row)
+        return items, sources
 
-    def _item(self, row: Row) -> Any:
-        """Return the item of a row; None where another group reports it."""
-        self._rows.begin(row)
-        copy = row[0]
-        reports = self._reports and copy != COPY
-        self.messages += reports
-        if self._ended and self._rows.partition in self._ended:
-            item: Any = self._rows.rejected("its partition has ended (ketal.end)")
-        else:
-            item = self._rows.item(row)
-            if not isinstance(item, Rejected) and isinstance(item, Control) is (copy == ALONE):
-                item = self._rows.rejected("its type cannot be told: the record has several")
-        if isinstance(item, Rejected):
-            return item if reports else None
-        if isinstance(item, Control) and self._reports and copy == HOME:
-            self.control += 1
-        return item
+    def _is_own(self, verdict: Verdict) -> bool:
+        """Return whether no other group reports a verdict."""
+        if self._reports:
+            return True
+        # The first family reports what is rejected, and what is late by the watermark.
+        is_behind = isinstance(verdict, Late) and verdict.reason == BEHIND_WATERMARK
+        return not (is_behind or isinstance(verdict, Rejected))
 
-    def _own_verdicts(self, verdicts: list[Verdict], item: Any) -> Iterator[Verdict]:
-        """Yield the verdicts that no other group reports, a rejection with its place."""
-        for verdict in verdicts:
-            if isinstance(verdict, Rejected):
-                if self._reports:
-                    yield msgspec.structs.replace(verdict, place=self._rows.place or verdict.place)
-            elif self._reports or not (
-                # The first family reports those that are late by the watermark.
-                isinstance(verdict, Late)
-                and isinstance(item, Event)
-                and self.execution.passed(item)
-            ):
-                yield verdict
-
-    def _unusual(self, item: Any) -> list[Verdict]:
-        """Process an item that is no event."""
-        if isinstance(item, Rejected):
-            return self.execution.feed(item)
-        one, known = self._rows.partition, self._work.partitions
-        if item.kind == "watermark":
-            self._marks_s[one] = max(item.time, self._marks_s.get(one, item.time))
-            return self._advance_by_marks()
-        if item.kind != "end":
-            return self.execution.feed(item)
-        self._ended.add(one)
-        if one is None or (known is not None and len(self._ended) >= known):
+    def _control(self, one: SourcePartition, control: Control) -> Control | None:
+        """Return what a control event of a partition is to the execution, if anything."""
+        known = self._work.partitions
+        if control.kind == "watermark":
+            assert control.time is not None
+            self._marks_s[one] = max(control.time, self._marks_s.get(one, control.time))
+            return self._least_mark()
+        if control.kind == "end":
+            self._ended.add(one)
+            if one is not None and (known is None or len(self._ended) < known):
+                return self._least_mark()
             self._closed = True
-            return self.execution.feed(item)
-        return self._advance_by_marks()
+        return control
 
-    def _advance_by_marks(self) -> list[Verdict]:
-        """Advance to the least `ketal.watermark`, once each partition that goes on has one."""
+    def _least_mark(self) -> Control | None:
+        """Return the least `ketal.watermark`, once each partition that goes on has one."""
         known = self._work.partitions
         marks = [
             mark for one, mark in self._marks_s.items() if one is None or one not in self._ended
         ]
         awaits_more = known is None or len(marks) + len(self._ended) < known
         if not marks or (None not in self._marks_s and awaits_more):
-            return []
-        return self.execution.advance_time(min(marks))
+            return None
+        return Control("watermark", time=min(marks))
 
     def figures(self, verdicts: Counter[tuple[str | None, str | None]]) -> tuple[str | None, ...]:
         """Return the row of figures: counts since the beginning; `verdicts` are of this batch."""

@@ -15,6 +15,9 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.stateful import Stateful
 
+BEHIND_WATERMARK = "its time is before the watermark"
+"""The reason of an event that is late by the watermark, in whatever order events are released."""
+
 
 def is_late(event: Event, watermark_us: int | None) -> bool:
     """Return whether a watermark (None: there was none) has passed the time of an event."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -43,7 +44,7 @@ class RowShape:
 
 
 class RowReader:
-    """Reads rows, one after another."""
+    """Reads rows."""
 
     def __init__(self, shape: RowShape, limits: Limits) -> None:
         self._at = {name: place for place, name in enumerate(shape.columns)}
@@ -52,89 +53,75 @@ class RowReader:
         self._headers = [(name, self._at[f"header{n}"]) for n, name in enumerate(shape.headers)]
         self._shape = Shape(Source(), limits=limits, kafka=True)
         self._reader = Reader(shape.source or Source(), limits)
-        # A row as `Reader` reads it, reused for each.
-        self._message = SimpleNamespace(
-            topic=None, partition=0, offset=0, key=None, headers=(), timestamp=NO_TIMESTAMP
-        )
         self.has_offsets = "offset" in self._at
         """Whether rows have an order of their own: topic, partition and offset."""
         self.value = self._at["value"]
         """The place of the message's value in a row."""
 
-    def events(self, rows: Sequence[Row]) -> list[Event] | None:
-        """Return the events of rows; None if one of them needs `item`."""
-        if not rows or self._texts:
-            return None
+    def items(self, rows: Sequence[Row]) -> list[Item | Rejected]:
+        """Return what each row is: an event, a control event, or why it is neither."""
+        if self._texts:
+            return [self._of_texts(row) for row in rows]
         value = self.value
-        return self._reader.events([row[value] for row in rows])
-
-    def begin(self, row: Row) -> None:
-        """Begin a row: `place` and `partition` are its own from now on."""
-        message = self._message
-        if self.has_offsets:
-            message.topic, message.partition, message.offset = row[1:4]
-
-    @property
-    def partition(self) -> SourcePartition:
-        """The topic and partition of the row that was begun; None without offsets."""
-        message = self._message
-        return None if message.topic is None else (message.topic, message.partition)
-
-    @property
-    def place(self) -> str:
-        """Where the row that was begun was read; empty without offsets."""
-        return "" if self._message.topic is None else place_of(self._message)
-
-    def item(self, row: Row) -> Item | Rejected:
-        """Return the item of the row that was begun."""
-        at, message = self._at, self._message
-        message.value = row[self.value]
+        items = self._reader.items([row[value] for row in rows], lambda n: self._message(rows[n]))
         if self._source is None:
-            return self._of_columns(row)
-        message.key = row[at["key"]] if "key" in at else None
-        if "timestamp" in at:
-            since_ms = row[at["timestamp"]]
-            message.timestamp = NO_TIMESTAMP if since_ms is None else since_ms
-        if self._headers:
-            message.headers = [(name, row[place]) for name, place in self._headers]
-        return self._reader.item(message)
+            for number, item in enumerate(items):
+                if isinstance(item, Rejected):
+                    items[number] = self._no_event(rows[number], item.reason)
+        return items
 
-    def _of_columns(self, row: Row) -> Item | Rejected:
-        """Return the item of a row that has an event's columns, of which JSON texts are apart."""
-        at = self._at
-        texts = [name for name in self._texts if row[at[name]] is not None]
-        if not texts:
-            item = self._reader.item(self._message)
-            return self._no_event(item.reason) if isinstance(item, Rejected) else item
+    def _message(self, row: Row) -> SimpleNamespace:
+        """Return a row as `Reader` reads a message."""
+        of = {name: row[place] for name, place in self._at.items()}
+        since_ms = of.get("timestamp")
+        return SimpleNamespace(
+            topic=of.get("topic"),
+            partition=of.get("partition", 0),
+            offset=of.get("offset", 0),
+            key=of.get("key"),
+            value=of["value"],
+            timestamp=NO_TIMESTAMP if since_ms is None else since_ms,
+            headers=[(name, row[place]) for name, place in self._headers],
+        )
+
+    def _of_texts(self, row: Row) -> Item | Rejected:
+        """Return what a row is that has an event's columns, of which JSON texts are apart."""
         record = msgspec.json.decode(row[self.value])
         try:
-            for name in texts:
-                record[name] = _decoded(row[at[name]], name)
+            for name in self._texts:
+                if (text := row[self._at[name]]) is not None:
+                    record[name] = _decoded(text, name)
             return self._shape.item(record)
         except EventError as fault:
-            return self._no_event(fault.reason)
+            return self._no_event(row, fault.reason)
 
-    def _no_event(self, reason: str) -> Rejected:
+    def _no_event(self, row: Row, reason: str) -> Rejected:
         reason = reason.replace("the message", "the row").replace("the record", "the row")
         # Rows that have an event's columns have no source.
         reason = reason.removesuffix(TIME_HINT_OF_SOURCE)
-        return self.rejected(brief_reason(reason))
+        return self.rejected(row, brief_reason(reason))
 
-    def rejected(self, reason: str) -> Rejected:
-        """Return a rejection of the row that was begun."""
-        return Rejected(place=self.place or "a row", reason=reason)
+    def rejected(self, row: Row, reason: str) -> Rejected:
+        """Return a rejection of a row."""
+        return Rejected(place=self.place(row) or "a row", reason=reason)
 
-    def in_canonical_order(self, rows: Iterable[Row]) -> list[Row]:
+    def place(self, row: Row) -> str:
+        """Return where a row was read; nothing without offsets."""
+        return "" if self.partition(row) is None else place_of(self._message(row))
+
+    def partition(self, row: Row) -> SourcePartition:
+        """Return the topic and partition of a row; None without offsets."""
+        return (row[1], row[2]) if self.has_offsets and row[1] is not None else None
+
+    def in_canonical_order(self, rows: Sequence[Row]) -> list[Row]:
         """Return rows without offsets in an order that respects happened-before, controls last."""
-        keyed = []
-        for row in rows:
-            self.begin(row)
-            item = self.item(row)
+        ranked = []
+        for row, item in zip(rows, self.items(rows), strict=True):
             first = canonical_key(item) if isinstance(item, Event) else (0, "", 0)
             rank = 2 if isinstance(item, Control) else 1
-            keyed.append(((rank, *first), row))
-        keyed.sort(key=lambda pair: pair[0])
-        return [row for _, row in keyed]
+            ranked.append(((rank, *first), row))
+        ranked.sort(key=operator.itemgetter(0))
+        return [row for _, row in ranked]
 
 
 def _decoded(text: str, what: str) -> Any:

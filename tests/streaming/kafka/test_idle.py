@@ -51,7 +51,7 @@ class Reading:
         for _ in range(2 * IDLE_MS // 500):
             self.now_ms += 500
             self.session._check_clock()
-        assert len(self.session.parts[0].idle) == 2
+        assert len(self.session.parts[0].watermarks.idle) == 2
 
     @property
     def summary(self) -> Any:
@@ -145,7 +145,7 @@ def test_a_look_asks_kafka_before_a_partition_becomes_idle(
     for _ in range(2 * IDLE_MS // 500):
         reading.now_ms += 500
         reading.session._check_clock()
-    assert [one.topic for one in reading.session.parts[0].idle] == [first]
+    assert [topic for topic, _ in reading.session.parts[0].watermarks.idle] == [first]
     reading.read(3)
     assert reading.summary["events"]["late"] == 0
 
@@ -170,7 +170,7 @@ def test_kafka_is_asked_only_where_a_partition_is_idle(
     assert not any(asked)
     for _ in range(2 * IDLE_MS // 500):
         reading.now_ms += 500
-        reading.session.parts[0].mark_active([TopicPartition(first, 0)])
+        reading.session.parts[0].mark_active(TopicPartition(first, 0))
         reading.session._check_clock()
     asked.clear()
     produce(broker, [(first, 0, event("a", 4, 1_004, 4))])

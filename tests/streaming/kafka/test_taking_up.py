@@ -204,7 +204,7 @@ def test_many_verdicts_of_one_poll_are_committed_on_the_way(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits for the commit is bounded, however many messages come at once."""
-    monkeypatch.setattr("ketal.streaming.kafka.job_session.TAKEN_MAX", 10)
+    monkeypatch.setattr("ketal.streaming.kafka.job_session.BATCH_EVENTS", 10)
     monkeypatch.setattr("ketal.streaming.kafka.job_session.PENDING_BYTES_MAX", 1)
     source, program = topic(), ketal.compile(FORKS)
     produce(broker, [(source, 0, accept(node, h, h)) for h in range(1, 51) for node in "ab"])

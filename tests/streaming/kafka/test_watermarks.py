@@ -34,7 +34,8 @@ pattern Next {
 def test_the_idle_partitions_of_a_part_are_looked_up_once_a_poll() -> None:
     """Not once for each partition that has messages: of many of both that would take seconds."""
     idle = PropertyMock(return_value=[TopicPartition(*THERE)])
-    part = type("Part", (), {"ended": False, "idle": idle, "mark_active": Mock()})()
+    watermarks = type("Watermarks", (), {"idle": idle})()
+    part = Mock(ended=False, watermarks=watermarks)
     partitions = [TopicPartition("t", number) for number in range(9)]
     unread = Mock(return_value=[])
     session: Any = SimpleNamespace(part_of=dict.fromkeys(partitions, part), _unread=unread)
@@ -160,7 +161,7 @@ class Reading:
             **one._asdict(), offset=offset, key=None, headers=[], value=json.dumps(event).encode()
         )
         self.offsets[one] += 1
-        self.part.mark_active([one])
+        self.part.mark_active(one)
         self.part.take(one, [record], lambda found, _: self.verdicts.extend(found))
         self.look()
 

@@ -388,9 +388,7 @@ def test_the_watermark_goes_by_the_format_of_the_source(
 
 def test_the_time_of_an_events_column_has_no_format() -> None:
     columns = RowReader(RowShape(("copy", "value"), (), None), ketal.Limits())
-    row = (0, message("a", time="5/27/2013"))
-    columns.begin(row)
-    item = columns.item(row)
+    (item,) = columns.items([(0, message("a", time="5/27/2013"))])
     assert isinstance(item, ketal.Rejected)
     assert item.reason == "time '5/27/2013' is neither RFC 3339 nor seconds since the epoch"
 

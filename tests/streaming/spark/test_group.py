@@ -182,6 +182,25 @@ def test_a_part_judges_what_is_late_to_a_frontier_in_another_part() -> None:
         assert [v.kind for v in group.advance(100_000)] == ["match"]
 
 
+def test_what_is_late_to_a_frontier_is_each_familys_own() -> None:
+    """Whatever the watermark is by the end of the batch that it came in."""
+    windowed = TURNS.replace("Red Blue;", "Red Blue; within 100 s;")
+    text = windowed + windowed.replace("Turns", "Other").replace("by height", "by hash")
+    mark = b'{"type": "ketal.watermark", "time": %d}'
+
+    def event(node: str, time: int, **past: int) -> bytes:
+        data = {"height": 1, "hash": "b"}
+        return accept(node, time=time, clock={node: 1, **past}, data=data)
+
+    for number in (0, 1):
+        group = Group(work(text, partitions=1), number, None)
+        assert took(group, rows(event("c", 12, a=1))) == []
+        assert took(group, rows(mark % 50, first=1, copy=HOME)) == []
+        batch = [*rows(event("a", 60), first=2), *rows(mark % 100, first=3, copy=HOME)]
+        assert kinds(group, batch) == ["late"]
+        assert kinds(group, rows(event("b", 70), first=4)) == ["late"][number:]
+
+
 def test_a_gap_is_refused_in_parts() -> None:
     """What comes to other groups would be declared lost in each."""
     gap = ketal.compile(FORKS.replace("CausalOrder;", "CausalOrder(gap = 5 s);"))
