@@ -19,7 +19,7 @@ from typing import Any
 from ketal.errors import SettingError, near
 from ketal.files.user_folders import state_folder
 from ketal.logs.shape import Shape
-from ketal.logs.source import Source, load_config, table_of
+from ketal.logs.source import Config, Source, load_config, table_of
 from ketal.model.limits import DEFAULT, Limits
 
 PORT = 9092
@@ -27,7 +27,6 @@ PORT = 9092
 PORT_MAX = 65_535
 ENGINES = ("process", "spark")
 STARTS = ("earliest", "latest")
-ON_CHANGE = ("stop", "fresh", "drain")
 _TEXT_FLAGS = {
     "pattern": "PATTERN",
     "engine": "--engine",
@@ -105,8 +104,6 @@ class Job:
     rejected: Target = Target("stdout")
     store: Target = Target("dir")
     """Where the state is saved."""
-    keyed_by: str | None = None
-    """The attribute by which producers key messages; with state in a topic, consumers may share."""
     commit_interval_ms: int = 500
     lateness_ms: int = 5_000
     idle_ms: int = 30_000
@@ -132,6 +129,11 @@ class Job:
     def state(self) -> Path:
         """The folder of the state, on this machine."""
         return Path(self.store.name)
+
+    @property
+    def keyed_by(self) -> str | None:
+        """The attribute by which producers key messages."""
+        return self.source.keyed_by
 
     @property
     def is_shared(self) -> bool:
@@ -165,21 +167,16 @@ def read_job(config: str | None, flags: Mapping[str, Any]) -> Job:
         If something is unknown, wrong or missing.
     """
     if config is None:
-        return _job({}, flags, Source(), DEFAULT, Path())
+        return _job(Config(), flags, Path())
     read = load_config(config)
     try:
-        return _job(read.document, flags, read.source, read.limits, Path(config).parent)
+        return _job(read, flags, Path(config).parent)
     except SettingError as fault:
         raise SettingError(f"{config}: {fault}") from None
 
 
-def _job(
-    document: Mapping[str, Any],
-    flags: Mapping[str, Any],
-    source: Source,
-    limits: Limits,
-    base: Path,
-) -> Job:
+def _job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
+    document, source, limits = config.document, config.source, config.limits
     tables = {name: table_of(document, name, keys) for name, keys in KEYS.items()}
 
     def text(table: str, key: str) -> str | None:
@@ -189,7 +186,9 @@ def _job(
     for name, flag in _TEXT_FLAGS.items():
         # As of `-b "$SERVERS"` without that variable: the default would be another place.
         _text(flag, flags.get(name))
-    engine = _known("engine", flags.get("engine") or document.get("engine", "process"), ENGINES)
+    engine = flags.get("engine") or document.get("engine", "process")
+    if engine not in ENGINES:
+        raise SettingError(f"there is no engine {engine!r}{near(engine, ENGINES)}")
     pattern = flags.get("pattern") or _text("pattern", document.get("pattern"))
     if pattern is None:
         raise SettingError('no pattern: `pattern = "FILE"` in the file, or `ketal stream PATTERN`')
@@ -218,7 +217,7 @@ def _job(
     start = text("kafka", "start") or "earliest"
     if start not in STARTS:
         raise SettingError(f"[kafka] start must be earliest or latest, not {start!r}")
-    on_change = _known("--on-change", flags.get("on_change") or "stop", ON_CHANGE)
+    on_change = flags.get("on_change") or "stop"
     if engine == "spark":
         _check_spark(store, on_change)
     if not 0 <= (flags.get("metrics_port") or 0) <= PORT_MAX:
@@ -242,7 +241,6 @@ def _job(
         verdicts=verdicts,
         rejected=rejected,
         store=store,
-        keyed_by=source.keyed_by,
         limits=limits,
         until_end=bool(flags.get("until_end")),
         on_change=on_change,
@@ -252,12 +250,6 @@ def _job(
         jars=_jars(tables["spark"].get("jars", []), base),
         **{key: number for name in NUMBERS for key, number in _numbers(name, tables[name])},
     )
-
-
-def _known(what: str, word: str, words: Sequence[str]) -> str:
-    if word not in words:
-        raise SettingError(f"there is no {what} {word!r}{near(word, words)}")
-    return word
 
 
 def _numbers(name: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

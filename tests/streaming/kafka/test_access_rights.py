@@ -8,6 +8,7 @@ import pytest
 
 import ketal
 from ketal.errors import SettingError
+from ketal.logs import Source
 from ketal.streaming.job.file import Job, Target
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import FORKS, accept, committed, job_of, produce, run
@@ -22,7 +23,11 @@ def job_and_rights(
     produce(secured, [(source, 0, accept("a")), (source, 0, accept("b"))])
     group, to = f"group-{source}", Target("kafka", sink)
     state = make_topic(secured, 1, "compact") if several else None
-    shared = {} if state is None else {"store": Target("kafka", state), "keyed_by": "height"}
+    shared = (
+        {}
+        if state is None
+        else {"store": Target("kafka", state), "source": Source(keyed_by="height")}
+    )
     job = job_of(
         secured, [source], folder, group_id=group, verdicts=to, rejected=to, until_end=True,
         properties=PLAIN, **shared,

@@ -28,6 +28,7 @@ from kafka.structs import OffsetAndMetadata
 import ketal
 from ketal.cli import main
 from ketal.errors import SettingError, StateError
+from ketal.logs import Source
 from ketal.model.events.event import Event
 from ketal.programs.program import Program
 from ketal.runtime.state.records import encode_record
@@ -91,7 +92,8 @@ def shared(
 ) -> Job:
     """Return a job that several consumers may share."""
     return job_of(
-        broker, topics, folder, keyed_by="height", until_end=options.pop("until_end", True),
+        broker, topics, folder, source=Source(keyed_by="height"),
+        until_end=options.pop("until_end", True),
         store=Target("kafka", state or compacted(broker, PARTITIONS)), **options,
     )  # fmt: skip
 
@@ -703,7 +705,11 @@ def test_what_fails_when_parts_are_given_up_ends_the_job(
 
 
 def job(**options: Any) -> Job:
-    given: dict[str, Any] = {"store": Target("kafka", "state"), "keyed_by": "height", **options}
+    given: dict[str, Any] = {
+        "store": Target("kafka", "state"),
+        "source": Source(keyed_by="height"),
+        **options,
+    }
     return Job(pattern="p", topics=["t"], bootstrap_servers="b", group_id="g", **given)
 
 

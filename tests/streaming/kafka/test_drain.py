@@ -18,6 +18,7 @@ import ketal
 from ketal.analysis import registered_guards as guards
 from ketal.cli.output import summary_text
 from ketal.errors import SettingError, StateError
+from ketal.logs import Source
 from ketal.model import syntax
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
@@ -588,7 +589,10 @@ def test_a_job_stops_at_a_change_or_drains(
     old, new = ketal.compile(WINDOWED_FORKS), ketal.compile(OTHER)
     options: dict[str, Any] = {"until_end": True, "lateness_ms": 0}
     if store == "kafka":
-        options |= {"store": Target("kafka", compacted(broker, 1)), "keyed_by": "height"}
+        options |= {
+            "store": Target("kafka", compacted(broker, 1)),
+            "source": Source(keyed_by="height"),
+        }
         # Time ends the old runs also where the new pattern has no use for it.
         new = ketal.compile(OTHER.replace(" within 10 s;", ""))
     job = job_of(broker, [source], tmp_path, **options)

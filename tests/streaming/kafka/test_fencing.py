@@ -13,6 +13,7 @@ from kafka import errors as faults
 
 import ketal
 from ketal.errors import LostError, SettingError, StateError
+from ketal.logs import Source
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
 from ketal.streaming.kafka.connecting import clients
@@ -50,7 +51,7 @@ def test_a_stranger_is_refused_and_the_job_whose_group_it_is_goes_on(
     away.mkdir()
     to = Target("kafka", sink)
     mine = {"group_id": job.group_id, "verdicts": to, "rejected": to, "until_end": True}
-    shared = {**mine, "store": Target("kafka", "state"), "keyed_by": "height"}
+    shared = {**mine, "store": Target("kafka", "state"), "source": Source(keyed_by="height")}
     changed = ketal.compile(FORKS.replace("hash != First.hash", "true"))
     elsewhere = f"state elsewhere, and not in dir:{away / 'state'}(.|\n)*--group-id of its own"
     try:

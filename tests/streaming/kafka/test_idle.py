@@ -12,6 +12,7 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 
 import ketal
+from ketal.logs import Source
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.connecting.clients import producer_of
@@ -64,7 +65,7 @@ def job(request: pytest.FixtureRequest, broker: Broker, topic: Topic, tmp_path: 
     options: dict[str, Any] = {"lateness_ms": LATENESS_MS, "idle_ms": IDLE_MS}
     if request.param == "several":
         state = make_topic(broker, policy="compact")
-        options |= {"keyed_by": "key", "store": Target("kafka", state)}
+        options |= {"source": Source(keyed_by="key"), "store": Target("kafka", state)}
     return job_of(broker, [topic(), topic()], tmp_path, **options)
 
 

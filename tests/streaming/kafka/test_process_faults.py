@@ -28,6 +28,7 @@ from kafka import KafkaProducer
 
 import ketal
 from ketal.errors import LostError, SettingError
+from ketal.logs import Source
 from ketal.programs.program import Program
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
@@ -407,7 +408,7 @@ def test_a_broker_that_dies_inside_a_transaction(
     if several:
         # It cannot leave the group while the broker is down, and is waited for.
         job = replace(
-            job, keyed_by="height",
+            job, source=Source(keyed_by="height"),
             store=Target("kafka", make_topic(mortal_broker, policy="compact")),
             properties={"session_timeout_ms": 3_000, "heartbeat_interval_ms": 500},
         )  # fmt: skip

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import ketal
+from ketal.logs import Source
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
 from ketal.streaming.kafka.process_engine import ProcessEngine
@@ -56,7 +57,9 @@ def test_what_is_under_way_when_kafka_goes_is_not_waited_for(
     for several in (False, True):
         begins = replace(job, bootstrap_servers=at, store=Target("dir", str(tmp_path / "state")))
         if several:
-            begins = replace(begins, keyed_by="height", store=Target("kafka", "state"))
+            begins = replace(
+                begins, source=Source(keyed_by="height"), store=Target("kafka", "state")
+            )
         running = Running(ProcessEngine(begins, program, Told().hooks()))
         before, end_s = beginning(), time.monotonic() + PATIENCE_S
         running.start()

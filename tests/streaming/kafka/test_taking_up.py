@@ -18,6 +18,7 @@ from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 import ketal
+from ketal.logs import Source
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.outputs import Outputs
@@ -35,7 +36,7 @@ PATIENCE_MS = 2_000
 
 def shared(broker: Broker, topics: Sequence[str], folder: Path, parts: int, **options: Any) -> Job:
     """Return a job that several consumers may share."""
-    given: dict[str, Any] = {"until_end": True, "keyed_by": "height", **options}
+    given: dict[str, Any] = {"until_end": True, "source": Source(keyed_by="height"), **options}
     return job_of(
         broker, topics, folder, store=Target("kafka", make_topic(broker, parts, "compact")), **given
     )
