@@ -115,7 +115,8 @@ def process(program: ketal.Program, count: int, folder: Path) -> None:
             execution.advance_time(at / EVENTS_PER_S - LATENESS_S)
             fed = time.perf_counter()
             changes = execution.state.changes()
-            store.committed(store.write(changes))
+            store.write(changes)
+            store.committed()
             commits_s.append(time.perf_counter() - fed)
             written.append(sum(len(one or b"") for one in changes.values()))
             feeding_s += fed - start

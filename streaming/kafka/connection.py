@@ -16,7 +16,7 @@ from ketal.errors import SettingError
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.access import check_access
 from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, StoppedError, within
-from ketal.streaming.kafka.running_job import RunningJob
+from ketal.streaming.kafka.running_job import Commit, Committed, RunningJob
 
 T = TypeVar("T")
 
@@ -99,21 +99,22 @@ class Connection:
 
     # --- offsets ---
 
-    def group_offsets(self) -> dict[TopicPartition, Any]:
+    def group_offsets(self) -> dict[TopicPartition, Commit]:
         """Return the group's commits, of the topics of the job and of others."""
-        return self._call("asking for offsets", clients.group_offsets, self._job, calls=2)
+        offsets = self._call("asking for offsets", clients.group_offsets, self._job, calls=2)
+        return {one: Commit.of(held) for one, held in offsets.items()}
 
-    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Any]:
+    def committed(self, partitions: Sequence[TopicPartition]) -> Committed:
         """Return the commit of each partition; None where there is none."""
+        out: dict[TopicPartition, Commit | None] = {}
         timeout_ms = self._job.call_timeout_ms
-        return {
-            one: self._call("asking for offsets", self.consumer.committed, one, True, timeout_ms)
-            for one in partitions
-        }
+        for one in partitions:
+            ask = self.consumer.committed
+            held = self._call("asking for offsets", ask, one, True, timeout_ms)
+            out[one] = None if held is None else Commit.of(held)
+        return out
 
-    def beginnings(
-        self, committed: Mapping[TopicPartition, Any], *, grown: bool = True
-    ) -> dict[TopicPartition, int]:
+    def beginnings(self, committed: Committed, *, grown: bool = True) -> dict[TopicPartition, int]:
         """Return the first offset to read: that of the last commit, else as `start` says.
 
         Parameters

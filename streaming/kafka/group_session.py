@@ -48,7 +48,7 @@ from ketal.streaming.kafka.connecting.clients import (
 )
 from ketal.streaming.kafka.job_session import Session
 from ketal.streaming.kafka.partition_state import Part, open_part
-from ketal.streaming.kafka.running_job import RunningJob, metadata_of
+from ketal.streaming.kafka.running_job import Committed, RunningJob
 
 KEEP_S = 0.05
 """So often the group is polled while parts are restored."""
@@ -234,7 +234,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         self.engine.hooks.notify(f"has {len(parts)} of {self.count} parts: {listed}")
 
     def _commit_beginnings(
-        self, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Any]
+        self, positions: Mapping[TopicPartition, int], committed: Committed
     ) -> None:
         """Commit the beginnings of partitions that were never committed, before all else.
 
@@ -252,7 +252,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         given: set[TopicPartition],
         loaded: Mapping[int, Any],
         positions: Mapping[TopicPartition, int],
-        committed: Mapping[TopicPartition, Any],
+        committed: Committed,
     ) -> dict[int, Part] | None:
         """Return the restored parts of what was loaded; None if they were revoked meanwhile."""
         enough = threading.Event()
@@ -307,10 +307,10 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
             )
         return False
 
-    def _is_as_committed(self, number: int, committed: Mapping[TopicPartition, Any]) -> bool:
+    def _is_as_committed(self, number: int, committed: Committed) -> bool:
         """Return whether a part that was revoked has the state of its last commit."""
         part = self._revoked.get(number)
         if part is None:
             return False
         held = [committed[one] for one in part.positions]
-        return all(one is not None and metadata_of(one.metadata) == part.metadata for one in held)
+        return all(one is not None and one.metadata == part.metadata for one in held)

@@ -124,9 +124,12 @@ class Session(ABC):
         while not (engine.stopping or self._is_finished()):
             self._consume()
             now_s = time.monotonic()
+            if now_s - self._committed_s >= RECOMMIT_S:
+                for part in self.parts:
+                    part.dirty = True
             due = now_s >= self._commit_after_s or self.outputs.bytes >= PENDING_BYTES_MAX
-            if due and (self._is_dirty or now_s - self._committed_s >= RECOMMIT_S):
-                self.commit(self.parts if not self._is_dirty else None)
+            if due and self._is_dirty:
+                self.commit()
                 engine.failing_since_s = None
             if now_s - self._looked_s >= LOOK_S:
                 self._looked_s = now_s
@@ -273,15 +276,15 @@ class Session(ABC):
 
     # --- commit ---
 
-    def commit(self, parts: list[Part] | None = None) -> None:
-        """Commit parts, by default those that are dirty: state, offsets, verdicts together."""
+    def commit(self) -> None:
+        """Commit the parts that are dirty: state, offsets, verdicts together."""
         began_s = time.monotonic()
-        chosen = [part for part in self.parts if part.dirty] if parts is None else parts
-        if not chosen:
+        parts = [part for part in self.parts if part.dirty]
+        if not parts:
             return
-        names = {part: part.store.write(part.changes()) for part in chosen}
         offsets = {}
-        for part, name in names.items():
+        for part in parts:
+            name = part.store.write(part.changes())
             part.metadata = {**self.storage.metadata(name), "owner": self.engine.owner}
             text = json.dumps(part.metadata)
             for one, offset in part.positions.items():
@@ -291,11 +294,11 @@ class Session(ABC):
         producer = self.connection.producer
         producer.begin_transaction()
         sent = self.outputs.send(producer)
-        for part in chosen:
+        for part in parts:
             sent += part.store.send(producer)
         self.connection.commit(offsets, sent, self._member)
-        for part, name in names.items():
-            part.store.committed(name)
+        for part in parts:
+            part.store.committed()
             part.dirty = False
         self.outputs.clear()
         self.sum_up()

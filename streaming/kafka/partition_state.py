@@ -36,7 +36,7 @@ from ketal.runtime.state.records import (
 from ketal.streaming.job.distribution import uses_time
 from ketal.streaming.job.messages import Reader, place_of
 from ketal.streaming.job.pattern_migration import resume
-from ketal.streaming.kafka.running_job import RunningJob, metadata_of
+from ketal.streaming.kafka.running_job import Committed, RunningJob
 from ketal.streaming.kafka.state.storage import Storage, Store
 from ketal.streaming.kafka.watermarks import Watermarks
 
@@ -258,7 +258,7 @@ def open_part(
     storage: Storage,
     number: int,
     positions: Mapping[TopicPartition, int],
-    committed: Mapping[TopicPartition, Any],
+    committed: Committed,
     loaded: Any,
 ) -> Part:
     """Return a part with the state that belongs to the offsets that are committed.
@@ -274,7 +274,7 @@ def open_part(
     job = engine.job
     # One consumer restores only what it has committed itself, once it has begun.
     on_change = "stop" if engine.claimed and not job.is_shared else job.on_change
-    held = [metadata_of(one.metadata) for one in committed.values() if one is not None]
+    held = [one.metadata for one in committed.values() if one is not None]
     # A commit with a changelog and no name has the beginning of a partition, and no state.
     commits = [one for one in held if "commit" in one or "changelog" not in one]
     try:

@@ -13,9 +13,10 @@ import json
 import uuid
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka import TopicPartition
+from kafka.structs import OffsetAndMetadata
 
 from ketal.errors import LostError, SettingError
 from ketal.programs.program import Program
@@ -26,7 +27,27 @@ from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka.state.storage import Storage
 
-Offsets = Mapping[TopicPartition, Any]
+
+class Commit(NamedTuple):
+    """What is committed of a partition, by this job or another."""
+
+    offset: int
+    metadata: dict[str, Any]
+    """What stands beside the offset; nothing if that is not ketal's."""
+
+    @classmethod
+    def of(cls, held: OffsetAndMetadata) -> Commit:
+        """Return a commit as Kafka has it."""
+        try:
+            decoded = json.loads(held.metadata or "{}")
+        except ValueError:
+            decoded = {}
+        return cls(held.offset, decoded if isinstance(decoded, dict) else {})
+
+
+Offsets = Mapping[TopicPartition, Commit]
+Committed = Mapping[TopicPartition, Commit | None]
+"""The commit of each partition; None where there is none."""
 
 
 class RunningJob(JobEngine):
@@ -58,8 +79,11 @@ class RunningJob(JobEngine):
     def refuse_other_job(self, storage: Storage, offsets: Offsets) -> None:
         """Raise a SettingError if the group is another job's, unless `fresh` takes it over."""
         job = self.job
-        named = {one: metadata_of(held.metadata) for one, held in offsets.items()}
-        of_jobs = {one: m for one, m in named.items() if "snapshot" in m or "changelog" in m}
+        of_jobs = {
+            one: held.metadata
+            for one, held in offsets.items()
+            if "snapshot" in held.metadata or "changelog" in held.metadata
+        }
         hint = (
             "\n  hint: give this job a --group-id of its own, and a --state where that is set"
             + ("" if job.group_id_given else "; the default is the name of the pattern file")
@@ -88,9 +112,7 @@ class RunningJob(JobEngine):
         """
         job = self.job
         owners = {
-            metadata_of(held.metadata).get("owner")
-            for one, held in offsets.items()
-            if one.topic in job.topics
+            held.metadata.get("owner") for one, held in offsets.items() if one.topic in job.topics
         }
         if owners - {None, self.owner}:
             raise LostError(
@@ -108,12 +130,3 @@ class RunningJob(JobEngine):
             "each fences the other\n  hint: give this job a --group-id of its own, and a --state "
             "where that is set"
         )
-
-
-def metadata_of(text: str | None) -> dict[str, Any]:
-    """Return the metadata of a commit beside the offset; nothing if it is not one of ketal's."""
-    try:
-        decoded = json.loads(text or "{}")
-    except ValueError:
-        return {}
-    return decoded if isinstance(decoded, dict) else {}

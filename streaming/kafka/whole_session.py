@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka import TopicPartition
-
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import StoppedError
 from ketal.streaming.kafka.job_session import ChangedError, Session
 from ketal.streaming.kafka.partition_state import Part, open_part
-from ketal.streaming.kafka.running_job import Offsets, metadata_of
+from ketal.streaming.kafka.running_job import Offsets
 
 AHEAD_MAX = 5
 """How often the state is read ahead while another process commits."""
@@ -51,7 +49,7 @@ class WholeSession(Session):
         positions = connection.beginnings(committed)
         for one, offset in positions.items():
             connection.consumer.seek(one, offset)
-        if part is not None and _named(committed) != _named(own):
+        if part is not None and committed != own:
             part.store.close()
             part = None
         if part is None:
@@ -77,12 +75,11 @@ class WholeSession(Session):
         """
         for _ in range(AHEAD_MAX):
             loaded = self._loaded(open_too=False)
-            commits = [metadata_of(held.metadata) for held in own.values()]
-            if self.storage.is_of(loaded, commits):
+            if self.storage.is_of(loaded, [held.metadata for held in own.values()]):
                 positions = {one: held.offset for one, held in own.items()}
                 return open_part(self.engine, self.storage, 0, positions, own, loaded), own
             before, own = own, self._own(self.connection.group_offsets())
-            if _named(own) == _named(before):
+            if own == before:
                 break
         return None, own
 
@@ -97,11 +94,3 @@ class WholeSession(Session):
         """Begin again if a topic has other partitions than before."""
         if set(self.connection.inputs()) != set(self.part_of):
             raise ChangedError("the topics have other partitions than before")
-
-
-def _named(committed: Offsets) -> dict[TopicPartition, Any]:
-    """Return the offset and metadata of each partition, by which commits are compared."""
-    return {
-        one: None if held is None else (held.offset, held.metadata)
-        for one, held in committed.items()
-    }

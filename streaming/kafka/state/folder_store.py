@@ -206,14 +206,13 @@ class Saved:
         """Send nothing into the transaction: what was written is on the disk already."""
         return []
 
-    def committed(self, name: str) -> None:
-        """Mark a state as committed; remove the databases before its predecessor."""
+    def committed(self) -> None:
+        """Mark what was written last as committed; remove the databases before its predecessor."""
         if self._claim is not None:
             self._claim.committed()
-        file = name.partition("@")[0]
-        if file in self._retained[-1:]:
+        if self._name in self._retained[-1:]:
             return
-        self._retained = [*self._retained[-1:], file]
+        self._retained = [*self._retained[-1:], self._name]
         for old in sorted(self._old - set(self._retained)):
             _remove(self.folder / old)
         self._old = set(self._retained)

@@ -106,7 +106,7 @@ class Changelog:
             for key, value, headers in self._messages
         ]
 
-    def committed(self, name: str) -> None:
+    def committed(self) -> None:
         """Discard the messages that were committed."""
         self._messages, self._stale = [], []
 

@@ -41,7 +41,7 @@ def test_a_session_reads_what_another_committed_and_writes_a_database_of_its_own
     one = Saved(tmp_path)
     first = one.write({b"a": b"1", b"b": b"2"})
     second = one.write({b"a": b"3", b"b": None, b"c": b"4"})
-    one.committed(second)
+    one.committed()
     assert file_of(first) == file_of(second)
     two = Saved(tmp_path)
     assert two.read(first) == {b"a": b"1", b"b": b"2"}
@@ -113,7 +113,7 @@ import os, pathlib, signal, sys
 from ketal.streaming.kafka.state.folder_store import Saved
 saved = Saved(pathlib.Path(sys.argv[1]))
 name = saved.write({b"a": b"1"})
-saved.committed(name)
+saved.committed()
 saved._database.execute("BEGIN EXCLUSIVE")
 saved._database.execute("INSERT INTO commits VALUES (2, x'80')")
 print(name, flush=True)
@@ -134,7 +134,7 @@ def test_one_that_is_stopped_while_it_writes_stops_nobody(tmp_path: Path, number
             new = Saved(tmp_path)
             assert new.read(name) == {b"a": b"1"}
             name = new.write({b"a": b"1"})
-            new.committed(name)
+            new.committed()
     finally:
         process.kill()
         process.communicate()
@@ -156,7 +156,7 @@ def test_a_database_that_has_grown_is_begun_anew_and_its_predecessor_kept(
         state = {k: v for k, v in {**state, **changes}.items() if v is not None}
         name = one.write(changes)
         if chance.random() < 0.5:
-            one.committed(name)
+            one.committed()
             databases = list(dict.fromkeys([*databases, file_of(name)]))
             assert content(tmp_path) == sorted(databases[-2:])
             assert Saved(tmp_path).read(name) == state
@@ -180,20 +180,23 @@ def test_the_state_is_what_bounds_the_database(
 def test_one_that_was_stopped_removes_nothing_of_its_successor(tmp_path: Path) -> None:
     old = Saved(tmp_path)
     name = old.write({b"n": b"0"})
-    old.committed(name)
+    old.committed()
     for number in range(1, 4):
         new = Saved(tmp_path)
         new.read(name)
         name = new.write({b"n": b"%d" % number})
-        new.committed(name)
+        new.committed()
     theirs = content(tmp_path)
     assert len(theirs) == 2, "the one of the session that was stopped is gone"
-    old.committed(old.write({b"n": b"9"}))
+    old.write({b"n": b"9"})
+    old.committed()
     assert content(tmp_path) == theirs, "what it adds, nobody sees"
     zombie = Saved(tmp_path)
     zombie.read(name)
-    new.committed(new.write({b"n": b"4"}))
-    zombie.committed(zombie.write({b"n": b"9"}))
+    new.write({b"n": b"4"})
+    new.committed()
+    zombie.write({b"n": b"9"})
+    zombie.committed()
     assert file_of(name) in content(tmp_path)
     assert Saved(tmp_path).read(new.write({})) == {b"n": b"4"}
 
@@ -266,7 +269,7 @@ def test_what_is_no_state_stays_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("")
     one = Saved(tmp_path)
     name = one.write({b"n": b"0"})
-    one.committed(name)
+    one.committed()
     one.close()
     assert {path.name for path in tmp_path.iterdir()} == {file_of(name), "mine.txt"}
 
