@@ -16,7 +16,6 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -25,6 +24,7 @@ from ketal.errors import SettingError, refused_as_setting
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.locks import lock
+from ketal.streaming.job.metrics import Hooks
 
 PENDING_BYTES_MAX = 4_000_000
 """After so many pending bytes of verdicts a commit is due."""
@@ -45,12 +45,9 @@ class Outputs:
         If a file cannot be opened, or is another job's.
     """
 
-    def __init__(
-        self, job: Job, show: Callable[[Verdict], None], flush: Callable[[], None]
-    ) -> None:
+    def __init__(self, job: Job, hooks: Hooks) -> None:
         self._job = job
-        self._show = show
-        self._flush = flush
+        self._hooks = hooks
         self._pending: list[tuple[Target, bytes | None, bytes]] = []
         self._shown: list[Verdict] = []
         self._files: dict[Target, Any] = {}
@@ -103,8 +100,8 @@ class Outputs:
         if self._shown:
             try:
                 for verdict in self._shown:
-                    self._show(verdict)
-                self._flush()
+                    self._hooks.show(verdict)
+                self._hooks.flush()
             except BrokenPipeError:
                 raise ClosedPipeError from None
 

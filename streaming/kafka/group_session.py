@@ -39,6 +39,7 @@ from kafka import errors as faults
 from kafka.structs import OffsetAndMetadata
 
 from ketal.errors import SettingError
+from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import (
     CLIENT_ERRORS,
@@ -59,8 +60,8 @@ SETTLE_S = 10.0
 class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
     """The parts that the group assigns to this consumer, whose listener it is."""
 
-    def __init__(self, engine: RunningJob) -> None:
-        super().__init__(engine)
+    def __init__(self, engine: RunningJob, outputs: Outputs) -> None:
+        super().__init__(engine, outputs)
         self._is_closing = False
         self.fault: BaseException | None = None
         """What the listener raised."""

@@ -27,7 +27,7 @@ from ketal.model.summaries import total
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.execution import BATCH_EVENTS
 from ketal.runtime.silence.vacuity import Findings, MetEvents, add_findings, findings
-from ketal.streaming.job.outputs import PENDING_BYTES_MAX
+from ketal.streaming.job.outputs import PENDING_BYTES_MAX, Outputs
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import StoppedError
 from ketal.streaming.kafka.connection import Connection
@@ -54,12 +54,12 @@ class ChangedError(Exception):
 class Session(ABC):
     """The clients and parts of a job between two faults, and the loop over them."""
 
-    def __init__(self, engine: RunningJob) -> None:
+    def __init__(self, engine: RunningJob, outputs: Outputs) -> None:
         self.engine = engine
         self.job = engine.job
         self.connection = Connection(engine)
         self.storage = storage_of(engine.job)
-        self.outputs = engine.outputs
+        self.outputs = outputs
         self.count = 0
         """How many parts the job has; 0 where there is always one."""
         self.parts: list[Part] = []

@@ -10,11 +10,14 @@ The one rule: a fault ends a session, and loses no commit.
 
 from __future__ import annotations
 
+import contextlib
+
 from ketal.errors import StateError
 from ketal.programs.program import Program
 from ketal.streaming.job.distribution import check_shared
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Hooks
+from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.job.properties import check_properties
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, OUT_OF_RANGE, StoppedError
@@ -42,15 +45,13 @@ class ProcessEngine(RunningJob):
 
     def run(self) -> None:
         """Run one session after the other, until one ends without a fault."""
-        try:
-            self._sessions()
-        finally:
-            self.close_outputs()
+        with contextlib.closing(Outputs(self.job, self.hooks)) as outputs:
+            self._sessions(outputs)
 
-    def _sessions(self) -> None:
+    def _sessions(self, outputs: Outputs) -> None:
         wait_s = RETRY_FIRST_S
         while True:
-            session = session_of(self)
+            session = session_of(self, outputs)
             if self.failing_since_s is None:
                 wait_s = RETRY_FIRST_S
             try:
@@ -87,6 +88,6 @@ class ProcessEngine(RunningJob):
         self.failed(f"{kafka} failed ({reason})", f"{kafka} is lost", reason)
 
 
-def session_of(engine: RunningJob) -> Session:
+def session_of(engine: RunningJob, outputs: Outputs) -> Session:
     """Return the next session of a job."""
-    return GroupSession(engine) if engine.job.is_shared else WholeSession(engine)
+    return (GroupSession if engine.job.is_shared else WholeSession)(engine, outputs)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from kafka import TopicPartition
@@ -24,7 +23,6 @@ from ketal.streaming.job.distribution import Watch
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.job_engine import JobEngine
 from ketal.streaming.job.metrics import Hooks
-from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka.state.storage import Storage
 
 
@@ -64,17 +62,6 @@ class RunningJob(JobEngine):
         """The group's offsets of other topics when the last session began."""
         self.consumed = 0
         self.watch = Watch(job, program) if job.is_shared else None
-
-    @cached_property
-    def outputs(self) -> Outputs:
-        """The outputs, whose files are open from the first use to the end."""
-        return Outputs(self.job, self.hooks.show, self.hooks.flush)
-
-    def close_outputs(self) -> None:
-        """Close the outputs' files, if any was opened."""
-        if "outputs" in vars(self):
-            self.outputs.close()
-            del self.outputs
 
     def refuse_other_job(self, storage: Storage, offsets: Offsets) -> None:
         """Raise a SettingError if the group is another job's, unless `fresh` takes it over."""

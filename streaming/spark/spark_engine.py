@@ -91,8 +91,7 @@ class SparkEngine(JobEngine):
                 )
                 self.summary = self._summary(checkpoint)
                 return
-            outputs = Outputs(self.job, self.hooks.show, self.hooks.flush)
-            stack.callback(outputs.close)
+            outputs = stack.enter_context(contextlib.closing(Outputs(self.job, self.hooks)))
             self._run(session or self._session(stack), checkpoint, outputs)
 
     def _session(self, stack: contextlib.ExitStack) -> SparkSession:

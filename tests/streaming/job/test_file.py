@@ -12,6 +12,7 @@ from ketal.cli import main
 from ketal.errors import SettingError
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.streaming.job.file import Job, Target, read_job
+from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.job.properties import check_properties
 from ketal.streaming.kafka.watermarks import Watermarks
@@ -366,7 +367,7 @@ def outputs(path: Path) -> Outputs:
         pattern="p", topics=["t"], bootstrap_servers="b", group_id="g",
         verdicts=target, rejected=target,
     )  # fmt: skip
-    return Outputs(job, lambda verdict: None, lambda: None)
+    return Outputs(job, Hooks(lambda verdict: None, lambda: None, lambda notice: None))
 
 
 def test_a_torn_line_is_cut_off_and_anything_else_left_alone(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from ketal.errors import SettingError
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.locks import lock, locked
+from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka import partition_state
 from ketal.streaming.kafka.process_engine import ProcessEngine
@@ -41,7 +42,7 @@ def outputs(verdicts: Target, rejected: Target | None = None) -> Outputs:
         pattern="p", topics=["t"], bootstrap_servers="b", group_id="g",
         verdicts=verdicts, rejected=rejected or verdicts,
     )  # fmt: skip
-    return Outputs(job, lambda verdict: None, lambda: None)
+    return Outputs(job, Hooks(lambda verdict: None, lambda: None, lambda notice: None))
 
 
 @contextmanager

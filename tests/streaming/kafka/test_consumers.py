@@ -35,6 +35,7 @@ from ketal.runtime.state.records import encode_record
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.distribution import Watch, check_shared
 from ketal.streaming.job.file import Job, Target
+from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.group_session import GroupSession
 from ketal.streaming.kafka.partition_state import PROGRESS, Part
@@ -659,7 +660,8 @@ def test_whoever_gives_up_its_parts_goes_on_with_joining(
 ) -> None:
     """kafka-python may forget it, and the member would be given nothing ever after."""
     job = shared(broker, [topic(PARTITIONS)], tmp_path)
-    session = session_of(ProcessEngine(job, ketal.compile(FORKS), Told().hooks()))
+    hooks = Told().hooks()
+    session = session_of(ProcessEngine(job, ketal.compile(FORKS), hooks), Outputs(job, hooks))
     assert isinstance(session, GroupSession)
     try:
         session.begin()

@@ -15,6 +15,7 @@ import ketal
 from ketal.logs import Source
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
+from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka.connecting.clients import producer_of
 from ketal.streaming.kafka.job_session import Session
 from ketal.streaming.kafka.process_engine import ProcessEngine, session_of
@@ -81,7 +82,7 @@ def reading(job: Job, most: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Re
 
     job = replace(job, properties={"max_poll_records": most})
     engine = ProcessEngine(job, ketal.compile(NEAR), Told().hooks())
-    session = session_of(engine)
+    session = session_of(engine, Outputs(job, engine.hooks))
     one = Reading(session, monkeypatch)
     with closing(session):
         session.begin()

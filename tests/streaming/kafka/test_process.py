@@ -16,6 +16,7 @@ from ketal.cli import main
 from ketal.errors import LostError, SettingError, StateError
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
+from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka import job_session as sessions
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.process_engine import ProcessEngine, session_of
@@ -249,7 +250,7 @@ def test_what_was_not_fetched_yet_is_unread(broker: Broker, topic: Topic, tmp_pa
     produce(broker, [(source, 1, accept("a", 1)), (source, 1, accept("b", 1))])
     job = job_of(broker, [source], tmp_path)
     engine = ProcessEngine(job, ketal.compile(FORKS), Told().hooks())
-    session = session_of(engine)
+    session = session_of(engine, Outputs(job, engine.hooks))
     try:
         session.begin()
         session._check_clock()

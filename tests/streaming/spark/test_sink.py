@@ -58,7 +58,7 @@ def test_a_batch_is_read_again_only_for_verdicts(
     batch = spark.createDataFrame(spark.sparkContext.parallelize(rows, 2), schema)
     checkpoint = Checkpoint(one, ketal.compile(FORKS))
     hooks = Told().hooks()
-    outputs = Outputs(one, hooks.show, hooks.flush)
+    outputs = Outputs(one, hooks)
     counted: Counter[Any] = Counter()
 
     def count(kind: str, pattern: str | None, number: int) -> None:
