@@ -18,9 +18,9 @@ from ketal.streaming.job.distribution import check_shared
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.outputs import Outputs
-from ketal.streaming.job.properties import check_properties
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, OUT_OF_RANGE, StoppedError
+from ketal.streaming.kafka.connecting.properties import check_properties
 from ketal.streaming.kafka.group_session import GroupSession
 from ketal.streaming.kafka.job_session import ChangedError, Session
 from ketal.streaming.kafka.running_job import RunningJob

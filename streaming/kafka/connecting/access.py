@@ -26,8 +26,8 @@ from kafka.net.selector import NetworkSelector
 
 from ketal.errors import SettingError
 from ketal.streaming.job.file import Job
-from ketal.streaming.job.properties import refused_as_settings
 from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, causes, listens, properties_of
+from ketal.streaming.kafka.connecting.properties import refused_as_settings
 
 _REFUSED = (
     faults.IllegalSaslStateError,

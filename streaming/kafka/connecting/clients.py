@@ -41,7 +41,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from ketal.errors import SettingError
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.outputs import refused_as_too_large
-from ketal.streaming.job.properties import refused_as_settings
+from ketal.streaming.kafka.connecting.properties import refused_as_settings
 from ketal.streaming.kafka.connecting.tokens import Tokens
 
 T = TypeVar("T")

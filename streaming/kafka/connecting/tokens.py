@@ -23,7 +23,12 @@ from urllib.request import Request, urlopen
 from kafka import errors as faults
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from ketal.streaming.job.properties import TOKEN_ENDPOINT, TOKEN_ID, TOKEN_SCOPE, TOKEN_SECRET
+from ketal.streaming.kafka.connecting.properties import (
+    TOKEN_ENDPOINT,
+    TOKEN_ID,
+    TOKEN_SCOPE,
+    TOKEN_SECRET,
+)
 
 ANSWER_S = 10.0
 LIFETIME_S = 60.0

@@ -14,7 +14,7 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.streaming.job.file import Job, Target, read_job
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.outputs import Outputs
-from ketal.streaming.job.properties import check_properties
+from ketal.streaming.kafka.connecting.properties import check_properties
 from ketal.streaming.kafka.watermarks import Watermarks
 
 FULL = """\

@@ -11,10 +11,9 @@ from kafka import KafkaConsumer
 import ketal
 from ketal.errors import SettingError
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.job import properties
 from ketal.streaming.job.file import Job
-from ketal.streaming.job.properties import check_properties
-from ketal.streaming.kafka.connecting import clients
+from ketal.streaming.kafka.connecting import clients, properties
+from ketal.streaming.kafka.connecting.properties import check_properties
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.jobs import FORKS, Told, Topic, job_of, run
 
