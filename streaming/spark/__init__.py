@@ -18,7 +18,7 @@ from ketal.errors import SettingError, wrong_type
 from ketal.model.limits import Limits
 from ketal.programs.program import Program, checked_program
 from ketal.streaming.job.distribution import uses_time
-from ketal.streaming.job.file import FAR, INT_MAX
+from ketal.streaming.job.file import FAR, INT_MAX, Job
 from ketal.streaming.spark import families as grouping
 
 if TYPE_CHECKING:
@@ -26,16 +26,14 @@ if TYPE_CHECKING:
 
     from ketal.logs.source import Source
 
-LATENESS_MS = 5_000
-
 
 def detect(
     program: Program,
     events: DataFrame,
     *,
-    key_groups: int = grouping.KEY_GROUPS,
+    key_groups: int = Job.key_groups,
     source: Source | None = None,
-    lateness_ms: int = LATENESS_MS,
+    lateness_ms: int = Job.lateness_ms,
     partitions: int | None = None,
     limits: Limits | None = None,
     counts: Observation | str | None = None,

@@ -40,7 +40,6 @@ from ketal.runtime.silence.vacuity import Findings, MetEvents, findings
 from ketal.runtime.stream_release import refuse_unavailable
 from ketal.streaming.job.distribution import unfit
 
-KEY_GROUPS = 16
 KEY_GROUPS_MAX = 32_768
 """More than any cluster has tasks for; the maximum of Flink."""
 

@@ -70,9 +70,9 @@ class Work:
     timed: bool
     """Whether watermarks matter."""
     figures: bool
-    counts: bool = False
+    counts: bool
     """Whether each group returns a row of figures, of counts, for each batch."""
-    placed: tuple[str, ...] = ()
+    placed: tuple[str, ...]
     """For each family, how the driver computes a row's group, in words."""
 
     @property
@@ -172,7 +172,7 @@ class Group:
         self._value_of = dict(work.families[self._family].program.compiled[0].partition).get(
             keyed_by
         )
-        self._placed = work.placed[self._family] if work.placed else ""
+        self._placed = work.placed[self._family]
         known = GroupState(placed=self._placed) if held is None else GroupState.unpacked(held)
         if known.placed != self._placed:
             raise StateError(

@@ -163,7 +163,9 @@ def remove_artifacts(session: SparkSession) -> None:
 
 
 def kafka_options(job: Job) -> dict[str, str]:
-    """Return how Spark's connector reaches Kafka; it holds what the properties hold.
+    """Return how Spark's connector reaches Kafka, and after how long a call is given up.
+
+    It holds what the properties hold; a timeout among them counts.
 
     Raises
     ------
@@ -190,22 +192,13 @@ def kafka_options(job: Job) -> dict[str, str]:
             )
         java = name.replace("_", ".") if name in _RENAMED else name
         out[java] = _text(value)
-    return {f"kafka.{name}": value for name, value in out.items()}
-
-
-def call_timeouts(job: Job, options: Mapping[str, str]) -> dict[str, str]:
-    """Return options after how long a call of Java's clients is given up.
-
-    What `kafka_options` returned counts.
-    """
-    request = "kafka.request.timeout.ms"
-    request_ms = options.get(request, str(min(job.call_timeout_ms, REQUEST_MS_MAX)))
+    request_ms = out.setdefault("request.timeout.ms", str(min(job.call_timeout_ms, REQUEST_MS_MAX)))
     # A call is made of requests, and Java's clients refuse one that is over before its request is.
     # What is no number is left for them to refuse.
     least_ms = int(request_ms) if request_ms.isdecimal() else 0
     call_ms = str(max(job.call_timeout_ms, least_ms))
-    timeouts = {request: request_ms, "kafka.default.api.timeout.ms": call_ms}
-    return {**timeouts, "kafka.max.block.ms": call_ms, **options}
+    out = {"default.api.timeout.ms": call_ms, "max.block.ms": call_ms, **out}
+    return {f"kafka.{name}": value for name, value in out.items()}
 
 
 def _certificates(given: dict[str, Any]) -> dict[str, str]:

@@ -33,12 +33,7 @@ from ketal.streaming.job.outputs import ClosedPipeError, Outputs, refused_as_too
 from ketal.streaming.spark import families as grouping
 from ketal.streaming.spark import verdicts
 from ketal.streaming.spark.checkpoint import HINT, Checkpoint
-from ketal.streaming.spark.session import (
-    call_timeouts,
-    kafka_options,
-    partitions_of,
-    spark_session,
-)
+from ketal.streaming.spark.session import kafka_options, partitions_of, spark_session
 from ketal.streaming.spark.sink import Sink
 
 if TYPE_CHECKING:
@@ -72,7 +67,7 @@ class SparkEngine(JobEngine):
     def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:
         super().__init__(job, program, hooks)
         self.families = grouping.families(program, job.key_groups)
-        self._options = call_timeouts(job, kafka_options(job))
+        self._options = kafka_options(job)
         self._failure: BaseException | None = None
         self._looked_s = 0.0
         self._leaving = False

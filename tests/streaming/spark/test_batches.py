@@ -17,7 +17,7 @@ import ketal
 from ketal.logs import Source
 from ketal.model.limits import Limits
 from ketal.streaming.spark import operator
-from ketal.streaming.spark.families import families
+from ketal.streaming.spark.families import families, placed
 from ketal.streaming.spark.group import Group, Work
 from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, PLACED, RowShape
 from tests.sampling import examples
@@ -37,8 +37,9 @@ TIGHT = Limits(dots_max=16, counters_max=64, scopes_max=5)
 
 
 def work(*, messages: bool, policy: str, limits: Limits | None) -> Work:
+    found = families(ketal.compile(TURNS % policy), 1)
     return Work(
-        families=families(ketal.compile(TURNS % policy), 1), limits=limits or Limits(),
+        families=found, placed=placed(found, None), counts=False, limits=limits or Limits(),
         shape=RowShape(PLAIN, (), Source(keyed_by="key") if messages else None),
         partitions=2, timed=False, figures=True,
     )  # fmt: skip

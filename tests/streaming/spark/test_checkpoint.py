@@ -18,7 +18,7 @@ from ketal.runtime.state.records import FORMAT
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.spark.checkpoint import Checkpoint
-from ketal.streaming.spark.families import HASHING, families
+from ketal.streaming.spark.families import HASHING, families, placed
 from ketal.streaming.spark.group import Group, Work
 from ketal.streaming.spark.rows.row_reader import RowShape
 from ketal.streaming.spark.spark_engine import SparkEngine, _of_worker
@@ -184,7 +184,7 @@ def test_groups_have_their_numbers_whatever_the_order_in_the_file(tmp_path: Path
     before, now = (
         Work(
             families=found, limits=DEFAULT, shape=RowShape(PLAIN, (), Source()),
-            partitions=None, timed=False, figures=False,
+            partitions=None, timed=False, figures=False, counts=False, placed=placed(found, None),
         )
         for found in (one, other)
     )  # fmt: skip

@@ -16,7 +16,7 @@ import ketal
 from ketal.errors import SettingError, StateError
 from ketal.logs import Source
 from ketal.runtime.state.records import FORMAT
-from ketal.streaming.spark.families import families, shared
+from ketal.streaming.spark.families import families, placed, shared
 from ketal.streaming.spark.group import FIGURES, Group, Work
 from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, RowShape
 from tests.streaming.jobs import END, FORKS, WINDOWED_FORKS, accept
@@ -26,9 +26,9 @@ PLAIN = ("copy", "topic", "partition", "offset", "value")
 
 
 def work(text: str = FORKS, *, key_groups: int = 4, partitions: int | None = 2) -> Work:
-    program = ketal.compile(text)
+    found = families(ketal.compile(text), key_groups)
     return Work(
-        families=families(program, key_groups),
+        families=found, placed=placed(found, None), counts=False,
         limits=ketal.Limits(), shape=RowShape(PLAIN, (), Source()), partitions=partitions,
         timed=True, figures=True,
     )  # fmt: skip

@@ -84,7 +84,7 @@ def work(source: Source, key_groups: int = 4) -> Work:
     found = families(ketal.compile(FORKS), key_groups)
     return Work(
         families=found, limits=ketal.Limits(), shape=RowShape(PLAIN, (), source),
-        partitions=1, timed=False, figures=False, placed=placed(found, source),
+        partitions=1, timed=False, figures=False, counts=False, placed=placed(found, source),
     )  # fmt: skip
 
 

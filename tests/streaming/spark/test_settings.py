@@ -13,8 +13,8 @@ import ketal
 from ketal.errors import SettingError
 from ketal.streaming import plan
 from ketal.streaming.job.file import Job, read_job
-from ketal.streaming.spark.families import families, warnings
-from ketal.streaming.spark.session import call_timeouts, kafka_options
+from ketal.streaming.spark.families import families, placed, warnings
+from ketal.streaming.spark.session import kafka_options
 from tests.streaming.jobs import FORKS
 
 EVENTS = 'pattern %s { partition by %s; event E = type == "e"; find next E E; }'
@@ -84,6 +84,9 @@ def test_properties_are_put_in_the_words_of_java(tmp_path: Path) -> None:
         "kafka.ssl.truststore.type": "PEM",
         "kafka.ssl.truststore.location": "ca.pem",
         "kafka.max.poll.records": "7",
+        "kafka.request.timeout.ms": "30000",
+        "kafka.default.api.timeout.ms": "30000",
+        "kafka.max.block.ms": "30000",
     }
     with pytest.raises(SettingError, match="linger_ms is not known to the engine spark"):
         kafka_options(job(linger_ms=1))
@@ -96,7 +99,7 @@ def test_a_call_of_a_java_client_takes_no_longer_than_the_file_says() -> None:
 
     def said(call_ms: int, **properties: object) -> list[int]:
         one = replace(job(**properties), call_timeout_ms=call_ms)
-        options = call_timeouts(one, kafka_options(one))
+        options = kafka_options(one)
         return [int(options[f"kafka.{name}"]) for name in names]
 
     assert said(5_000) == [5_000, 5_000, 5_000]
@@ -156,11 +159,11 @@ def test_executors_need_neither_lark_nor_automata_lib() -> None:
     from ketal.streaming.spark.operator import Operator
     from ketal.streaming.spark.rows.row_reader import RowShape
 
+    found = families(ketal.compile(FORKS), 1)
     work = Work(
-        families=families(ketal.compile(FORKS), 1), limits=ketal.Limits(), 
+        families=found, placed=placed(found, None), limits=ketal.Limits(),
         shape=RowShape(("copy", "topic", "partition", "offset", "value"), (), Source()),
-        partitions=1,
-        timed=False, figures=False,
+        partitions=1, timed=False, figures=False, counts=False,
     )  # fmt: skip
     operator = Operator(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
     done = subprocess.run(
