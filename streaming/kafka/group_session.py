@@ -137,7 +137,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
             self._revoked = {}
         else:
             # Parts of an earlier assignment that were not opened since are held as well.
-            self._revoked |= {min(part.positions).partition: part for part in self.parts}
+            self._revoked |= {part.number: part for part in self.parts}
         self.hold([])
         self._is_open = False
         self._given = None

@@ -314,6 +314,6 @@ class Session(ABC):
 
     def sum_up(self) -> None:
         """Sum up the parts, or an empty one if there is none; all is committed."""
-        parts = self.parts or [Part(self.engine, {}, self.storage.empty(0))]
+        parts = self.parts or [Part(self.engine, 0, {}, self.storage.empty(0))]
         self.engine.summary = total(part.summed for part in parts)
         add_findings(self.engine.summary["patterns"], self._findings(parts))

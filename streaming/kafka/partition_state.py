@@ -55,8 +55,9 @@ class Part:
     """Some partitions, and the state of what was read in them; `positions` are next offsets."""
 
     def __init__(
-        self, engine: RunningJob, positions: Mapping[TopicPartition, int], store: Store
+        self, engine: RunningJob, number: int, positions: Mapping[TopicPartition, int], store: Store
     ) -> None:
+        self.number = number
         self._job = job = engine.job
         self._program = program = engine.program
         self.positions = dict(positions)
@@ -112,7 +113,7 @@ class Part:
         # The old patterns have windows, whatever the new ones have.
         self._timed = self._timed or self.execution.retiring is not None
         if self._watch is not None:
-            self._watch.restored(self.execution, min(self.positions).partition)
+            self._watch.restored(self.execution, self.number)
         return notice
 
     def drained(self) -> tuple[str, ...]:
@@ -275,21 +276,21 @@ def open_part(
     # One consumer restores only what it has committed itself, once it has begun.
     on_change = "stop" if engine.claimed and not job.is_shared else job.on_change
     held = [one.metadata for one in committed.values() if one is not None]
-    # A commit with a changelog and no name has the beginning of a partition, and no state.
-    commits = [one for one in held if "commit" in one or "changelog" not in one]
+    named = [storage.name_in(metadata) for metadata in held]
+    names = [name for name in named if name]
     try:
-        if not all(map(storage.names_state, held)):
+        if None in named:
             raise StateError(
                 f"the offsets of group {job.group_id} were committed by another program, or with "
                 "the state elsewhere"
             )
-        store, records = storage.open(number, loaded, commits)
-        part = Part(engine, positions, store)
-        if not commits:
+        store, records = storage.open(number, loaded, names)
+        part = Part(engine, number, positions, store)
+        if not names:
             return part
         notice = part.restore(records, on_change)
-        part.dirty = bool(notice) or len(commits) < len(committed)
-        part.metadata = commits[0]
+        part.dirty = bool(notice) or len(names) < len(committed)
+        part.metadata = held[0]
         part.notice = f"part {number}: {notice}" if notice and job.is_shared else notice
     except StateError as fault:
         if on_change != "fresh":
@@ -300,7 +301,7 @@ def open_part(
             then = f"part {number} starts anew at the stored offsets"
         else:
             then = "starting anew at the stored offsets, with nothing of what was before"
-        part = Part(engine, positions, storage.empty(number, loaded))
+        part = Part(engine, number, positions, storage.empty(number, loaded))
         part.notice = f"{fault}; {then}"
     return part
 

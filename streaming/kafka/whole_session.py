@@ -75,7 +75,8 @@ class WholeSession(Session):
         """
         for _ in range(AHEAD_MAX):
             loaded = self._loaded(open_too=False)
-            if self.storage.is_of(loaded, [held.metadata for held in own.values()]):
+            names = [self.storage.name_in(held.metadata) for held in own.values()]
+            if self.storage.is_of(loaded, names):
                 positions = {one: held.offset for one, held in own.items()}
                 return open_part(self.engine, self.storage, 0, positions, own, loaded), own
             before, own = own, self._own(self.connection.group_offsets())

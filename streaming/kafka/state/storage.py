@@ -47,12 +47,15 @@ class Storage(ABC):
         """Raise a SettingError if it cannot hold so many parts; `numbers` are a topic's."""
 
     @abstractmethod
-    def names_state(self, metadata: Metadata) -> bool:
-        """Return whether a commit is of a job with its state in a storage of this kind, here."""
+    def name_in(self, metadata: Metadata) -> str | None:
+        """Return the name of the state that a commit names; None if its state is elsewhere.
+
+        It is empty for the beginning of a partition, which is committed without a state.
+        """
 
     def is_own(self, metadata: Metadata) -> bool:
         """Return whether the state that a commit names is here, damaged or not."""
-        return self.names_state(metadata)
+        return self.name_in(metadata) is not None
 
     @abstractmethod
     def metadata(self, name: str) -> dict[str, str]:
@@ -67,17 +70,17 @@ class Storage(ABC):
         """
         return dict.fromkeys(numbers)
 
-    def is_of(self, loaded: Any, commits: Sequence[Metadata]) -> bool:
-        """Return whether what was loaded is of these commits, and not of one before or after."""
+    def is_of(self, loaded: Any, names: Sequence[str | None]) -> bool:
+        """Return whether what was loaded has one of these names, and is of no other commit."""
         return True
 
     @abstractmethod
     def open(
-        self, number: int, loaded: Any, commits: Sequence[Metadata]
+        self, number: int, loaded: Any, names: Sequence[str]
     ) -> tuple[Store, dict[bytes, bytes]]:
         """Return the store of a part, and the records of the state that its commits name.
 
-        A StateError if they are not there, or if there are some and there is no commit.
+        A StateError if they are not there, or if there are some and no commit names a state.
         """
 
     @abstractmethod
@@ -111,12 +114,14 @@ class _FolderStorage(Storage):
     def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
         pass  # A folder holds the one part that there is.
 
-    def names_state(self, metadata: Metadata) -> bool:
-        return bool(metadata.get("snapshot"))
+    def name_in(self, metadata: Metadata) -> str | None:
+        return str(metadata.get("snapshot") or "") or None
 
     def is_own(self, metadata: Metadata) -> bool:
-        log = str(metadata.get("snapshot", "")).partition("@")[0]
-        return bool(log) and (self._has_begun or (self._job.state / log).exists())
+        name = self.name_in(metadata)
+        if name is None:
+            return False
+        return self._has_begun or (self._job.state / name.partition("@")[0]).exists()
 
     @property
     def _has_begun(self) -> bool:
@@ -126,19 +131,17 @@ class _FolderStorage(Storage):
         return {"snapshot": name}
 
     def open(
-        self, number: int, loaded: Any, commits: Sequence[Metadata]
+        self, number: int, loaded: Any, names: Sequence[str]
     ) -> tuple[Store, dict[bytes, bytes]]:
-        if self._has_begun and not commits:
+        if self._has_begun and not names:
             raise StateError(
                 f"group {self._job.group_id} has no offsets at {self._job.bootstrap_servers}, and "
                 f"{self._job.state} holds the state of what it had committed: they have expired or "
                 "were deleted, or this is another Kafka"
             )
         store = self.empty(number)
-        if not commits:
-            return store, {}
         # A topic that was not read for a while names an older one.
-        return store, store.read(max(str(one["snapshot"]) for one in commits))
+        return store, store.read(max(names)) if names else {}
 
     def empty(self, number: int, loaded: Any = None) -> Saved:
         return Saved(self._job.state, self._claim)
@@ -172,8 +175,9 @@ class _TopicStorage(Storage):
     def _topic(self) -> str:
         return self._job.store.name
 
-    def names_state(self, metadata: Metadata) -> bool:
-        return metadata.get("changelog") == self._topic
+    def name_in(self, metadata: Metadata) -> str | None:
+        is_here = metadata.get("changelog") == self._topic
+        return str(metadata.get("commit", "")) if is_here else None
 
     def metadata(self, name: str) -> dict[str, str]:
         return {"changelog": self._topic} | ({"commit": name} if name else {})
@@ -183,22 +187,20 @@ class _TopicStorage(Storage):
     ) -> dict[int, Loaded]:
         return load(self._job, numbers, stopping, open_too=open_too)
 
-    def is_of(self, loaded: Loaded, commits: Sequence[Metadata]) -> bool:
-        return loaded.fault is not None or loaded.commit in [one.get("commit") for one in commits]
+    def is_of(self, loaded: Loaded, names: Sequence[str | None]) -> bool:
+        return loaded.fault is not None or loaded.commit in names
 
     def open(
-        self, number: int, loaded: Loaded, commits: Sequence[Metadata]
+        self, number: int, loaded: Loaded, names: Sequence[str]
     ) -> tuple[Store, dict[bytes, bytes]]:
-        if loaded.keys and not commits:
+        if loaded.keys and not names:
             raise StateError(
                 f"the changelog {self._topic}/{number} holds state, and group "
                 f"{self._job.group_id} has committed nothing: it is of another group, or the "
                 "offsets of this one have expired or were deleted, as a topic's are with it"
             )
         store = self.empty(number)
-        if not commits:
-            return store, {}
-        return store, store.restore(loaded, [str(one.get("commit")) for one in commits])
+        return store, store.restore(loaded, names) if names else {}
 
     def empty(self, number: int, loaded: Loaded | None = None) -> Changelog:
         store = Changelog(self._job, number, self._parts)

@@ -147,7 +147,7 @@ class Reading:
         )  # fmt: skip
         self.offsets = {TopicPartition(*HERE): 0, TopicPartition(*THERE): 0}
         engine = ProcessEngine(job, ketal.compile(NEXT), Told().hooks())
-        self.part = Part(engine, self.offsets, Changelog(job, 0, 1))
+        self.part = Part(engine, 0, self.offsets, Changelog(job, 0, 1))
         self.verdicts: list[ketal.Verdict] = []
 
     def take(self, place: tuple[str, int], kind: str, time_s: int) -> None:
