@@ -158,7 +158,7 @@ def on_spark(program: ketal.Program, count: int, folder: Path) -> None:
     (folder / "events").mkdir()
     write_files(folder / "events", count)
     job = Job(pattern="", topics=["events"], bootstrap_servers="", group_id="long")
-    spark, _ = spark_session(job)
+    spark, _ = spark_session(job, print)
     # Spark keeps the state of 100 batches, and looks once a minute for what is older.
     spark.conf.set("spark.sql.streaming.minBatchesToRetain", "2")
     spark.conf.set("spark.sql.streaming.stateStore.maintenanceInterval", "5s")

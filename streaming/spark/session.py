@@ -71,9 +71,7 @@ _RENAMED = ("client_id", "fetch_max_bytes", "fetch_max_wait_ms", "fetch_min_byte
 """What Java's clients have too, with `.` for `_`."""
 
 
-def spark_session(
-    job: Job, notify: Callable[[str], None] = lambda _: None
-) -> tuple[SparkSession, bool]:
+def spark_session(job: Job, notify: Callable[[str], None]) -> tuple[SparkSession, bool]:
     """Return a session for a job, and whether it was started for it.
 
     Raises

@@ -31,25 +31,27 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
+@dataclass(frozen=True)
 class RenderedVerdict:
-    """A verdict of an executor: its JSON, and its line for people."""
+    """A verdict of an executor, as the columns of its row have it."""
 
-    def __init__(self, text: str, line: str) -> None:
-        self._decoded = json.loads(text)
-        self.kind: str = self._decoded["verdict"]
-        self._text = text
-        self._line = line
+    kind: str
+    id: str | None
+    """A rejection has none."""
+    json: str
+    line: str
+    """The verdict for people."""
 
     def to_dict(self) -> Any:
         """Return the verdict as a JSON object."""
-        return self._decoded
+        return json.loads(self.json)
 
     def written(self) -> tuple[str | None, bytes]:
-        """Return the id, which a rejection has not, and the JSON as the executor encoded it."""
-        return self._decoded.get("id"), self._text.encode()
+        """Return the id, and the JSON as the executor encoded it."""
+        return self.id, self.json.encode()
 
     def __str__(self) -> str:
-        return self._line
+        return self.line
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,8 @@ class Sink:
         self.checkpoint.wrote(number, groups)
 
     def _write_local(self, verdicts: DataFrame) -> None:
-        for row in verdicts.select("json", "line").toLocalIterator():
-            verdict: Any = RenderedVerdict(row["json"], row["line"])
+        for row in verdicts.select("verdict", "id", "json", "line").toLocalIterator():
+            verdict: Any = RenderedVerdict(*row)
             self.outputs.add(verdict)
             if self.outputs.bytes >= PENDING_BYTES_MAX:
                 self._write_out()

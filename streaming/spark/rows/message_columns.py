@@ -29,8 +29,7 @@ class MessageColumns:
 
     def __init__(self, events: DataFrame, source: Source, families: Sequence[Family]) -> None:
         check_types({one.name: one.dataType for one in events.schema.fields}, KAFKA_TYPES)
-        self.source: Source | None = source
-        self._source = source
+        self.source = source
         paths = Shape(source, kafka=True).paths
         self._paths = paths
         self._text = F.col("value").cast("string")
@@ -83,7 +82,7 @@ class MessageColumns:
 
     def partition(self, partition: PartitionKey) -> list[Column]:
         """Return the values that a key group is the hash of."""
-        if by_key(partition, self._source) is not None:
+        if by_key(partition, self.source) is not None:
             return [F.col("key")]
         several = (paths_of(of, self._paths) for of in partition)
         return [canonical(F.coalesce(*map(self._at, paths))) for paths in several]
@@ -91,7 +90,7 @@ class MessageColumns:
     def placed(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
         """Return samples of messages with their key's group, and the groups that check them."""
         for family in families:
-            keyed = by_key(family.partition, self._source)
+            keyed = by_key(family.partition, self.source)
             if keyed is None or family.groups == 1:
                 continue
             value = canonical(F.coalesce(*map(self._at, paths_of(keyed, self._paths))))
@@ -111,8 +110,8 @@ class MessageColumns:
         at = F.when(
             ~self.control(),
             timestamp_of(text, self._divisor)
-            if self._source.time_format is None
-            else timestamp_by_format(text, self._source),
+            if self.source.time_format is None
+            else timestamp_by_format(text, self.source),
         )
         return frame.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
 
