@@ -13,9 +13,9 @@ from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from ketal.errors import SettingError
-from ketal.streaming.kafka.connecting import clients
+from ketal.streaming.kafka.connecting import client_errors, clients
 from ketal.streaming.kafka.connecting.access import check_access
-from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, StoppedError, within
+from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS, StoppedError, within
 from ketal.streaming.kafka.running_job import Commit, Committed, RunningJob
 
 T = TypeVar("T")
@@ -175,5 +175,5 @@ class Connection:
         except (StoppedError, *CLIENT_ERRORS) as error:
             for topic, future in sent:
                 if future.failed():
-                    raise clients.of_topic(topic, future.exception) from error
+                    raise client_errors.of_topic(topic, future.exception) from error
             raise

@@ -41,12 +41,8 @@ from kafka.structs import OffsetAndMetadata
 from ketal.errors import SettingError
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.connecting.clients import (
-    CLIENT_ERRORS,
-    drop_parked,
-    in_background,
-    keep_joining,
-)
+from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS, in_background
+from ketal.streaming.kafka.connecting.clients import drop_parked, keep_joining
 from ketal.streaming.kafka.job_session import Session
 from ketal.streaming.kafka.partition_state import Part, open_part
 from ketal.streaming.kafka.running_job import Committed, RunningJob

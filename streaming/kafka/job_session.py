@@ -29,7 +29,7 @@ from ketal.runtime.execution import BATCH_EVENTS
 from ketal.runtime.silence.vacuity import Findings, MetEvents, add_findings, findings
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX, Outputs
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.connecting.clients import StoppedError
+from ketal.streaming.kafka.connecting.client_calls import StoppedError
 from ketal.streaming.kafka.connection import Connection
 from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.running_job import RunningJob

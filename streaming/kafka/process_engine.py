@@ -18,8 +18,9 @@ from ketal.streaming.job.distribution import check_shared
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.outputs import Outputs
-from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, OUT_OF_RANGE, StoppedError
+from ketal.streaming.kafka.connecting import client_errors
+from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS, StoppedError
+from ketal.streaming.kafka.connecting.client_errors import OUT_OF_RANGE
 from ketal.streaming.kafka.connecting.properties import check_properties
 from ketal.streaming.kafka.group_session import GroupSession
 from ketal.streaming.kafka.job_session import ChangedError, Session
@@ -64,7 +65,7 @@ class ProcessEngine(RunningJob):
             except OUT_OF_RANGE as error:
                 raise StateError(
                     f"the messages that group {self.job.group_id} is to go on with are no longer "
-                    f"in the topic ({clients.described(error)})\n  hint: another group_id, "
+                    f"in the topic ({client_errors.described(error)})\n  hint: another group_id, "
                     "with a [state] store of its own, begins where [kafka] start says"
                 ) from None
             except StoppedError:
@@ -80,10 +81,10 @@ class ProcessEngine(RunningJob):
 
     def _failed(self, error: BaseException) -> None:
         """Report what a client raised, once until it recovers; raise what a retry does not help."""
-        wrong = clients.of_settings(self.job, error)
+        wrong = client_errors.of_settings(self.job, error)
         if wrong is not None:
             raise wrong from None
-        reason = clients.described(error)
+        reason = client_errors.described(error)
         kafka = f"Kafka at {self.job.bootstrap_servers}"
         self.failed(f"{kafka} failed ({reason})", f"{kafka} is lost", reason)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.connecting.clients import StoppedError
+from ketal.streaming.kafka.connecting.client_calls import StoppedError
 from ketal.streaming.kafka.job_session import ChangedError, Session
 from ketal.streaming.kafka.partition_state import Part, open_part
 from ketal.streaming.kafka.running_job import Offsets

@@ -26,7 +26,9 @@ from kafka.net.selector import NetworkSelector
 
 from ketal.errors import SettingError
 from ketal.streaming.job.file import Job
-from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, causes, listens, properties_of
+from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS
+from ketal.streaming.kafka.connecting.client_errors import causes
+from ketal.streaming.kafka.connecting.clients import listens, properties_of
 from ketal.streaming.kafka.connecting.properties import refused_as_settings
 
 _REFUSED = (

@@ -3,7 +3,7 @@
 Seven defects, each with its workaround here or in `group_session`:
 
 1. `send_offsets_to_transaction` and `commit_transaction` have no timeout and hang for ever when the
-   broker dies inside a transaction: `within` gives every such call a deadline.
+   broker dies inside a transaction: `client_calls.within` gives every such call a deadline.
 2. A producer that was fenced asks for a new epoch on some errors, and thereby aborts the
    transaction of its successor: `producer_of` makes those errors fatal.
 3. A producer that failed once is of no use: it is discarded with all state.
@@ -16,20 +16,15 @@ Seven defects, each with its workaround here or in `group_session`:
 7. `allow_auto_create_topics` does not reach the requests for metadata, so that a client makes a
    topic again that was deleted, where the broker allows that: `make_no_topics` has it reach them.
 
-The one rule: whatever a client raises is one of three: a fault of the settings, which ends the job;
-an offset that the topic no longer has, a StateError; anything else, after which a new session has
-new clients and state.
+The one rule: no client makes a topic, and none is used again once it has failed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
-import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from typing import Any
 
 import kafka
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
@@ -40,42 +35,19 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from ketal.errors import SettingError
 from ketal.streaming.job.file import Job
-from ketal.streaming.job.outputs import refused_as_too_large
+from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS, SLICE_S
 from ketal.streaming.kafka.connecting.properties import refused_as_settings
 from ketal.streaming.kafka.connecting.tokens import Tokens
-
-T = TypeVar("T")
 
 TESTED_VERSION = "3.0.12"
 TRANSACTION_TIMEOUT_MS = 10_000
 CLOSE_TIMEOUT_S = 2
-SLICE_S, LISTENS_S = 0.1, 1.0
+LISTENS_S = 1.0
 POLL_RECORDS_MAX = 4_000
 RECONNECT_MS_MAX = 2_000
 """A client tries again as often; by default it would wait 30 s once it has tried for long."""
 METADATA_AGE_MS = 30_000
 """The topics are compared as often with those of before (`job_session.PARTITIONS_S`)."""
-
-_OF_SETTINGS = (
-    faults.IncompatibleBrokerVersion,
-    faults.InvalidTopicError,
-    faults.KafkaConfigurationError,
-    faults.SaslAuthenticationFailedError,
-    faults.UnsupportedSaslMechanismError,
-    faults.UnsupportedVersionError,
-)
-_TOO_LARGE = (faults.MessageSizeTooLargeError, faults.RecordListTooLargeError)
-OUT_OF_RANGE = (
-    faults.LogTruncationError,
-    faults.NoOffsetForPartitionError,
-    faults.OffsetOutOfRangeError,
-)
-CLIENT_ERRORS = (faults.KafkaError, OSError, TimeoutError)
-"""What a client raises; a deadline that passed is a TimeoutError."""
-
-
-class StoppedError(Exception):
-    """The job was asked to end while it waited for Kafka."""
 
 
 def properties_of(job: Job, client: Any) -> dict[str, Any]:
@@ -276,129 +248,3 @@ def close_consumer(consumer: Any) -> None:
     """Close a consumer, whatever its state."""
     with contextlib.suppress(*CLIENT_ERRORS, RuntimeError):
         consumer.close(autocommit=False, timeout_ms=1_000 * CLOSE_TIMEOUT_S)
-
-
-def within(
-    timeout_s: float,
-    what: str,
-    call: Callable[..., T],
-    *args: Any,
-    enough: Callable[[], bool] = lambda: False,
-) -> T:
-    """Call a function that may hang; wait for it only so long, and until `enough` returns True.
-
-    Raises
-    ------
-    TimeoutError
-        If it has not returned by then. Its thread is left to itself: the client that it hangs in
-        is to be closed.
-    StoppedError
-        If it has not returned and `enough` returned True; the same holds.
-    """
-    result = in_background(what, call, *args)
-    until_s = time.monotonic() + timeout_s
-    while not result.done():
-        left_s = until_s - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError(f"{what} took more than {timeout_s:g} s")
-        wait([result], min(left_s, SLICE_S))
-        if not result.done() and enough():
-            raise StoppedError(what)
-    return result.result()
-
-
-def in_background(what: str, call: Callable[..., T], *args: Any) -> Future[T]:
-    """Call a function on a thread of its own, for which Python does not wait at its end."""
-    result: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            result.set_result(call(*args))
-        except BaseException as error:
-            result.set_exception(error)
-
-    threading.Thread(target=run, name=f"ketal {what}", daemon=True).start()
-    return result
-
-
-_RIGHTS = (
-    faults.TopicAuthorizationFailedError,
-    faults.GroupAuthorizationFailedError,
-    faults.TransactionalIdAuthorizationFailedError,
-    faults.AuthorizationError,
-)
-
-
-def _lacking(job: Job, error: BaseException) -> str | None:
-    """Return what the user has no right to, if that is what an error says.
-
-    Where a transaction lacks one, kafka-python raises a KafkaError that names the class; what it
-    refuses after that has the error that came first as an argument.
-    """
-    for failed in error.args:
-        if isinstance(failed, BaseException):
-            return _lacking(job, failed)
-    by_name = str(error) if type(error) is faults.KafkaError else ""
-    kind = next((k for k in _RIGHTS if isinstance(error, k) or k.__name__ in by_name), None)
-    if kind is None:
-        return None
-    if kind is faults.TopicAuthorizationFailedError:
-        # One without a name is about the offsets of what is read.
-        topics = error.args[0] if error.args and not by_name else job.topics
-        return f"topic {topics if isinstance(topics, str) else ', '.join(sorted(topics))}"
-    if kind is faults.GroupAuthorizationFailedError:
-        return f"group {job.group_id}"
-    if kind is faults.TransactionalIdAuthorizationFailedError:
-        return f"transactional id {transactional_id(job)}" + ("-*" if job.is_shared else "")
-    return f"{type(error).__name__} {error}"
-
-
-def of_settings(job: Job, error: BaseException) -> SettingError | None:
-    """Return the exception to raise for an error that a retry does not help; else None."""
-    for one in causes(error):
-        if (lacking := _lacking(job, one)) is not None:
-            return SettingError(
-                f"Kafka refuses, as not allowed: {lacking} ({one})\n"
-                "  hint: give the user of [kafka.properties] the rights that docs/streaming.md "
-                "lists"
-            )
-        if isinstance(one, _OF_SETTINGS):
-            return SettingError(f"Kafka refuses: {described(one)}")
-        if isinstance(one, _TOO_LARGE):
-            return refused_as_too_large(job, described(one))
-        if isinstance(one, faults.UnsupportedCodecError):
-            return SettingError(
-                f"the messages of {', '.join(job.topics)} are compressed, and nothing here "
-                f"decompresses them: {described(one)}\n  hint: pip install lz4, or python-snappy"
-            )
-        # kafka-python has a class for it, and raises a KafkaError that names it.
-        if faults.InvalidTransactionTimeoutError.__name__ in f"{type(one).__name__} {one}":
-            return SettingError(
-                "[kafka.properties] transaction_timeout_ms: Kafka refuses one that is so long\n"
-                "  hint: its transaction.max.timeout.ms says how long it may be (15 minutes, if "
-                "nothing was set)"
-            )
-    return None
-
-
-def of_topic(topic: str, error: BaseException) -> BaseException:
-    """Return the error of a message, which names the topic where Kafka said nothing more."""
-    if error.args in ((), (None,)):
-        error.args = (f"topic {topic}",)
-    return error
-
-
-def described(error: BaseException) -> str:
-    """Return the class of an error and what it says; the text of most of Kafka's has the class."""
-    name, text = type(error).__name__, str(error)
-    return text if name in text else f"{name}: {text}".removesuffix(": ")
-
-
-def causes(error: BaseException) -> list[BaseException]:
-    """Return an error and its causes; a chain of causes may be a cycle."""
-    chain: list[BaseException] = []
-    one: BaseException | None = error
-    while one is not None and all(one is not seen for seen in chain):
-        chain.append(one)
-        one = one.__cause__ or one.__context__
-    return chain

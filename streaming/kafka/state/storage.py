@@ -16,7 +16,8 @@ from typing import Any
 from ketal.errors import SettingError, StateError
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.locks import locked
-from ketal.streaming.kafka.connecting.clients import StoppedError, topic_setting
+from ketal.streaming.kafka.connecting.client_calls import StoppedError
+from ketal.streaming.kafka.connecting.clients import topic_setting
 from ketal.streaming.kafka.state.folder_store import Claim, Saved
 from ketal.streaming.kafka.state.topic_store import Changelog, Loaded, load
 

@@ -17,7 +17,7 @@ from ketal.logs import Source
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS
+from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.kafka.running_job import RunningJob
 from tests.streaming.jobs import (

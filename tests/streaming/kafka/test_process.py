@@ -18,7 +18,7 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka import job_session as sessions
-from ketal.streaming.kafka.connecting import clients
+from ketal.streaming.kafka.connecting import client_errors, clients
 from ketal.streaming.kafka.process_engine import ProcessEngine, session_of
 from tests.streaming.jobs import (
     END,
@@ -451,9 +451,9 @@ def test_what_no_second_try_can_mend_is_found_among_the_causes() -> None:
     first, second = errors.KafkaError("first"), errors.KafkaError("second")
     first.__cause__, second.__cause__ = second, first
     job = Job(pattern="p", topics=["t"], bootstrap_servers="b", group_id="g")
-    assert clients.of_settings(job, first) is None
+    assert client_errors.of_settings(job, first) is None
     second.__cause__ = errors.TopicAuthorizationFailedError("events")
-    said = clients.of_settings(job, first)
+    said = client_errors.of_settings(job, first)
     assert said is not None
     assert "TopicAuthorizationFailedError" in str(said)
 
@@ -465,6 +465,6 @@ def test_a_topic_that_failed_a_transaction_before_is_the_one_that_is_named() -> 
     failed = errors.TopicAuthorizationFailedError({"verdicts"})
     refused = errors.KafkaError("a request has failed before", failed)
     job = Job(pattern="p", topics=["events"], bootstrap_servers="b", group_id="g")
-    said = clients.of_settings(job, refused)
+    said = client_errors.of_settings(job, refused)
     assert said is not None
     assert "not allowed: topic verdicts (" in str(said)

@@ -32,7 +32,7 @@ from ketal.logs import Source
 from ketal.programs.program import Program
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
-from ketal.streaming.kafka.connecting.clients import within
+from ketal.streaming.kafka.connecting.client_calls import within
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (

@@ -1,0 +1,111 @@
+"""What a client of Kafka raises, and what that is to a job.
+
+The one rule: whatever a client raises is one of three: a fault of the settings, which ends the job;
+an offset that the topic no longer has, a StateError; anything else, after which a new session has
+new clients and state.
+"""
+
+from __future__ import annotations
+
+from kafka import errors as faults
+
+from ketal.errors import SettingError
+from ketal.streaming.job.file import Job
+from ketal.streaming.job.outputs import refused_as_too_large
+from ketal.streaming.kafka.connecting.clients import transactional_id
+
+_OF_SETTINGS = (
+    faults.IncompatibleBrokerVersion,
+    faults.InvalidTopicError,
+    faults.KafkaConfigurationError,
+    faults.SaslAuthenticationFailedError,
+    faults.UnsupportedSaslMechanismError,
+    faults.UnsupportedVersionError,
+)
+_TOO_LARGE = (faults.MessageSizeTooLargeError, faults.RecordListTooLargeError)
+OUT_OF_RANGE = (
+    faults.LogTruncationError,
+    faults.NoOffsetForPartitionError,
+    faults.OffsetOutOfRangeError,
+)
+_RIGHTS = (
+    faults.TopicAuthorizationFailedError,
+    faults.GroupAuthorizationFailedError,
+    faults.TransactionalIdAuthorizationFailedError,
+    faults.AuthorizationError,
+)
+
+
+def _lacking(job: Job, error: BaseException) -> str | None:
+    """Return what the user has no right to, if that is what an error says.
+
+    Where a transaction lacks one, kafka-python raises a KafkaError that names the class; what it
+    refuses after that has the error that came first as an argument.
+    """
+    for failed in error.args:
+        if isinstance(failed, BaseException):
+            return _lacking(job, failed)
+    by_name = str(error) if type(error) is faults.KafkaError else ""
+    kind = next((k for k in _RIGHTS if isinstance(error, k) or k.__name__ in by_name), None)
+    if kind is None:
+        return None
+    if kind is faults.TopicAuthorizationFailedError:
+        # One without a name is about the offsets of what is read.
+        topics = error.args[0] if error.args and not by_name else job.topics
+        return f"topic {topics if isinstance(topics, str) else ', '.join(sorted(topics))}"
+    if kind is faults.GroupAuthorizationFailedError:
+        return f"group {job.group_id}"
+    if kind is faults.TransactionalIdAuthorizationFailedError:
+        return f"transactional id {transactional_id(job)}" + ("-*" if job.is_shared else "")
+    return f"{type(error).__name__} {error}"
+
+
+def of_settings(job: Job, error: BaseException) -> SettingError | None:
+    """Return the exception to raise for an error that a retry does not help; else None."""
+    for one in causes(error):
+        if (lacking := _lacking(job, one)) is not None:
+            return SettingError(
+                f"Kafka refuses, as not allowed: {lacking} ({one})\n"
+                "  hint: give the user of [kafka.properties] the rights that docs/streaming.md "
+                "lists"
+            )
+        if isinstance(one, _OF_SETTINGS):
+            return SettingError(f"Kafka refuses: {described(one)}")
+        if isinstance(one, _TOO_LARGE):
+            return refused_as_too_large(job, described(one))
+        if isinstance(one, faults.UnsupportedCodecError):
+            return SettingError(
+                f"the messages of {', '.join(job.topics)} are compressed, and nothing here "
+                f"decompresses them: {described(one)}\n  hint: pip install lz4, or python-snappy"
+            )
+        # kafka-python has a class for it, and raises a KafkaError that names it.
+        if faults.InvalidTransactionTimeoutError.__name__ in f"{type(one).__name__} {one}":
+            return SettingError(
+                "[kafka.properties] transaction_timeout_ms: Kafka refuses one that is so long\n"
+                "  hint: its transaction.max.timeout.ms says how long it may be (15 minutes, if "
+                "nothing was set)"
+            )
+    return None
+
+
+def of_topic(topic: str, error: BaseException) -> BaseException:
+    """Return the error of a message, which names the topic where Kafka said nothing more."""
+    if error.args in ((), (None,)):
+        error.args = (f"topic {topic}",)
+    return error
+
+
+def described(error: BaseException) -> str:
+    """Return the class of an error and what it says; the text of most of Kafka's has the class."""
+    name, text = type(error).__name__, str(error)
+    return text if name in text else f"{name}: {text}".removesuffix(": ")
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """Return an error and its causes; a chain of causes may be a cycle."""
+    chain: list[BaseException] = []
+    one: BaseException | None = error
+    while one is not None and all(one is not seen for seen in chain):
+        chain.append(one)
+        one = one.__cause__ or one.__context__
+    return chain
