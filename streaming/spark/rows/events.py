@@ -105,16 +105,13 @@ class EventColumns:
         """Return None: of columns the value itself is hashed."""
         return None
 
-    def marked(self, frame: DataFrame, lateness_ms: int) -> DataFrame:
-        """Return the rows with the column of event time that bears Spark's watermark."""
+    def time(self) -> Column | None:
+        """Return the time of an event, as a timestamp; None if its column has a watermark."""
         if "time" not in self._types:
             raise SettingError("the program goes by time, and the events have no column time")
         if self._marked:
-            return frame
-        at = F.when(
-            ~self.control(), timestamp_of(_cast("time", self._types["time"]).cast("string"), 1)
-        )
-        return frame.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
+            return None
+        return timestamp_of(_cast("time", self._types["time"]).cast("string"), 1)
 
 
 def _quoted(name: str) -> str:

@@ -103,17 +103,12 @@ class MessageColumns:
             return sample, F.pmod(F.hash(value), groups) + F.lit(family.first)
         return None
 
-    def marked(self, frame: DataFrame, lateness_ms: int) -> DataFrame:
-        """Return the rows with the column of event time that bears Spark's watermark."""
-        # A control event has no event time; `ketal.watermark` has a mark of its own.
+    def time(self) -> Column:
+        """Return the time of an event, as a timestamp."""
         text = self._at(self._paths["time"])
-        at = F.when(
-            ~self.control(),
-            timestamp_of(text, self._divisor)
-            if self.source.time_format is None
-            else timestamp_by_format(text, self.source),
-        )
-        return frame.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
+        if self.source.time_format is None:
+            return timestamp_of(text, self._divisor)
+        return timestamp_by_format(text, self.source)
 
 
 def _header(name: str) -> Column:

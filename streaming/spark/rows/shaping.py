@@ -60,7 +60,7 @@ def shaped(
     """
     _check_named_once(events)
     of = _columns_of(events, families, source)
-    frame = events if lateness_ms is None else of.marked(events, lateness_ms)
+    frame = events if lateness_ms is None else marked(events, of, lateness_ms)
     columns = of.columns()
     control = of.control()
     groups = [_group(of, family) for family in families]
@@ -102,6 +102,16 @@ def _columns_of(
             "their own"
         )
     return EventColumns(events, families)
+
+
+def marked(events: DataFrame, of: MessageColumns | EventColumns, lateness_ms: int) -> DataFrame:
+    """Return events with a column of event time that bears Spark's watermark."""
+    at = of.time()
+    if at is None:
+        return events
+    # A control event has no event time; `ketal.watermark` has a mark of its own.
+    at = F.when(~of.control(), at)
+    return events.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
 
 
 def _check_named_once(events: DataFrame) -> None:

@@ -271,6 +271,7 @@ def test_what_kafka_would_refuse_again_is_no_loss(thrown: str, said: str) -> Non
 
 
 def test_control_events_do_not_move_the_watermark(spark: SparkSession) -> None:
+    from ketal.streaming.spark.rows import shaping
     from ketal.streaming.spark.rows.events import EventColumns
     from ketal.streaming.spark.rows.message_columns import MessageColumns
 
@@ -284,7 +285,7 @@ def test_control_events_do_not_move_the_watermark(spark: SparkSession) -> None:
     )
     both = ((MessageColumns(messages, Source(), ()), messages), (EventColumns(events, ()), events))
     for columns, frame in both:
-        at = columns.marked(frame, 0).selectExpr("unix_timestamp(_at) AS at")
+        at = shaping.marked(frame, columns, 0).selectExpr("unix_timestamp(_at) AS at")
         assert [row["at"] for row in at.collect()] == [7, None]
 
 

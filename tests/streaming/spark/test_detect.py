@@ -357,7 +357,7 @@ def test_times_have_the_format_of_the_source(format: str, spark: SparkSession) -
     ]
     (fault,) = [json.loads(row.json)["reason"] for row in found if row.verdict == "rejected"]
     assert fault == f"time 'soon' does not fit the time format {format!r}"
-    marked = MessageColumns(events, source, ()).marked(events, 0)
+    marked = shaping.marked(events, MessageColumns(events, source, ()), 0)
     at = [row["at"] for row in marked.selectExpr("unix_timestamp(_at) AS at").collect()]
     assert at == [*(time.timestamp() for time in times), None, None]
 
