@@ -182,6 +182,11 @@ def _job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
     def text(table: str, key: str) -> str | None:
         return _text(f"[{table}] {key}", tables[table].get(key))
 
+    def place(flag: str, table: str, key: str) -> tuple[str | None, Path]:
+        """Return a place, by a flag if it is given, and what its path is relative to."""
+        setting = text(table, key)
+        return (flags[flag], Path()) if flags.get(flag) else (setting, base)
+
     _refuse_variables(document, ())
     for name, flag in _TEXT_FLAGS.items():
         # As of `-b "$SERVERS"` without that variable: the default would be another place.
@@ -200,19 +205,14 @@ def _job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
     if not group_id.isprintable() or len(group_id) > 200:
         raise SettingError(f"the group_id {group_id[:60]!r} is too long or does not print")
     _check_source(source, limits)
-    store = _store(flags.get("state"), text("state", "store"), base, group_id)
+    store = _store(*place("state", "state", "store"), group_id)
     if store.is_remote and engine != "spark":
         raise SettingError(
             f"the engine {engine} keeps its state on this machine, not in {store.name}: choose "
             "dir:PATH, or the engine spark"
         )
-    to_write = text("output", "verdicts")
-    if flags.get("to"):
-        verdicts = _target(flags["to"], Path(), "verdicts")
-    else:
-        verdicts = _target(to_write or "-", base, "verdicts")
-    to_reject = text("output", "rejected")
-    rejected = verdicts if to_reject is None else _target(to_reject, base, "rejected")
+    verdicts = _target(*place("to", "output", "verdicts"), "verdicts") or Target("stdout")
+    rejected = _target(text("output", "rejected"), base, "rejected") or verdicts
     _check_topics(topics, (verdicts, rejected), store)
     start = text("kafka", "start") or "earliest"
     if start not in STARTS:
@@ -220,11 +220,10 @@ def _job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
     on_change = flags.get("on_change") or "stop"
     if engine == "spark":
         _check_spark(store, on_change)
-    if not 0 <= (flags.get("metrics_port") or 0) <= PORT_MAX:
-        raise SettingError(
-            f"--metrics-port must be from 0 to {PORT_MAX}, not {flags['metrics_port']}"
-        )
-    if flags.get("metrics_host") and flags.get("metrics_port") is None:
+    metrics_port, metrics_host = flags.get("metrics_port"), flags.get("metrics_host") or ""
+    if not 0 <= (metrics_port or 0) <= PORT_MAX:
+        raise SettingError(f"--metrics-port must be from 0 to {PORT_MAX}, not {metrics_port}")
+    if metrics_host and metrics_port is None:
         raise SettingError("--metrics-host says where --metrics-port is served; give the port too")
     return Job(
         pattern=pattern,
@@ -244,8 +243,8 @@ def _job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
         limits=limits,
         until_end=bool(flags.get("until_end")),
         on_change=on_change,
-        metrics_port=flags.get("metrics_port"),
-        metrics_host=flags.get("metrics_host") or "",
+        metrics_port=metrics_port,
+        metrics_host=metrics_host,
         engine=engine,
         jars=_jars(tables["spark"].get("jars", []), base),
         **{key: number for name in NUMBERS for key, number in _numbers(name, tables[name])},
@@ -378,7 +377,9 @@ def _jars(given: object, base: Path) -> tuple[Path, ...]:
     return jars
 
 
-def _target(text: str, base: Path, what: str) -> Target:
+def _target(text: str | None, base: Path, what: str) -> Target | None:
+    if text is None:
+        return None
     kind, _, name = text.partition(":")
     if text == "-":
         return Target("stdout")
@@ -389,8 +390,7 @@ def _target(text: str, base: Path, what: str) -> Target:
     raise SettingError(f"the output of {what} is kafka:TOPIC, file:PATH or -, not {text!r}")
 
 
-def _store(flag: str | None, setting: str | None, base: Path, group_id: str) -> Target:
-    text = flag or setting
+def _store(text: str | None, base: Path, group_id: str) -> Target:
     if text is None:
         return Target("dir", str(state_folder() / "stream" / _SAFE.sub("_", group_id)))
     kind, _, name = text.partition(":")
@@ -401,8 +401,7 @@ def _store(flag: str | None, setting: str | None, base: Path, group_id: str) -> 
     store = Target("dir", name)
     if store.is_remote:
         return store
-    path = Path(name.removeprefix("file://"))
-    return Target("dir", str(path if flag else base / path))
+    return Target("dir", str(base / name.removeprefix("file://")))
 
 
 def _properties(table: object) -> dict[str, Any]:

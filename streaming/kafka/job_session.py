@@ -17,7 +17,7 @@ import contextlib
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka import TopicPartition
@@ -234,8 +234,8 @@ class Session(ABC):
         return self.part_of[one].positions[one] if position is None else position
 
     def _check_clock(self) -> None:
-        """Mark idle partitions, check for new ones, and update the figures, as the clock says."""
-        behind = {}
+        """Mark idle partitions, check for new ones, and report the figures, as the clock says."""
+        behind: dict[TopicPartition, int] = {}
         for one in self.part_of:
             fetched = self.connection.consumer.highwater(one) or 0
             behind[one] = max(0, max(fetched, self._ends_known.get(one, 0)) - self._position(one))
@@ -254,6 +254,10 @@ class Session(ABC):
             self._ends_known |= self.connection.ends(partitions)
         if now_s - self._began_s >= STEADY_S and not self._is_dirty:
             self.engine.failing_since_s = None
+        self._report(now_s, behind)
+
+    def _report(self, now_s: float, behind: Mapping[TopicPartition, int]) -> None:
+        """Update the figures, and warn of verdicts that are probably missing."""
         marks_s = [p.watermarks.watermark_s for p in self.parts]
         known_s = [mark_s for mark_s in marks_s if mark_s is not None]
         self.engine.figures.update(

@@ -163,7 +163,7 @@ def _divided(
         F.explode(to).alias("_to"),
         control,
         F.col("_home"),
-        *(column.alias(name) for name, column in selected.items()),
+        *selected.values(),
     ).select(group.alias("group"), copy.cast("byte").alias("copy"), *out.values())
 
 
