@@ -33,7 +33,7 @@ from ketal.runtime.execution import BATCH_EVENTS, Execution, Item
 from ketal.runtime.queues.reports import BEHIND_WATERMARK
 from ketal.runtime.state.records import FORMAT
 from ketal.streaming.spark.families import Family
-from ketal.streaming.spark.keyed import BETWEEN, Places
+from ketal.streaming.spark.keyed import Places
 from ketal.streaming.spark.rows.row_reader import (
     ALONE,
     COPY,
@@ -226,7 +226,10 @@ class Group:
             rows = self._rows.in_canonical_order(list(rows))
         rows = iter(rows)
         while batch := list(itertools.islice(rows, BATCH_EVENTS)):
-            yield from self._process(self._without_samples(batch))
+            if samples := [row for row in batch if row[0] == PLACED]:
+                self._check_samples(samples)
+                batch = [row for row in batch if row[0] != PLACED]
+            yield from self._process(batch)
 
     def _process(self, batch: Sequence[Row]) -> Iterator[Verdict]:
         """Process rows; yield the verdicts that no other group reports."""
@@ -234,21 +237,12 @@ class Group:
         for _, verdicts in self.execution.process(items, lambda at: self._rows.place(rows[at])):
             yield from filter(self._is_own, verdicts)
 
-    def _without_samples(self, batch: list[Row]) -> list[Row]:
-        """Check the rows that are samples of other groups' messages; return the others."""
-        samples = [row for row in batch if row[0] == PLACED]
-        if not samples:
-            return batch
-        at = self._rows.value
-        pairs = [bytes(row[at]).partition(BETWEEN.encode()) for row in samples]
-        rows = [
-            (*row[:at], value, *row[at + 1 :])
-            for row, (_, _, value) in zip(samples, pairs, strict=True)
-        ]
-        for row, item, (group, _, _) in zip(rows, self._rows.items(rows), pairs, strict=True):
+    def _check_samples(self, samples: Sequence[Row]) -> None:
+        """Check the values of sampled messages, which other groups process."""
+        groups, rows = zip(*map(self._rows.sampled, samples), strict=True)
+        for group, row, item in zip(groups, rows, self._rows.items(rows), strict=True):
             if isinstance(item, Event) and self._value_of is not None:
-                self._places.check(self._value_of(item), int(group), self._rows.place(row))
-        return [row for row in batch if row[0] != PLACED]
+                self._places.check(self._value_of(item), group, self._rows.place(row))
 
     def _items(self, batch: Sequence[Row]) -> tuple[list[Item], list[Row]]:
         """Return the items of rows that this group judges or reports, and the row of each."""

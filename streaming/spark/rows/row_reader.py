@@ -20,6 +20,7 @@ from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.streaming.job.messages import Reader, place_of
+from ketal.streaming.spark.keyed import BETWEEN
 
 ALONE, HOME, COPY, PLACED = 0, 1, 2, 3
 """A row that one group of each family has; of a control event's rows the one that counts, and the
@@ -55,14 +56,12 @@ class RowReader:
         self._reader = Reader(shape.source or Source(), limits)
         self.has_offsets = "offset" in self._at
         """Whether rows have an order of their own: topic, partition and offset."""
-        self.value = self._at["value"]
-        """The place of the message's value in a row."""
 
     def items(self, rows: Sequence[Row]) -> list[Item | Rejected]:
         """Return what each row is: an event, a control event, or why it is neither."""
         if self._texts:
             return [self._of_texts(row) for row in rows]
-        value = self.value
+        value = self._at["value"]
         items = self._reader.items([row[value] for row in rows], lambda n: self._message(rows[n]))
         if self._source is None:
             for number, item in enumerate(items):
@@ -86,7 +85,7 @@ class RowReader:
 
     def _of_texts(self, row: Row) -> Item | Rejected:
         """Return what a row is that has an event's columns, of which JSON texts are apart."""
-        record = msgspec.json.decode(row[self.value])
+        record = msgspec.json.decode(row[self._at["value"]])
         try:
             for name in self._texts:
                 if (text := row[self._at[name]]) is not None:
@@ -112,6 +111,12 @@ class RowReader:
     def partition(self, row: Row) -> SourcePartition:
         """Return the topic and partition of a row; None without offsets."""
         return (row[1], row[2]) if self.has_offsets and row[1] is not None else None
+
+    def sampled(self, row: Row) -> tuple[int, Row]:
+        """Return the group of the key of a sampled message, and the row of the message."""
+        at = self._at["value"]
+        group, _, value = bytes(row[at]).partition(BETWEEN.encode())
+        return int(group), (*row[:at], value, *row[at + 1 :])
 
     def in_canonical_order(self, rows: Sequence[Row]) -> list[Row]:
         """Return rows without offsets in an order that respects happened-before, controls last."""
