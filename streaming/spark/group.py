@@ -33,7 +33,7 @@ from ketal.runtime.execution import BATCH_EVENTS, Execution, Item
 from ketal.runtime.queues.reports import BEHIND_WATERMARK
 from ketal.runtime.state.records import FORMAT
 from ketal.streaming.spark.families import Family
-from ketal.streaming.spark.keyed import Places
+from ketal.streaming.spark.rows.keyed import Places
 from ketal.streaming.spark.rows.row_reader import (
     ALONE,
     COPY,

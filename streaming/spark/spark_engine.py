@@ -33,7 +33,8 @@ from ketal.streaming.job.outputs import ClosedPipeError, Outputs, refused_as_too
 from ketal.streaming.spark import families as grouping
 from ketal.streaming.spark import verdicts
 from ketal.streaming.spark.checkpoint import HINT, Checkpoint
-from ketal.streaming.spark.session import kafka_options, partitions_of, spark_session
+from ketal.streaming.spark.java_clients import kafka_options, partitions_of
+from ketal.streaming.spark.session import spark_session
 from ketal.streaming.spark.sink import Sink
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ketal.logs.times import TIME_UNITS
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.streaming.job.messages import Outside
 from ketal.streaming.spark.families import Family, PartitionKey, by_key, paths_of
-from ketal.streaming.spark.keyed import BETWEEN, READ_EACH, READ_FIRST
+from ketal.streaming.spark.rows.keyed import BETWEEN, READ_EACH, READ_FIRST
 from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_by_format, timestamp_of
 from ketal.streaming.spark.rows.types import KAFKA_TYPES, check_types
 

@@ -20,7 +20,7 @@ from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.streaming.job.messages import Reader, place_of
-from ketal.streaming.spark.keyed import BETWEEN
+from ketal.streaming.spark.rows.keyed import BETWEEN
 
 ALONE, HOME, COPY, PLACED = 0, 1, 2, 3
 """A row that one group of each family has; of a control event's rows the one that counts, and the

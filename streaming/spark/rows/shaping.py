@@ -11,7 +11,7 @@ every reader of ketal: so values are found by `from_json`, for `get_json_object`
 Where Kafka's key is the partition attribute (`keyed_by`), its bytes are hashed and no JSON is read,
 which costs a third less.
 
-Some messages are decoded all the same, to check their keys (`ketal.streaming.spark.keyed`).
+Some messages are decoded all the same, to check their keys (`ketal.streaming.spark.rows.keyed`).
 
 Spark itself drops rows that are late by its watermark, without a verdict. So the operator does not
 get the column of event time, but a null column with its watermark: Spark has a watermark, compares

@@ -19,7 +19,7 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.spark import detect
 from ketal.streaming.spark.families import families, placed, shared
 from ketal.streaming.spark.group import Group, Work
-from ketal.streaming.spark.keyed import Places
+from ketal.streaming.spark.rows.keyed import Places
 from ketal.streaming.spark.rows.row_reader import ALONE, PLACED, RowShape
 from tests.streaming.jobs import FORKS, Topic, accept, written
 from tests.streaming.spark.test_detect import said

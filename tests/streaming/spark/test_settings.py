@@ -14,7 +14,7 @@ from ketal.errors import SettingError
 from ketal.streaming import plan
 from ketal.streaming.job.file import Job, read_job
 from ketal.streaming.spark.families import families, placed, warnings
-from ketal.streaming.spark.session import kafka_options
+from ketal.streaming.spark.java_clients import kafka_options
 from tests.streaming.jobs import FORKS
 
 EVENTS = 'pattern %s { partition by %s; event E = type == "e"; find next E E; }'

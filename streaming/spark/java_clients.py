@@ -1,0 +1,155 @@
+"""Kafka's Java clients, through which Spark reads and writes: their properties, and their topics.
+
+One file describes a job for either engine, so `[kafka.properties]` are kafka-python's for Spark
+too; those with another name in Java's clients are renamed here. A name with a dot is Java's.
+
+The one rule: what a Java client would refuse is refused before a query is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ketal.errors import LostError, SettingError
+from ketal.streaming.job.file import Job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REQUEST_MS_MAX = 30_000
+"""The default timeout of a request in Java's clients."""
+_SASL = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_RENAMED = ("client_id", "fetch_max_bytes", "fetch_max_wait_ms", "fetch_min_bytes",
+            "max_partition_fetch_bytes", "request_timeout_ms", "sasl_mechanism",
+            "security_protocol")  # fmt: skip
+"""What Java's clients have too, with `.` for `_`."""
+
+
+def kafka_options(job: Job) -> dict[str, str]:
+    """Return how Spark's connector reaches Kafka, and after how long a call is given up.
+
+    It holds what the properties hold; a timeout among them counts.
+
+    Raises
+    ------
+    SettingError
+        If a property is one that Java's clients do not have.
+    """
+    given = dict(job.properties)
+    out = {"bootstrap.servers": job.bootstrap_servers}
+    user, password = given.pop("sasl_plain_username", None), given.pop("sasl_plain_password", None)
+    if user is not None or password is not None:
+        mechanism = str(given.get("sasl_mechanism", "PLAIN"))
+        if mechanism not in _SASL:
+            raise SettingError(f"[kafka.properties] sasl_mechanism {mechanism} takes no password")
+        out["sasl.jaas.config"] = (
+            f"{_SASL[mechanism]} required username={_java(user)} password={_java(password)};"
+        )
+    out |= _certificates(given)
+    for name, value in given.items():
+        if "." not in name and name not in _RENAMED:
+            raise SettingError(
+                f"[kafka.properties] {name} is not known to the engine spark: it takes "
+                f"{', '.join(sorted([*_RENAMED, 'sasl_plain_username', 'sasl_plain_password']))}, "
+                "ssl_cafile, ssl_certfile and ssl_keyfile, and Java's own names, those with a dot"
+            )
+        java = name.replace("_", ".") if name in _RENAMED else name
+        out[java] = _text(value)
+    request_ms = out.setdefault("request.timeout.ms", str(min(job.call_timeout_ms, REQUEST_MS_MAX)))
+    # A call is made of requests, and Java's clients refuse one that is over before its request is.
+    # What is no number is left for them to refuse.
+    least_ms = int(request_ms) if request_ms.isdecimal() else 0
+    call_ms = str(max(job.call_timeout_ms, least_ms))
+    out = {"default.api.timeout.ms": call_ms, "max.block.ms": call_ms, **out}
+    return {f"kafka.{name}": value for name, value in out.items()}
+
+
+def _certificates(given: dict[str, Any]) -> dict[str, str]:
+    """Remove the files of certificates from properties; return Java's properties for them."""
+    out: dict[str, str] = {}
+    if "ssl_cafile" in given:
+        out |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": given.pop("ssl_cafile")}
+    if "ssl_certfile" in given or "ssl_keyfile" in given:
+        pieces = [given.pop(name, "") for name in ("ssl_keyfile", "ssl_certfile")]
+        try:
+            texts = [open(path, encoding="utf-8").read() for path in pieces if path]  # noqa: SIM115
+        except OSError as fault:
+            raise SettingError(
+                f"[kafka.properties] {fault.filename}: {fault.strerror or fault}"
+            ) from None
+        out |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.key": texts[0],
+            "ssl.keystore.certificate.chain": texts[-1],
+        }
+    return out
+
+
+def _java(text: Any) -> str:
+    """Return a text as a string of a JAAS configuration."""
+    return '"' + str(text or "").replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def partitions_of(session: SparkSession, job: Job, options: Mapping[str, str]) -> dict[str, int]:
+    """Return how many partitions each topic of a job has, outputs included.
+
+    Asked of Kafka's own client, in Spark's JVM.
+
+    Raises
+    ------
+    SettingError
+        If a topic is not there.
+    LostError
+        If Kafka does not answer.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    context = session.sparkContext
+    jvm: Any = context._jvm
+    topics = list(job.topics) + [one.name for one in job.outputs if one.kind == "kafka"]
+    given = jvm.java.util.Properties()
+    for name, value in options.items():
+        given.setProperty(name.removeprefix("kafka."), value)
+    out: dict[str, int] = {}
+    try:
+        admin = _admin(context, given)
+        try:
+            described = admin.describeTopics(jvm.java.util.ArrayList(topics)).topicNameValues()
+            for topic in topics:
+                out[topic] = described.get(topic).get().partitions().size()
+        finally:
+            admin.close()
+    except Py4JJavaError as fault:
+        reason = str(fault.java_exception.toString())
+        if "UnknownTopicOrPartition" in reason:
+            raise SettingError(
+                f"there is no topic {topic} at {job.bootstrap_servers}; create it first"
+            ) from None
+        if "ConfigException" in reason or "Authentication" in reason or "Authorization" in reason:
+            raise SettingError(f"[kafka.properties] {reason}") from None
+        raise LostError(f"Kafka at {job.bootstrap_servers} does not answer: {reason}") from None
+    except Py4JError as fault:
+        raise LostError(f"Spark's Kafka connector is not there: {fault}") from None
+    return out
+
+
+def _admin(context: Any, given: Any) -> Any:
+    """Return a client of Kafka; the connector's classes are known to the thread's loader alone."""
+    jvm = context._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    kind = loader.loadClass("org.apache.kafka.clients.admin.Admin")
+    properties = jvm.java.lang.Class.forName("java.util.Properties")
+    classes = context._gateway.new_array(jvm.java.lang.Class, 1)
+    classes[0] = properties
+    values = context._gateway.new_array(jvm.java.lang.Object, 1)
+    values[0] = given
+    return kind.getMethod("create", classes).invoke(None, values)
