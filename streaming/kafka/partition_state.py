@@ -35,7 +35,7 @@ from ketal.runtime.state.records import (
 )
 from ketal.streaming.job.distribution import uses_time
 from ketal.streaming.job.messages import Reader, place_of
-from ketal.streaming.job.pattern_migration import resume
+from ketal.streaming.kafka.pattern_migration import resume
 from ketal.streaming.kafka.running_job import Committed, RunningJob
 from ketal.streaming.kafka.state.storage import Storage, Store
 from ketal.streaming.kafka.watermarks import Watermarks

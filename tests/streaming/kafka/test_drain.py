@@ -28,8 +28,8 @@ from ketal.runtime.execution import Execution
 from ketal.runtime.state.records import RETIRING, decoded
 from ketal.streaming import plan
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.job import pattern_migration
 from ketal.streaming.job.file import Job, Target
+from ketal.streaming.kafka import pattern_migration
 from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.driven import Driven
 from tests.property.executions import execution
