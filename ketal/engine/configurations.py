@@ -17,7 +17,6 @@ from ketal.model.events.event import Event, load_event, save_event
 from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.operators.history import History
 
-
 _tuple = tuple.__new__
 
 

@@ -21,8 +21,6 @@ from ketal.operators.order.node_progress import Held
 from ketal.operators.order.policy import GivenUp, ReleasePolicy
 from ketal.operators.order.step import ReleaseStep
 
-_tuple = tuple.__new__
-
 
 class Eager(ReleasePolicy):
     """Releases an event as soon as it is causally ready; ties by arrival."""
@@ -66,7 +64,7 @@ class Eager(ReleasePolicy):
                 break
             if count >= held_back_max:
                 break
-            held = progress.held[counter] = _tuple(Held, (next(arrivals), event, 0))
+            held = progress.held[counter] = Held(next(arrivals), event)
             if awaited is not None:
                 store.node(awaited).waiters.setdefault(known, []).append(held)
             count += 1
@@ -90,7 +88,7 @@ class Eager(ReleasePolicy):
         before = len(released)
         while True:
             for held in woken:
-                _, event, _ = held
+                event = held.event
                 node = event.node
                 for other, known in event.clock.items():
                     if settled[other] < known and other != node:
@@ -100,7 +98,7 @@ class Eager(ReleasePolicy):
                     heapq.heappush(ready, held)
             if not ready:
                 return len(released) - before
-            _, event, _ = heapq.heappop(ready)
+            event = heapq.heappop(ready).event
             progress, counter = nodes[event.node], event.clock[event.node]
             del progress.held[counter]
             if not progress.held:

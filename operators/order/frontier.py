@@ -117,7 +117,7 @@ class Frontier(ReleasePolicy):
         for held in untimed:
             self.store.remove(held.event)
         for held in untimed:
-            self._hold(held._replace(time_us=first), first, canonical_key(held.event))
+            self._hold(Held(held.arrival, held.event, first), first, canonical_key(held.event))
 
     def _hold(self, held: Held, due: int, place: CanonicalKey) -> None:
         event = self.store.hold(held).event

@@ -10,18 +10,24 @@ The one rule: what is settled, and what was received, stays so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ketal.model.events.event import Event
 from ketal.operators.order.step import holes_between
 
 
-class Held(NamedTuple):
+class Held:
     """An event in the queue, with its place among the arrivals and the time it counts as."""
 
-    arrival: int
-    event: Event
-    time_us: int = 0
+    __slots__ = ("arrival", "event", "time_us")
+
+    def __init__(self, arrival: int, event: Event, time_us: int = 0) -> None:
+        self.arrival = arrival
+        self.event = event
+        self.time_us = time_us
+
+    def __lt__(self, other: Held) -> bool:
+        return self.arrival < other.arrival
 
 
 class NodeProgress:
