@@ -7,9 +7,10 @@ global states of distributed systems", 1989): no event of the log is between its
 lacks is passed over, so program order leads to the next event that the log has, and a message
 comes from the last event that it has of what the sender had done.
 
-Nothing but an index by node is made before it is asked for. The links to an event cost a comparison
-of its clock with that of the event before it on its node, and of the messages with each other; a
-path costs that for each event that is visited, all of which are after its start and before its end.
+Nothing but an index by node is made before it is asked for. The links to an event cost, once, a
+comparison of its clock with that of the event before it on its node, and of the messages with each
+other. Paths to one target share a breadth-first search backwards from it, which goes as far back as
+one of them asks for and visits an event once.
 
 The one rule: happened-before is that of the log's events, and each pair that it orders has a path.
 """
@@ -17,8 +18,7 @@ The one rule: happened-before is that of the log's events, and each pair that it
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ketal.clocks import vector
 from ketal.clocks.scheme import Clock
@@ -29,6 +29,8 @@ from ketal.model.events.happened_before import happened_before
 
 NODES_SHOWN = 5
 """Nodes that are named where a log has none of a name."""
+SEARCHES_MAX = 8
+"""Targets whose searches are kept for the next path; a match has a few, often those of the last."""
 
 
 class CausalGraph:
@@ -51,28 +53,32 @@ class CausalGraph:
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self._by_dot: dict[tuple[str, int], Event] = {}
         nodes: dict[str, list[Event]] = {}
         for event in events:
-            if self._by_dot.setdefault(event.dot, event) is not event:
-                raise EventError(f"two events have the dot {event.dot}; a dot is unique")
             nodes.setdefault(event.node, []).append(event)
         self.nodes = dict(sorted(nodes.items()))
         self._counters: dict[str, list[int]] = {}
         for node, own in self.nodes.items():
             own.sort(key=lambda event: event.counter)
             self._counters[node] = [event.counter for event in own]
-        self._messages: dict[tuple[str, int], tuple[Event, ...]] = {}
+        # By number, those of a node in a row.
+        self._events = [event for own in self.nodes.values() for event in own]
+        self._numbers: dict[tuple[str, int], int] = {}
+        for number, event in enumerate(self._events):
+            if self._numbers.setdefault(event.dot, number) != number:
+                raise EventError(f"two events have the dot {event.dot}; a dot is unique")
+        self._links: list[tuple[int, ...] | None] = [None] * len(self._events)
+        self._searches: dict[int, _PathSearch] = {}
 
     def __len__(self) -> int:
-        return len(self._by_dot)
+        return len(self._events)
 
     def __contains__(self, dot: Dot) -> bool:
-        return dot in self._by_dot
+        return dot in self._numbers
 
     def __getitem__(self, dot: Dot) -> Event:
         """Return the event of a dot; KeyError if the log has none."""
-        return self._by_dot[dot]
+        return self._events[self._numbers[dot]]
 
     # --- links ---
 
@@ -82,14 +88,21 @@ class CausalGraph:
 
     def messages_to(self, event: Event) -> tuple[Event, ...]:
         """Return the events of other nodes that happened immediately before one, by node."""
-        messages = self._messages.get(event.dot)
-        if messages is None:
-            messages = self._messages[event.dot] = tuple(self._received(event))
-        return messages
+        links = (self._events[number] for number in self._links_to(self._numbers[event.dot]))
+        return tuple(link for link in links if link.node != event.node)
 
-    def _received(self, event: Event) -> Iterator[Event]:
+    def _links_to(self, number: int) -> tuple[int, ...]:
+        """Return the events one link before one: that of its node, then the others by node."""
+        links = self._links[number]
+        if links is None:
+            links = self._links[number] = tuple(self._linked(self._events[number]))
+        return links
+
+    def _linked(self, event: Event) -> Iterator[int]:
         before = self.previous(event)
         old = {} if before is None else before.clock
+        if before is not None:
+            yield self._numbers[before.dot]
         new: dict[tuple[str, int], Clock] = {}
         for node, counter in event.clock.items():
             if node != event.node and counter > old.get(node, 0):
@@ -97,7 +110,7 @@ class CausalGraph:
                 if last is not None and last.counter > old.get(node, 0):
                     new[last.dot] = last.clock
         for dot in sorted(vector.latest(new)):
-            yield self._by_dot[dot]
+            yield self._numbers[dot]
 
     # --- pasts ---
 
@@ -122,8 +135,8 @@ class CausalGraph:
 
     # --- paths ---
 
-    def path(self, source: Event, target: Event) -> tuple[Event, ...]:
-        """Return the events of a shortest path, by its number of links.
+    def path(self, source: Event, target: Event, *, links_max: int) -> tuple[Event, ...]:
+        """Return the events of a shortest path, by its number of links; none of one with more.
 
         Of several, read backwards from the target, it is the one that takes program order before a
         message, and of messages the one of the first node by name.
@@ -132,6 +145,8 @@ class CausalGraph:
         ----------
         source, target : Event
             Two events of the log; the source happened before the target.
+        links_max : int
+            How many links are searched.
 
         Raises
         ------
@@ -142,28 +157,59 @@ class CausalGraph:
         """
         if not happened_before(source, target):
             raise ValueError(f"{source.dot} did not happen before {target.dot}")
-        # Of the log's own events each is one object.
-        source, target = self._by_dot[source.dot], self._by_dot[target.dot]
-        after: dict[int, Event] = {}
-        visited = {id(target)}
-        left = deque([target])
-        while left:
-            event = left.popleft()
-            before = self.previous(event)
-            for link in (*(() if before is None else (before,)), *self.messages_to(event)):
-                if link is source:
-                    path = [source, event]
-                    while path[-1] is not target:
-                        path.append(after[id(path[-1])])
-                    return tuple(path)
-                if id(link) not in visited and happened_before(source, link):
-                    visited.add(id(link))
-                    after[id(link)] = event
-                    left.append(link)
+        first, last = self._numbers[source.dot], self._numbers[target.dot]
+        search = self._searches.pop(last, None) or _PathSearch(last)
+        if len(self._searches) == SEARCHES_MAX:
+            del self._searches[next(iter(self._searches))]
+        self._searches[last] = search
+        while first not in search.after and search.farthest and search.links < links_max:
+            search.go_back(self._links_to)
+        if first in search.after:
+            path = search.path_from(first)
+            return tuple(self._events[n] for n in path) if len(path) <= links_max + 1 else ()
+        if search.farthest:
+            return ()
         raise EventError(
             f"the clocks are not those of an execution: {target.dot} knows {source.dot}, and no "
             "messages lead from one to the other; `ketal audit` says what is wrong"
         )
+
+
+class _PathSearch:
+    """A breadth-first search backwards from an event; events are numbers.
+
+    Attributes
+    ----------
+    after : dict of int to int
+        Of each event that was reached the next one on the way to the target.
+    farthest : list of int
+        The events that `links` links reach and no fewer, in the order of their paths.
+    links : int
+        How far back the search is.
+    """
+
+    def __init__(self, target: int) -> None:
+        self.after = {target: target}
+        self.farthest = [target]
+        self.links = 0
+
+    def go_back(self, links_to: Callable[[int], tuple[int, ...]]) -> None:
+        """Go one link further back."""
+        after, reached = self.after, []
+        for event in self.farthest:
+            for link in links_to(event):
+                if link not in after:
+                    after[link] = event
+                    reached.append(link)
+        self.farthest = reached
+        self.links += 1
+
+    def path_from(self, source: int) -> list[int]:
+        """Return the path from an event that was reached to the target."""
+        path = [source]
+        while (event := self.after[path[-1]]) != path[-1]:
+            path.append(event)
+        return path
 
 
 def in_place_of(dot: Dot, events: Sequence[Event]) -> str:

@@ -69,7 +69,7 @@ def explain(
         complete and windows that timed out.
     limits : Limits, optional
         Other limits than those the program was compiled with; `explained_runs_max` bounds the
-        runs that are explained of one event.
+        runs that are explained of one event, `path_links_max` the paths between two events.
 
     Raises
     ------
@@ -185,8 +185,10 @@ def _of_taken(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOut) ->
         for (step, event), live in zip(placed, reasons.taking(taken), strict=False)
     )
     of_run = functools.partial(judged.placed, run)
+    most = run.limits.path_links_max
     pairs = tuple(
-        PairReason.of(graph, of_run, one, other) for (_, one), (_, other) in pairwise(taken)
+        PairReason.of(graph, of_run, one, other, links_max=most)
+        for (_, one), (_, other) in pairwise(taken)
     )
     statements: tuple[str, ...] = ()
     extension: tuple[PlacedEvent, ...] = ()

@@ -150,7 +150,10 @@ class PairReason:
     order : str
         `before`, `concurrent`, or `after` where the second happened before the first.
     path : tuple of PlacedLink
-        A shortest chain of messages and steps of a node from the earlier to the later one.
+        A shortest chain of messages and steps of a node from the earlier to the later one; empty
+        where that has more than `links_max` links.
+    links_max : int
+        How many links were searched (limit `path_links_max`).
     known : tuple of (PlacedEvent or None)
         Of concurrent events the last of the first one's node that the second knows, and the last
         of the second one's node that the first knows.
@@ -160,22 +163,30 @@ class PairReason:
     second: PlacedEvent
     order: Literal["before", "concurrent", "after"]
     path: tuple[PlacedLink, ...] = ()
+    links_max: int = 0
     known: tuple[PlacedEvent | None, PlacedEvent | None] = (None, None)
 
     @classmethod
     def of(
-        cls, graph: CausalGraph, placed: Callable[[Event], PlacedEvent], one: Event, other: Event
+        cls,
+        graph: CausalGraph,
+        placed: Callable[[Event], PlacedEvent],
+        one: Event,
+        other: Event,
+        *,
+        links_max: int,
     ) -> PairReason:
         """Return how two different events of an execution are ordered, and what shows it."""
 
         def path(source: Event, target: Event) -> tuple[PlacedLink, ...]:
-            return tuple(starmap(PlacedLink, pairwise(map(placed, graph.path(source, target)))))
+            events = graph.path(source, target, links_max=links_max)
+            return tuple(starmap(PlacedLink, pairwise(map(placed, events))))
 
         first, second = placed(one), placed(other)
         if happened_before(one, other):
-            return cls(first, second, "before", path(one, other))
+            return cls(first, second, "before", path(one, other), links_max)
         if happened_before(other, one):
-            return cls(first, second, "after", path(other, one))
+            return cls(first, second, "after", path(other, one), links_max)
         known = graph.last_known(one.node, other), graph.last_known(other.node, one)
         last_of_one, last_of_other = (None if last is None else placed(last) for last in known)
         return cls(first, second, "concurrent", known=(last_of_one, last_of_other))
@@ -192,6 +203,8 @@ class PairReason:
             out["known"] = [None if one is None else one.to_dict() for one in self.known]
         else:
             out["path"] = [link.to_dict() for link in self.path]
+            if not self.path:
+                out["limit"] = "path_links_max"
         return out
 
     def last_known(self) -> Iterator[tuple[PlacedEvent, PlacedEvent, PlacedEvent | None]]:
@@ -202,9 +215,19 @@ class PairReason:
         yield self.first, self.second, self.known[0]
         yield self.second, self.first, self.known[1]
 
+    @property
+    def too_long(self) -> str:
+        """What is said of a path that has too many links; empty where it has not."""
+        if self.order == "concurrent" or self.path:
+            return ""
+        return f"the shortest path has more than {self.links_max:,} links (limit path_links_max)"
+
     def lines(self) -> Iterator[str]:
         """Yield it as text."""
         yield order_in_words(self.first.event, self.second.event)
+        if self.too_long:
+            yield f"  {self.too_long}"
+            return
         if self.order == "concurrent":
             for of, by, last in self.last_known():
                 what = "nothing" if last is None else f"{last} and nothing after it"

@@ -117,6 +117,9 @@ class Limits:
     near_misses_max: int = _limit(
         10_000, "events", "events that `ketal explain` judges to find those that came nearest"
     )
+    path_links_max: int = _limit(
+        1_000, "links", "links of a shortest path between two events, as explanations search it"
+    )
     viewed_events_max: int = _limit(
         200_000, "events", "events of one execution that `ketal view` shows"
     )

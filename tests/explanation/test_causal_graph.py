@@ -20,6 +20,7 @@ from tests.explanation.thinned import thinned
 from tests.sampling import chances, examples
 
 Links = set[tuple[Dot, Dot]]
+LINKS_MAX = 100
 
 # A request from a to b, the answer, and another node that a told before.
 RPC = (
@@ -71,19 +72,19 @@ def linked(graph: CausalGraph, events: list[Event]) -> Links:
 def test_the_links_of_a_request_and_its_answer() -> None:
     graph = CausalGraph(RPC)
     assert [str(one) for one in graph.messages_to(graph[Dot("a", 3)])] == ["b@2 answer"]
-    path = graph.path(graph[Dot("a", 1)], graph[Dot("b", 2)])
+    path = graph.path(graph[Dot("a", 1)], graph[Dot("b", 2)], links_max=LINKS_MAX)
     assert [str(event.dot) for event in path] == ["a@1", "a@2", "b@1", "b@2"]
     assert [link.kind for link in links_of(path)] == ["program order", "message", "program order"]
     # The next event of a node is one link away, whatever the node waited for.
-    assert len(graph.path(graph[Dot("a", 2)], graph[Dot("a", 3)])) == 2
+    assert len(graph.path(graph[Dot("a", 2)], graph[Dot("a", 3)], links_max=LINKS_MAX)) == 2
 
 
 def test_what_the_log_lacks_is_passed_over_and_counted() -> None:
     graph = CausalGraph([RPC[0], RPC[3], RPC[4]])
     first, answer, got = graph[Dot("a", 1)], graph[Dot("b", 2)], graph[Dot("a", 3)]
-    (link,) = links_of(graph.path(first, answer))
+    (link,) = links_of(graph.path(first, answer, links_max=LINKS_MAX))
     assert (str(link), link.missing) == ("message to b@2 answer (1 event is missing between)", 1)
-    (link,) = links_of(graph.path(first, got))
+    (link,) = links_of(graph.path(first, got, links_max=LINKS_MAX))
     assert (str(link), link.missing) == ("then a@3 got (1 event is missing between)", 1)
 
 
@@ -92,7 +93,7 @@ def test_a_dot_is_unique_and_a_path_has_a_direction() -> None:
         CausalGraph([e("a@1", "x"), e("a@1", "y")])
     graph = CausalGraph(RPC)
     with pytest.raises(ValueError, match="b@1 did not happen before a@1"):
-        graph.path(graph[Dot("b", 1)], graph[Dot("a", 1)])
+        graph.path(graph[Dot("b", 1)], graph[Dot("a", 1)], links_max=LINKS_MAX)
 
 
 def test_clocks_of_no_execution_have_no_path_and_the_auditor_is_named() -> None:
@@ -100,7 +101,30 @@ def test_clocks_of_no_execution_have_no_path_and_the_auditor_is_named() -> None:
     events = [e("a@1", "x"), e("b@1", "x", "a:1 c:1"), e("c@1", "x", "a:1 b:1")]
     graph = CausalGraph(events)
     with pytest.raises(EventError, match=r"c@1 knows a@1.*`ketal audit`"):
-        graph.path(graph[Dot("a", 1)], graph[Dot("c", 1)])
+        graph.path(graph[Dot("a", 1)], graph[Dot("c", 1)], links_max=LINKS_MAX)
+
+
+def test_a_path_of_more_links_than_are_searched_is_none() -> None:
+    graph = CausalGraph(RPC)
+    source, target = graph[Dot("a", 1)], graph[Dot("b", 2)]
+    assert graph.path(source, target, links_max=2) == ()
+    assert len(graph.path(source, target, links_max=3)) == 4
+    # The search has gone further than this one may.
+    assert graph.path(source, target, links_max=2) == ()
+
+
+def test_paths_to_one_event_visit_an_event_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = [e(f"a@{n}", "x") for n in range(1, 21)]
+    graph, visited, links_to = CausalGraph(own), [], CausalGraph._links_to
+
+    def counted(graph: CausalGraph, number: int) -> tuple[int, ...]:
+        visited.append(number)
+        return links_to(graph, number)
+
+    monkeypatch.setattr(CausalGraph, "_links_to", counted)
+    for source in own[-2::-1]:
+        assert graph.path(source, own[-1], links_max=LINKS_MAX) == tuple(own[source.counter - 1 :])
+    assert len(visited) == len(set(visited)) == 19
 
 
 @examples(200, 2_000)
@@ -124,7 +148,9 @@ def test_a_path_starts_and_ends_where_it_says_by_links_of_which_no_fewer_suffice
         reject()
     graph, links = CausalGraph(events), obvious_links(events)
     for a, b in ordered:
-        path = graph.path(a, b)
+        path = graph.path(a, b, links_max=LINKS_MAX)
+        assert path == CausalGraph(events).path(a, b, links_max=len(path) - 1)
+        assert CausalGraph(events).path(a, b, links_max=len(path) - 2) == ()
         assert (path[0], path[-1]) == (a, b)
         assert all((one.dot, two.dot) in links for one, two in itertools.pairwise(path))
         assert len(path) - 1 == obvious_distance(links, a.dot, b.dot)
@@ -162,4 +188,4 @@ def test_the_order_of_the_log_does_not_matter(rng: random.Random) -> None:
     graph, other = CausalGraph(events), CausalGraph(rng.sample(events, len(events)))
     for a, b in itertools.permutations(events, 2):
         if happened_before(a, b):
-            assert graph.path(a, b) == other.path(a, b)
+            assert graph.path(a, b, links_max=LINKS_MAX) == other.path(a, b, links_max=LINKS_MAX)

@@ -42,10 +42,14 @@ def records(*parts: tuple[str, tuple[Event, ...]]) -> ketal.Log:
 
 
 def compared(
-    log: ketal.Log | list[Event], first: str, second: str, **options: str
+    log: ketal.Log | list[Event],
+    first: str,
+    second: str,
+    limits: ketal.Limits = DEFAULT,
+    **options: str,
 ) -> EventComparison:
     executions = executions_of(log, DEFAULT)
-    return compare_events(executions, Dot.parse(first), Dot.parse(second), **options)
+    return compare_events(executions, Dot.parse(first), Dot.parse(second), limits, **options)
 
 
 def test_ordered_events_have_their_evidence_their_path_and_their_places() -> None:
@@ -156,6 +160,15 @@ def test_events_are_compared_within_one_execution() -> None:
         compared(apart, "a@1", "b@1")
 
 
+def test_a_path_of_too_many_links_is_not_shown_and_its_limit_is_named() -> None:
+    pair = compared(records(("", LOG)), "a@1", "c@1", ketal.Limits(path_links_max=3))
+    assert list(pair.lines())[3:5] == [
+        "the shortest path has more than 3 links (limit path_links_max)",
+        "last common past, by node",
+    ]
+    assert (pair.to_dict()["path"], pair.to_dict()["limit"]) == ([], "path_links_max")
+
+
 @examples(100, 1_000)
 @given(chances())
 def test_the_order_is_happened_before_and_the_path_leads_from_the_earlier_event(
@@ -164,7 +177,7 @@ def test_the_order_is_happened_before_and_the_path_leads_from_the_earlier_event(
     events = thinned(rng, events_max=12)
     executions = executions_of(events, DEFAULT)
     for one, other in itertools.permutations(events, 2):
-        pair = compare_events(executions, one.dot, other.dot).pair
+        pair = compare_events(executions, one.dot, other.dot, DEFAULT).pair
         before, after = happened_before(one, other), happened_before(other, one)
         assert (pair.order == "before", pair.order == "after") == (before, after)
         if before or after:

@@ -19,6 +19,7 @@ from ketal.explanation.explaining import explanations, verdict_explained
 from ketal.explanation.guard_evidence import GuardEvidence
 from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.reasons import Explanation, StepReason
+from ketal.explanation.views.space_time import space_times
 from ketal.grammar.bare_names import DeclaredNames
 from ketal.grammar.printer import render, render_guard
 from ketal.model import syntax
@@ -567,6 +568,27 @@ def test_the_runs_of_one_event_have_a_limit_that_is_named() -> None:
     (one,) = ketal.explain(program, log, event="n@29")
     assert len(one.runs) == 5
     assert one.statements[-1] == "there are more than 5 runs (limit explained_runs_max)"
+
+
+def test_a_path_of_too_many_links_is_not_shown_and_its_limit_is_named() -> None:
+    program = ketal.compile(
+        """pattern P { order CausalOrder; event A = type == "a"; event B = type == "b";
+                       find any A B; }""",
+        limits=Limits(path_links_max=3),
+    )
+    log = [_event("n@1", "a"), *(_event(f"n@{n}", "b") for n in range(2, 6))]
+    *short, long = ketal.explain(program, log)
+    assert [len(pair.path) for one in short for pair in one.pairs] == [1, 2, 3]
+    assert str(long).splitlines()[3:5] == [
+        "  n@5 is after n@1: on n, 5 > 1",
+        "    the shortest path has more than 3 links (limit path_links_max)",
+    ]
+    (pair,) = long.to_dict()["pairs"]
+    assert (pair["path"], pair["limit"]) == ([], "path_links_max")
+    assert "limit" not in short[0].to_dict()["pairs"][0]
+    # A diagram of a few events has no room for it anyway, and the page says what is said here.
+    (view,) = space_times(log, program, Limits(path_links_max=3))
+    assert [len(verdict["paths"]) for verdict in view.verdicts] == [1, 1, 1, 0]
 
 
 def test_what_a_long_run_had_taken_is_read_when_it_is_asked_for() -> None:

@@ -21,6 +21,7 @@ from ketal.explanation.guard_evidence import order_in_words
 from ketal.explanation.reasons import PairReason, PlacedEvent
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
+from ketal.model.limits import Limits
 from ketal.model.wording import counted
 from ketal.pictures.clocks.clock_pairs import pair_svg
 from ketal.runtime.admission.execution_events import (
@@ -84,6 +85,8 @@ class EventComparison:
             for of, by, last in pair.last_known():
                 yield f"the last event of {of.event.node} that {by.dot} knows"
                 yield "  none" if last is None else f"  {last}"
+        elif pair.too_long:
+            yield pair.too_long
         else:
             yield f"shortest path ({counted(len(pair.path), 'link')})"
             yield f"  {pair.path[0].source}"
@@ -99,6 +102,7 @@ def compare_events(
     executions: Mapping[str, ExecutionEvents],
     first: Dot,
     second: Dot,
+    limits: Limits,
     *,
     execution: str | None = None,
 ) -> EventComparison:
@@ -110,6 +114,8 @@ def compare_events(
         The log (`ketal.runtime.admission.execution_events.executions_of`).
     first, second : Dot
         The events; of a node that restarted, under the name of the incarnation (`A#2@1`).
+    limits : Limits
+        `path_links_max` bounds the path.
     execution : str, optional
         The execution that they are of, where several have them.
 
@@ -133,7 +139,7 @@ def compare_events(
         return PlacedEvent(event, part.place(event.dot))
 
     one, other = graph[first], graph[second]
-    pair = PairReason.of(graph, placed, one, other)
+    pair = PairReason.of(graph, placed, one, other, links_max=limits.path_links_max)
     past = tuple(map(placed, graph.common_past(one, other)))
     return EventComparison(part.name, pair, past)
 

@@ -191,7 +191,7 @@ def _compare(args: argparse.Namespace) -> int:
     else:
         from ketal.explanation.comparisons.comparison import compare_events
 
-        compared = compare_events(executions, *pair, execution=args.execution)
+        compared = compare_events(executions, *pair, limits, execution=args.execution)
         if picture_form(args.to, args.write, _SUFFIXES) == "svg":
             with opened(args.write, inputs=logs) as sink:
                 sink.text(compared.to_svg())
