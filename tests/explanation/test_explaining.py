@@ -20,6 +20,7 @@ from ketal.explanation.guard_evidence import GuardEvidence
 from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.reasons import Explanation, StepReason
 from ketal.explanation.views.space_time import space_times
+from ketal.explanation.views.viewed_log import ViewedLog
 from ketal.grammar.bare_names import DeclaredNames
 from ketal.grammar.printer import render, render_guard
 from ketal.model import syntax
@@ -587,7 +588,9 @@ def test_a_path_of_too_many_links_is_not_shown_and_its_limit_is_named() -> None:
     assert (pair["path"], pair["limit"]) == ([], "path_links_max")
     assert "limit" not in short[0].to_dict()["pairs"][0]
     # A diagram of a few events has no room for it anyway, and the page says what is said here.
-    (view,) = space_times(log, program, Limits(path_links_max=3))
+    (view,) = space_times(
+        ViewedLog(log, Limits(path_links_max=3)), program, Limits(path_links_max=3)
+    )
     assert [len(verdict["paths"]) for verdict in view.verdicts] == [1, 1, 1, 0]
 
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ import pytest
 import ketal
 from ketal.errors import PatternError
 from ketal.explanation.views.space_time import space_times
+from ketal.explanation.views.viewed_log import ViewedLog
 from ketal.grammar.printer import render
+from ketal.logs import Log
 from ketal.logs.formats.shiviz import WRITTEN_FIELDS, WRITTEN_REGEX
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.log_arguments import RecordBatch
 from tests.pictures.svg_boxes import check_layout, texts
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file
@@ -38,7 +42,7 @@ def test_lines_and_messages_are_the_immediate_predecessors_and_lead_downwards() 
     def holds(rng: random.Random) -> None:
         nonlocal messages
         events = execution(rng, events_max=12)
-        (one,) = space_times(events, None, DEFAULT)
+        (one,) = space_times(ViewedLog(events, DEFAULT), None, DEFAULT)
         assert {e.dot for e in one.events} == {e.dot for e in events}
         for source, target in one.messages:
             a, b = one.events[source], one.events[target]
@@ -186,8 +190,20 @@ def test_the_page_needs_no_network() -> None:
 
 def test_a_log_that_is_too_long_names_the_limit() -> None:
     events = [Event(node="a", type="t", clock={"a": n}) for n in range(1, 12)]
-    with pytest.raises(ketal.SettingError, match="limit viewed_events_max"):
-        ketal.view(events, limits=Limits(viewed_events_max=10))
+    read = []
+
+    def batches() -> Iterator[RecordBatch]:
+        for number, event in enumerate(events):
+            # A duplicate is no more to be shown.
+            read.append(number)
+            yield RecordBatch("", [event, event], "", [1, 1])
+
+    too_many = r"the log has more than 7 events \(limit viewed_events_max\)"
+    with pytest.raises(ketal.SettingError, match=too_many):
+        ketal.view(Log.of_batches(batches), limits=Limits(viewed_events_max=7))
+    assert read == list(range(8))
+    with pytest.raises(ketal.SettingError, match=r"more than 3 events \(limit events_max\)"):
+        ketal.view(events, limits=Limits(events_max=3))
     program = ketal.compile('pattern P { event A = type == "t"; find any A; }')
     shown = ketal.view(events, program, limits=Limits(viewed_verdicts_max=4))
     (one,) = _page_data(shown.html)["executions"]
@@ -241,7 +257,7 @@ def test_perfetto_has_a_thread_for_each_node_and_a_flow_for_each_message() -> No
     def holds(rng: random.Random) -> None:
         nonlocal flows
         events = execution(rng, events_max=10)
-        (one,) = space_times(events, None, DEFAULT)
+        (one,) = space_times(ViewedLog(events, DEFAULT), None, DEFAULT)
         trace = json.loads(ketal.view(events).to_perfetto())["traceEvents"]
         slices = [x for x in trace if x["ph"] == "X"]
         assert sorted(x["args"]["event"] for x in slices) == sorted(str(e.dot) for e in events)

@@ -13,6 +13,7 @@ import ketal
 from ketal.errors import PatternError
 from ketal.explanation.guard_evidence import GuardEvidence
 from ketal.explanation.views.space_time import SpaceTime, guard_texts, space_times
+from ketal.explanation.views.viewed_log import ViewedLog
 from ketal.grammar.printer import render
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
@@ -65,7 +66,7 @@ def test_a_guard_is_true_false_or_unknown_as_in_the_language(page: Any) -> None:
         except PatternError:
             return
         (compiled,) = program.compiled
-        (drawn,) = space_times(events, None, DEFAULT)
+        (drawn,) = space_times(ViewedLog(events, DEFAULT), None, DEFAULT)
         drawn.undecided = undecided
         evidence, texts = GuardEvidence(compiled), guard_texts(program)["P"]
         steps = [step.name for step in compiled.pattern.steps]
@@ -131,7 +132,7 @@ def test_a_guard_of_values_is_evaluated_as_in_the_language(page: Any, guard: str
     (compiled,) = program.compiled
     evidence = GuardEvidence(compiled)
     for event in EVENTS:
-        (drawn,) = space_times([event], None, DEFAULT)
+        (drawn,) = space_times(ViewedLog([event], DEFAULT), None, DEFAULT)
         truth = evidence.truth(dict(compiled.declared)["X"], evidence.moment(event, (), None))
         for text in (guard, guard_texts(program)["P"]["X"]):
             assert _answers(page, drawn, {}, [[text, 0, []]]) == [truth], (text, event.data)
@@ -158,7 +159,7 @@ def test_a_guard_of_values_is_evaluated_as_in_the_language(page: Any, guard: str
     ],
 )
 def test_what_is_no_guard_is_said(page: Any, text: str, said: str) -> None:
-    (drawn,) = space_times(EVENTS[1:2], None, DEFAULT)
+    (drawn,) = space_times(ViewedLog(EVENTS[1:2], DEFAULT), None, DEFAULT)
     declared: Any = {"W": None, "Loop": "Loop"}
     assert _answers(page, drawn, declared, [[text, 0, []]]) == [f"error: {said}"]
 

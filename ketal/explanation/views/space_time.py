@@ -20,19 +20,18 @@ from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import Explanation
 from ketal.explanation.surroundings import marked_events
-from ketal.logs import Log
+from ketal.explanation.views.viewed_log import ViewedLog
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import batches_of, checked_log
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.wording import file_and_line, scope_text
 from ketal.pictures.clocks.timeline_layout import longest_chains
 from ketal.pictures.graphs.graph import Picture
 from ketal.programs.program import Program
-from ketal.runtime.admission.execution_events import ExecutionEvents, executions_of
+from ketal.runtime.admission.execution_events import ExecutionEvents
 
 EXACT_MAX = 2**53
 """JavaScript rounds larger integers."""
@@ -45,8 +44,6 @@ class SpaceTime:
     ----------
     read : ExecutionEvents
         The execution.
-    limits : Limits
-        `viewed_events_max` bounds the events.
     undecided : str
         The timestamping scheme whose clocks do not decide happened-before; empty where they do.
 
@@ -72,12 +69,7 @@ class SpaceTime:
         Of each check its picture, and how the runs of its scopes moved, as plain data.
     """
 
-    def __init__(self, read: ExecutionEvents, limits: Limits, undecided: str = "") -> None:
-        if len(read) > limits.viewed_events_max:
-            raise SettingError(
-                f"the log has {len(read):,} events, and {limits.viewed_events_max:,} are shown at "
-                "most (limit viewed_events_max)"
-            )
+    def __init__(self, read: ExecutionEvents, undecided: str = "") -> None:
         self.name = self.title = read.name
         self.undecided = undecided
         self.read = read
@@ -285,23 +277,11 @@ def _shown(value: Any) -> Any:
     return value if exact else str(value)
 
 
-def space_times(
-    log: Log | Iterable[Event], program: Program | None, limits: Limits
-) -> list[SpaceTime]:
-    """Return the executions of a log, each with the verdicts of a program.
-
-    Raises
-    ------
-    SettingError
-        If the log cannot be read, or an execution has more events than are shown.
-    """
-    batches = list(batches_of(checked_log(log)))
-    undecided = getattr(log, "undecided", None)
-    records = Log.of_batches(lambda: iter(batches), undecided=undecided)
-    scheme = "" if undecided is None else undecided.scheme
-    drawn = [SpaceTime(read, limits, scheme) for read in executions_of(records, limits).values()]
+def space_times(log: ViewedLog, program: Program | None, limits: Limits) -> list[SpaceTime]:
+    """Return the executions of a log, each with the verdicts of a program."""
+    drawn = [SpaceTime(read, log.scheme) for read in log.executions.values()]
     if program is not None:
-        judged = JudgedLog(program, records, limits, moves_max=limits.viewed_moves_max)
+        judged = JudgedLog(program, log.records, limits, moves_max=limits.viewed_moves_max)
         for one in drawn:
             one.judge(judged, limits.viewed_verdicts_max)
     return drawn

@@ -16,6 +16,7 @@ from ketal.explanation.views.forms import PAGE, form_named
 from ketal.explanation.views.perfetto import trace_events
 from ketal.explanation.views.space_time import SpaceTime, guard_texts, space_times
 from ketal.explanation.views.space_time_svg import space_time_svg
+from ketal.explanation.views.viewed_log import ViewedLog
 from ketal.logs import Log
 from ketal.logs.formats.shiviz import shiviz_text
 from ketal.model.events.event import Event
@@ -79,11 +80,26 @@ def view(
         given = Limits.given(limits, DEFAULT)
     else:
         given = Limits.given(limits, checked_program(program).compiled[0].limits)
-    drawn = space_times(log, program, given)
+    first = ViewedLog(log, given)
+    other = None if compare is None else ViewedLog(compare, given)
+    return viewed(first, program, given, other, title=title, compare_title=compare_title)
+
+
+def viewed(
+    log: ViewedLog,
+    program: Program | None,
+    limits: Limits,
+    compare: ViewedLog | None,
+    *,
+    title: str,
+    compare_title: str,
+) -> View:
+    """Return the diagram of a log that was read; as `view` otherwise."""
+    drawn = space_times(log, program, limits)
     beside = -1
     if compare is not None:
         beside = len(drawn)
-        compared = space_times(compare, program, given)
+        compared = space_times(compare, program, limits)
         for runs, name in ((drawn, title), (compared, compare_title)):
             for one in runs:
                 one.title = " ".join(filter(None, (name, one.name)))

@@ -37,6 +37,8 @@ class ExecutionEvents:
         The execution's name; empty where a log is not divided.
     limits : Limits
         `events_max` bounds the events, `counters_max` what is held to know duplicates.
+    bound : str
+        Another limit of the events; the lower one holds.
 
     Attributes
     ----------
@@ -46,11 +48,14 @@ class ExecutionEvents:
         The first rejected record, its place and the reason; empty where there is none.
     """
 
-    def __init__(self, name: str, limits: Limits) -> None:
+    def __init__(self, name: str, limits: Limits, bound: str = "events_max") -> None:
         self.name = name
         self.duplicates = self.rejected = 0
         self.first_rejected = ""
         self._limits = limits
+        self._events_max, self._bound = min(
+            (getattr(limits, one), one) for one in ("events_max", bound)
+        )
         self._admission = Admission((), limits, events_max=limits.events_max)
         # Whoever left decides what clocks have lost, and clocks are what is asked about.
         self._admission.reads_clocks = True
@@ -63,7 +68,7 @@ class ExecutionEvents:
         Raises
         ------
         SettingError
-            If `events_max` or `counters_max` is reached.
+            If there are too many events, or `counters_max` is reached.
         """
         if isinstance(item, Control):
             self._admission.control(item)
@@ -80,9 +85,9 @@ class ExecutionEvents:
             self._reject(place, error.reason)
             return
         if status is NEW:
-            if len(self._events) >= self._limits.events_max:
+            if len(self._events) >= self._events_max:
                 raise SettingError(
-                    f"the log has more than {self._limits.events_max} events (limit events_max)"
+                    f"the log has more than {self._events_max:,} events (limit {self._bound})"
                 )
             self._admission.arrived(event)
             self._events.append(event)
@@ -149,10 +154,12 @@ def execution_names(names: Iterable[str]) -> str:
     return ", ".join(name or "one without a name" for name in names)
 
 
-def executions_of(log: Log | Iterable[Event], limits: Limits) -> dict[str, ExecutionEvents]:
+def executions_of(
+    log: Log | Iterable[Event], limits: Limits, *, bound: str = "events_max"
+) -> dict[str, ExecutionEvents]:
     """Read a log; return its executions by their names, in the order of the log.
 
-    A log without a record has one, whose name is empty.
+    A log without a record has one, whose name is empty. `bound` is one more limit of the events.
 
     Raises
     ------
@@ -165,6 +172,6 @@ def executions_of(log: Log | Iterable[Event], limits: Limits) -> dict[str, Execu
     for execution, item, file, line in records_of(log):
         part = executions.get(execution)
         if part is None:
-            part = executions[execution] = ExecutionEvents(execution, limits)
+            part = executions[execution] = ExecutionEvents(execution, limits, bound)
         part.add(item, file, line)
-    return executions or {"": ExecutionEvents("", limits)}
+    return executions or {"": ExecutionEvents("", limits, bound)}

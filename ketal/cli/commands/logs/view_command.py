@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any
 
 from ketal.cli import FINE, interruption_named, options
 from ketal.cli.output.output_lines import opened
-from ketal.cli.whole_logs import check_read, read_whole, rejection, report_rejected
+from ketal.cli.whole_logs import check_read, read_whole, report_rejected
 from ketal.explanation.views.forms import FORMS, form_named
-
-if TYPE_CHECKING:
-    from ketal.logs import Log
 
 EXAMPLE = """\
 examples:
@@ -47,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Write the page; return the exit code."""
-    from ketal.explanation.views.viewing import text_of, view
+    from ketal.explanation.views.viewed_log import ViewedLog
+    from ketal.explanation.views.viewing import text_of, viewed
+    from ketal.runtime.admission.execution_events import rejected_of
 
     patterns = [] if args.pattern is None else [args.pattern]
     beside: list[str] = args.compare
@@ -59,20 +57,17 @@ def execute(args: argparse.Namespace) -> int:
     form = args.to or form_named(args.write or "")
     held = []
     for logs in filter(None, (args.logs, beside)):
-        log = read_whole(logs, source, limits, _held, _UNFINISHED)
-        rejected = log.rejected
-        first = rejection(next(iter(rejected), None))
-        check_read(logs, any(True for _ in log), len(rejected), first)
+        log = read_whole(logs, source, limits, lambda log: ViewedLog(log, limits), _UNFINISHED)
+        executions = log.executions.values()
+        check_read(logs, sum(map(len, executions)), *rejected_of(executions))
         held.append(log)
     title = name = _title(args.logs)
-    compared: dict[str, Any] = {}
-    if beside:
-        other = _title(beside)
-        if title == other:
-            title, other = args.logs[0], beside[0]
-        compared = {"compare": held[1], "compare_title": other}
+    other = _title(beside) if beside else ""
+    if title == other:
+        title, other = args.logs[0], beside[0]
+    compared = held[1] if beside else None
     with interruption_named(_UNFINISHED):
-        shown = view(held[0], program, title=title, limits=limits, **compared)
+        shown = viewed(held[0], program, limits, compared, title=title, compare_title=other)
         text = text_of(shown, form)
     report_rejected(*shown.rejected)
     path = args.write or f"{name.replace(' ', '-')}{FORMS[form]}"
@@ -82,14 +77,6 @@ def execute(args: argparse.Namespace) -> int:
         with opened(None) as sink:
             sink.line(path)
     return FINE
-
-
-def _held(log: Log) -> Log:
-    """Return a log in memory."""
-    from ketal.logs import Log
-
-    batches = list(log.batches())
-    return Log.of_batches(lambda: iter(batches), undecided=log.undecided)
 
 
 def _title(paths: list[str]) -> str:

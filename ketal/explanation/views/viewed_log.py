@@ -1,0 +1,56 @@
+"""A log as `ketal view` reads it: once, into memory, up to the limit of what is shown.
+
+The one rule: what is more than can be shown is refused as soon as it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ketal.logs import Log
+from ketal.model.events.event import Event
+from ketal.model.limits import Limits
+from ketal.model.log_arguments import RecordBatch, batches_of, checked_log
+from ketal.runtime.admission.execution_events import executions_of
+
+
+class ViewedLog:
+    """A log in memory, and its executions.
+
+    Parameters
+    ----------
+    log : Log or iterable of Event
+        What is read.
+    limits : Limits
+        `viewed_events_max` bounds the events of an execution.
+
+    Attributes
+    ----------
+    executions : dict of str to ExecutionEvents
+        The executions by their names, in the order of the log.
+    records : Log
+        The log again, as it was read.
+    scheme : str
+        The timestamping scheme whose clocks do not decide happened-before; empty where they do.
+
+    Raises
+    ------
+    SettingError
+        If the log cannot be read, or an execution has more events than are shown.
+    TypeError
+        If it is no log.
+    """
+
+    def __init__(self, log: Log | Iterable[Event], limits: Limits) -> None:
+        held: list[RecordBatch] = []
+
+        def reading() -> Iterator[RecordBatch]:
+            for batch in batches_of(given):
+                held.append(batch)
+                yield batch
+
+        given = checked_log(log)
+        self.executions = executions_of(Log.of_batches(reading), limits, bound="viewed_events_max")
+        undecided = getattr(log, "undecided", None)
+        self.records = Log.of_batches(lambda: iter(held), undecided=undecided)
+        self.scheme = "" if undecided is None else undecided.scheme
