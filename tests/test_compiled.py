@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 import ketal
+from ketal.cli import main
 from ketal.runtime.execution import Execution
 from ketal.runtime.silence.vacuity import MetEvents
 from tests.cases import p
@@ -37,11 +38,15 @@ def test_every_path_that_is_compiled_or_left_out_is_there(named: dict[str, Any])
 @pytest.mark.skipif(
     "KETAL_COMPILED" not in os.environ, reason="`make test-compiled` compiles ketal"
 )
-def test_every_module_that_is_to_be_compiled_is_an_extension(named: dict[str, Any]) -> None:
+def test_every_module_that_is_to_be_compiled_is_an_extension(
+    named: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     names = [path.removesuffix(".py").replace("/", ".") for path in named["compiled_modules"]()]
     files = [str(importlib.import_module(name).__file__) for name in names]
     assert [file for file in files if not file.endswith(tuple(EXTENSION_SUFFIXES))] == []
     assert len(files) == len(set(files)) > 0
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"ketal {ketal.__version__} (compiled)\n"
 
 
 def test_no_star_is_handed_on_to_super(named: dict[str, Any]) -> None:

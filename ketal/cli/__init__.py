@@ -18,6 +18,8 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
 from typing import Any, NoReturn, TextIO
 
 FINE, FOUND, COULD_NOT_RUN, STATE_DOES_NOT_FIT, LOST = 0, 1, 2, 3, 4
@@ -151,9 +153,16 @@ def _dispatch(words: list[str]) -> int:
     return COULD_NOT_RUN
 
 
-def _top_parser() -> argparse.ArgumentParser:
+def _version() -> str:
+    """Return which ketal this is, and whether its engine is compiled (`setup.py`)."""
     from ketal import __version__
 
+    engine = find_spec("ketal.engine.machine")
+    compiled = engine is not None and str(engine.origin).endswith(tuple(EXTENSION_SUFFIXES))
+    return f"ketal {__version__}{' (compiled)' if compiled else ''}"
+
+
+def _top_parser() -> argparse.ArgumentParser:
     width = max(map(len, COMMANDS))
     listed = "\n".join(f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items())
     parser = _Parser(
@@ -162,7 +171,7 @@ def _top_parser() -> argparse.ArgumentParser:
         description=f"Causal complex event detection.\n\ncommands:\n{listed}",
         epilog=_EXAMPLE,
     )
-    parser.add_argument("--version", action="version", version=f"ketal {__version__}")
+    parser.add_argument("--version", action="version", version=_version())
     return parser
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import fields
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -112,6 +113,16 @@ def test_limits_as_json(ketal: Ketal) -> None:
 def test_version(ketal: Ketal) -> None:
     said = ketal("--version")
     assert (said.code, said.out) == (0, f"ketal {package.__version__}\n")
+
+
+def test_the_version_of_a_compiled_ketal_says_so(
+    ketal: Ketal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(name: str) -> ModuleSpec:
+        return ModuleSpec(name, None, origin=f"ketal/machine{EXTENSION_SUFFIXES[0]}")
+
+    monkeypatch.setattr("ketal.cli.find_spec", found)
+    assert ketal("--version").out == f"ketal {package.__version__} (compiled)\n"
 
 
 def test_help_names_the_commands_that_exist(ketal: Ketal) -> None:
