@@ -52,6 +52,8 @@ TABLES = (
     "spark",
 )
 
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
 Path = tuple[str, ...]
 """The keys that lead to a value in a record."""
 
@@ -64,15 +66,21 @@ def path_of(text: str) -> Path:
     SettingError
         If a key is empty.
     """
-    keys = [""]
-    for part in re.findall(r"\\?.", text, re.DOTALL):
-        if part == ".":
-            keys.append("")
-        else:
-            keys[-1] += part[-1]
+    keys = tuple(_ESCAPED.sub(r"\1", key) for key in split_unescaped(text, "."))
     if not all(keys):
         raise SettingError(f"the path {text!r} has an empty key; a path is written as pkt.vc")
-    return tuple(keys)
+    return keys
+
+
+def split_unescaped(text: str, mark: str, most: int | None = None) -> list[str]:
+    """Split, `most` times, at a character that no backslash stands before; backslashes stay."""
+    pieces: list[str] = []
+    start = 0
+    for part in re.finditer(r"\\?.", text, re.DOTALL):
+        if part[0] == mark and (most is None or len(pieces) < most):
+            pieces.append(text[start : part.start()])
+            start = part.end()
+    return [*pieces, text[start:]]
 
 
 def parse_fields(options: Iterable[str]) -> dict[str, str]:

@@ -608,6 +608,15 @@ def test_values_of_messages_are_any_text_and_many(capfd: pytest.CaptureFixture[s
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_long_text_of_messages_is_split_in_linear_time() -> None:
+    """Of its values and of its path, which took a minute where characters were added one by one."""
+    long = "s" * 1_000_000
+    started = time.process_time()
+    match = Messages.of({"id": long, "send": f"type:{long[:50]}", "receive": f"{long}:x"})
+    assert match.id == ((long,),) == (match.receive.path,)
+    assert time.process_time() - started < 10
+
+
 # --- repair -----------------------------------------------------------------------
 
 

@@ -519,6 +519,26 @@ def test_documents_that_are_none(tmp_path: Path, format: str, text: bytes) -> No
     assert len(log.rejected) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (b'{"resourceSpans": [x]}', (1, 19)),
+        (b'\n\n\n{"resourceSpans": [x]}', (4, 19)),
+        (b'{\n "resourceSpans":\n  [x]\n}', (3, 3)),
+        (b'\n\n {"resourceSpans": []}\n  {"resourceSpans": [x]}\n', (4, 21)),
+    ],
+)
+def test_a_byte_is_counted_in_the_line_that_is_named(
+    tmp_path: Path, text: bytes, place: tuple[int, int]
+) -> None:
+    line, byte = place
+    assert text.split(b"\n")[line - 1][byte : byte + 1] == b"x"
+    (tmp_path / "t.json").write_bytes(text)
+    (one,) = read_log(tmp_path / "t.json", format="otlp").rejected
+    assert one.place.endswith(f"t.json:{line}")
+    assert one.reason == f"the document is not JSON: invalid character (byte {byte})"
+
+
 def test_nothing_is_no_fault(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_bytes(b"")
     assert list(read_log(tmp_path / "t.json", format="otlp").records()) == []

@@ -68,11 +68,13 @@ class Text:
         except UnicodeDecodeError:
             return EventError("the document is not valid UTF-8")
         except (ValueError, RecursionError) as fault:
+            why = why_not_json(document.decode(errors="replace"), fault)
             if at := re.search(r"byte (\d+)", str(fault)):
                 self._at = start + min(int(at[1]), len(document))
-            return EventError(
-                f"the document {why_not_json(document.decode(errors='replace'), fault)}"
-            )
+                # Of the line, as that is what the place names.
+                byte = self._at - self._text.rfind(b"\n", 0, self._at) - 1
+                why = why.replace(at[0], f"byte {byte}")
+            return EventError(f"the document {why}")
         return None
 
     def spans(

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ketal.errors import SettingError, near
-from ketal.logs.source import MESSAGES_EXAMPLE, path_of
+from ketal.logs.source import MESSAGES_EXAMPLE, path_of, split_unescaped
 from ketal.model.events.event import Event
 from ketal.model.values import dig
 
@@ -30,20 +30,11 @@ _OWN = ("node", "type", "id", "time")
 _KEYS = ("id", "send", "receive")
 
 
-def _split(text: str, mark: str, most: int | None = None) -> list[str]:
-    """Split at a character that no backslash stands before; backslashes stay."""
-    pieces = [""]
-    for part in re.findall(r"\\?.", text, re.DOTALL):
-        if part == mark and (most is None or len(pieces) <= most):
-            pieces.append("")
-        else:
-            pieces[-1] += part
-    return pieces
-
-
 def _glob(text: str) -> str:
     """Return the regular expression of a value with `*`, its backslashes taken out."""
-    first, *rest = (re.escape(re.sub(r"\\(.)", r"\1", piece)) for piece in _split(text, "*"))
+    first, *rest = (
+        re.escape(re.sub(r"\\(.)", r"\1", piece)) for piece in split_unescaped(text, "*")
+    )
     if not rest:
         return first
     # An atomic group never gives back what it took, so matching takes linear time.
@@ -107,7 +98,7 @@ class Messages:
             if key not in given:
                 raise SettingError(f"to match messages takes {key}=…, as {MESSAGES_EXAMPLE}")
         return cls(
-            id=tuple(path_of(path) for path in _split(given["id"], "+")),
+            id=tuple(path_of(path) for path in split_unescaped(given["id"], "+")),
             send=_test("send", given["send"]),
             receive=_test("receive", given["receive"]),
         )
@@ -120,8 +111,8 @@ class Messages:
 
 def _pairs(text: str) -> dict[str, str]:
     given: dict[str, str] = {}
-    for piece in _split(text, ","):
-        key, *value = _split(piece, "=", 1)
+    for piece in split_unescaped(text, ","):
+        key, *value = split_unescaped(piece, "=", 1)
         if not value:
             raise SettingError(
                 f"{piece!r} is not KEY=VALUE; messages are matched as {MESSAGES_EXAMPLE}"
@@ -133,10 +124,10 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def _test(key: str, text: str) -> _Test:
-    field, *values = _split(text, ":", 1)
+    field, *values = split_unescaped(text, ":", 1)
     if not values:
         raise SettingError(f"{key}={text} is not FIELD:VALUE, as {key}=type:{key}")
-    alternatives = "|".join(f"(?:{_glob(value)})" for value in _split(values[0], "|"))
+    alternatives = "|".join(f"(?:{_glob(value)})" for value in split_unescaped(values[0], "|"))
     return _Test(path_of(field), re.compile(alternatives, re.DOTALL), text)
 
 
