@@ -2,8 +2,8 @@
 
 The engine updates them about once a second, and at each return to the last commit, for while Kafka
 is away nothing else does; the server's threads read the text that was rendered last, so that a
-scrape never touches the engine. The one rule: a counter only grows while the process lives, and a
-figure that is not known yet is left out.
+scrape never touches the engine. The one rule: a counter only grows while the process lives, and of
+a figure that is not known yet there is the description without a number.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Figures:
         return " · ".join(parts)
 
     def _rendered(self) -> str:
-        values: dict[str, Mapping[str, float] | float | None] = {
+        values: dict[str, Mapping[str, float | None] | float | None] = {
             "messages_total": self.consumed,
             "messages_per_second": self._rate,
             "records": {_label(outcome=k): n for k, n in self._events.items() if k != "read"},
@@ -163,12 +163,14 @@ class Figures:
         out: list[str] = []
         for name, text in _HELP.items():
             value = values[name]
-            if value is None:
-                continue
             numbers = value if isinstance(value, Mapping) else {"": value}
             kind = "counter" if name.endswith("_total") else "gauge"
             out += [f"# HELP ketal_{name} {text}", f"# TYPE ketal_{name} {kind}"]
-            out += [f"ketal_{name}{labels} {number}" for labels, number in numbers.items()]
+            out += [
+                f"ketal_{name}{labels} {number}"
+                for labels, number in numbers.items()
+                if number is not None
+            ]
         return "\n".join([*out, ""])
 
 

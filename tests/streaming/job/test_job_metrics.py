@@ -65,11 +65,15 @@ def test_metrics_are_there_while_kafka_is_away() -> None:
     lines = figures.text.splitlines()
     assert "ketal_restarts_total 1" in lines
     assert not [line for line in lines if line.startswith(("ketal_held_back", "ketal_live"))]
+    described = [line.split()[:3] for line in lines if line.startswith("# ")]
     for now_s, messages in ((1.0, 100), (2.0, 150)):
         figures.update(now_s=now_s, messages=messages, control=0, lag={"t/0": 7}, events={},
                        live_runs=3, watermark_s=None)  # fmt: skip
     figures.restarted()
     lines = figures.text.splitlines()
+    # What is scraped has its type before it has a number.
+    assert described == [line.split()[:3] for line in lines if line.startswith("# ")]
+    assert ["#", "TYPE", "ketal_live_runs"] in described
     for line in ("ketal_restarts_total 2", "ketal_messages_per_second 0.0", "ketal_live_runs 3"):
         assert line in lines
 
