@@ -174,6 +174,18 @@ def test_first_stops_after_so_many_verdicts(ketal: Ketal) -> None:
     assert "stopped after 2 verdicts (--first): what comes after was not judged" in first.err
 
 
+def test_a_rejected_record_is_no_verdict_of_those_that_first_counts(ketal: Ketal) -> None:
+    log = "{}\n" * 5 + RUN + event("c", "write", {"c": 1}, key="x")
+    said = ketal("run", "conflict.ketal", "-", "--first", "1", stdin=log)
+    kinds = [line.split()[0] for line in said.lines]
+    assert kinds[:5] == ["rejected"] * 3 + ["match", "rejected"]
+    assert ": 5 times, first <stdin>:1" in said.lines[4]
+    assert kinds.count("match") == 1
+    none = ketal("run", "conflict.ketal", "-", "--first", "1", stdin="{}\n" * 5)
+    assert none.code == 2
+    assert "no event was read: 5 records were all rejected" in none.err
+
+
 def test_a_counter_that_begins_again_is_said(ketal: Ketal) -> None:
     """The same dot with other content, at counter 1: a restart, and not in silence."""
     log = event("a", "write", {"a": 1}, key="x") + event("a", "write", {"a": 1}, key="y")

@@ -23,6 +23,7 @@ from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.find_verdicts import Match
+from ketal.model.verdicts.pattern_verdict import PatternVerdict
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.wording import counted, file_and_line
 
@@ -119,14 +120,16 @@ class VerdictLines:
         self._annotations: list[Annotation] = []
         self._unannotated = 0
         self._groups = VerdictGroups(self._places.of)
-        singly = args.live or args.first or args.trace
-        self._grouping = args.output == "human" and not singly
+        self._grouping = args.output == "human" and not (args.live or args.trace)
 
     # --- verdicts ---
 
     def shows(self, verdict: Verdict) -> bool:
         """Count a verdict; return whether it has lines of its own."""
-        return not self._args.count and (not self._grouping or self._groups.shows(verdict))
+        # Those that --first counts have, and a rejection is none of them.
+        singly = self._args.first is not None and isinstance(verdict, PatternVerdict)
+        grouping = self._grouping and not singly
+        return not self._args.count and (not grouping or self._groups.shows(verdict))
 
     def of_verdict(self, verdict: Verdict) -> list[str]:
         """Return the lines of a verdict; none yet for SARIF."""

@@ -36,12 +36,13 @@ from ketal.cli.process_state import LineSignals, calm_collector
 from ketal.cli.whole_logs import nothing_read, rejection, report_rebuilding
 from ketal.errors import KetalError, SettingError
 from ketal.explanation.verdict_places import VerdictPlaces
-from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.verdicts.pattern_verdict import PatternVerdict
 from ketal.model.wording import counted
 
 if TYPE_CHECKING:
     from ketal.logs import Log
     from ketal.model.limits import Limits
+    from ketal.model.verdicts.execution_verdicts import Rejected
     from ketal.model.verdicts.verdict_kinds import Verdict
     from ketal.programs.program import Program
     from ketal.runtime.monitor import Monitor
@@ -66,7 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--write", metavar="FILE", help="write verdicts and summary to a file")
     parser.add_argument("--count", action="store_true", help="print the summary only")
     parser.add_argument(
-        "--first", type=options.positive, metavar="N", help="stop after so many verdicts"
+        "--first",
+        type=options.positive,
+        metavar="N",
+        help="stop after so many verdicts; a rejected record is none of a pattern",
     )
     parser.add_argument(
         "--stats", action="store_true", help="add held-back events and what each waits for"
@@ -255,8 +259,11 @@ class _RunCommand:
     def _print_verdicts(self, verdicts: Iterable[Verdict]) -> bool:
         """Write the verdicts; return whether that was all of them."""
         args, sink, signals = self.args, self.sink, self.signals
-        for number, verdict in enumerate(verdicts, 1):
-            if self.first_rejected is None and isinstance(verdict, Rejected):
+        number = 0
+        for verdict in verdicts:
+            if isinstance(verdict, PatternVerdict):
+                number += 1
+            elif self.first_rejected is None:
                 self.first_rejected = verdict
             if self.lines.shows(verdict):
                 self.progress.give_way()
