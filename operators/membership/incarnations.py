@@ -22,7 +22,7 @@ from ketal.model.events.event import Event, received
 from ketal.model.events.incarnation import INCARNATION, name_of, number_of
 from ketal.operators.membership.clock_memory import ClockMemory
 from ketal.operators.membership.entry_resolution import EntryResolver
-from ketal.operators.membership.incarnation_names import IncarnationTable
+from ketal.operators.membership.incarnation_names import IncarnationTable, later_run
 from ketal.operators.stateful import Stateful
 
 Status = Callable[[Event], str]
@@ -116,12 +116,19 @@ class Incarnations(Stateful):
         Raises
         ------
         EventError
-            If it is no whole number, or its node restarted without numbers before.
+            If it is no whole number, or not that of the node's name, or its node restarted without
+            numbers before.
         """
         node, number = event.node, number_of(value)
         if number is None:
             raise EventError(
                 f"incarnation must be a whole number, not {str(value)[:60]!r}", place=str(event.dot)
+            )
+        run = later_run(node)
+        if run is not None and INCARNATION in event.data and run[1] != number:
+            raise EventError(
+                f"incarnation is {number}, and {node} is the name of incarnation {run[1]}",
+                place=str(event.dot),
             )
         table = self.table
         numbers = table.numbers.get(node)

@@ -619,6 +619,13 @@ def test_an_attribute_numbers_incarnations() -> None:
         restarted(e("A@2", "x", incarnation=3))
 
 
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_number_that_is_not_that_of_the_name_is_rejected(number: int) -> None:
+    says = f"incarnation is {number}, and A#2 is the name of incarnation 2"
+    with pytest.raises(EventError, match=says):
+        Stage().take(e("A#2@1", "a", incarnation=number))
+
+
 def test_zero_and_large_numbers_are_names_too() -> None:
     stage = Stage()
     assert stage.take(e("A@1", "a", incarnation=0))[1][0].node == "A#0"
