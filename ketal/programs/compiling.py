@@ -56,7 +56,8 @@ def compile(
         Other limits than the defaults.
     **params
         Values for `param` declarations: numbers, strings, booleans; for a duration
-        `"30s"` or a `datetime.timedelta`.
+        `"30s"` or a `datetime.timedelta`. A parameter that is called as an argument above
+        has the value of the text (warning K119): `name="b"` is what the text is called.
 
     Raises
     ------

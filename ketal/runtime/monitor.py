@@ -134,6 +134,7 @@ class Monitor:
         events : iterable of Event, Control or Rejected
             As for `feed`; of a `Log` all its records. Of an iterator each is judged before the next
             is taken; where it raises, the verdicts until then reach handlers and the summary only.
+            A list is read in batches, so a handler adds nothing to it and calls `feed` instead.
 
         Examples
         --------
