@@ -20,8 +20,6 @@ from typing import Any, Self
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.pattern_run import PatternRun
-from ketal.engine.statistics.comparison_kinds import ProgramKinds
-from ketal.engine.statistics.log_names import LogNames
 from ketal.errors import EventError
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
@@ -122,9 +120,7 @@ class Execution:
             assert isinstance(self.release, StreamRelease), "on a finite log nothing changes"
             self.retiring = RetiringRelease(retiring, self.admission, limits, name)
             self.release.retiring = self.retiring
-        named = (name for one in patterns for name in one.counted.named_values)
-        names = LogNames(named, causal=any(one.counted.asks_causality for one in patterns))
-        self.progress = Progress(names, ProgramKinds(patterns))
+        self.progress = Progress.of(patterns)
         parts = self.admission, self.release, self.retiring, self.progress
         self.state = ExecutionState(program, name, *parts)
         self._uses_time = any(c.window_us is not None for c in (*patterns, *beside))
@@ -199,9 +195,6 @@ class Execution:
         out: list[tuple[int, list[Verdict]]] = []
         at, end = 0, len(batch)
         admission, progress, release = self.admission, self.progress, self.release
-        if progress.names.looking:
-            progress.names.look(batch)
-        progress.kinds.look(batch)
         admit, counted = admission.intake.admit, progress.counted
         while at < end:
             room = 0  # how many events may be admitted by their counters alone
@@ -217,9 +210,11 @@ class Execution:
                 count = admit(events, steady=None if release.holds_all else admission.steady)
                 if count:
                     counted.accepted += count
-                    offered = release.offer(events if count == len(events) else events[:count])
+                    progress.new += events[:count]
+                    offered = release.offer(events[:count])
                     if count == end:
-                        return offered
+                        out = offered
+                        break
                     out += [(stretch.numbers[number], verdicts) for number, verdicts in offered]
                 if count or (not events and stretch.end > at):
                     at, mark_us = stretch.after(count)
@@ -236,6 +231,7 @@ class Execution:
             if verdicts:
                 out.append((at, verdicts))
             at += 1
+        progress.look()
         return out
 
     def advance_time(self, watermark: Any) -> list[Verdict]:
@@ -302,6 +298,7 @@ class Execution:
     def _admitted(self, event: Event, refusing: Sequence[PatternRun] = ()) -> list[Verdict]:
         """Pass a new event to the release policy, with a verdict if it is late."""
         late = None
+        self.progress.new.append(event)
         if self._uses_time and is_late(event, self.progress.watermark_us):
             self.progress.counted.late += 1
             late = came_late(event, self.name, BEHIND_WATERMARK)

@@ -192,6 +192,30 @@ pattern P { find any Popped Popped; }
     assert counts["unknown_types"] == 1
 
 
+@pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
+def test_an_event_counts_once_however_often_it_is_read(order: str) -> None:
+    """A duplicate is no event more, nor is what is rejected, in a log, a stream and a batch."""
+    text = (
+        f'pattern P {{ order {order}; event A = type == "a" && x == 1; find any A; }} '
+        f'pattern Q {{ order {order}; event B = type == "y"; find any B; }}'
+    )
+    once = [event(1, "a"), event(2, "a", x=1), event(3, "a")]
+    again = [once[0], *once, once[2], event(2, "a", x=2), once[0]]
+    summary = ketal.run(ketal.compile(text), once).summary["patterns"]
+    (entry,) = summary["P"]["unknown"]
+    assert (entry["events"], entry["of"]) == (2, 3)
+    assert "most have `a` (3 events)" in str(summary["Q"]["vacuous"])
+    for batches in ([again], [[one] for one in again]):
+        monitor = ketal.Monitor(ketal.compile(text))
+        for batch in batches:
+            monitor.feed_many(batch)
+        assert monitor.summary["events"]["duplicates"] == 3
+        assert monitor.summary["events"]["rejected"] == 1
+        monitor.close()
+        assert monitor.summary["patterns"] == summary
+    assert ketal.run(ketal.compile(text), again).summary["patterns"] == summary
+
+
 # --- the sample ---
 
 

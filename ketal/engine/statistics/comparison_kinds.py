@@ -84,11 +84,11 @@ class ProgramKinds:
         self._fingerprints = {one.name: one.fingerprint for one in patterns}
         self._read = 0
 
-    def look(self, batch: Sequence[Any]) -> None:
-        """Look at the events of a batch of records that are in the sample."""
-        records = sampled(batch, self._read) if self._reading else ()
-        self._read += len(batch)
-        if events := [item for item in records if isinstance(item, Event)]:
+    def look(self, new: Sequence[Event]) -> None:
+        """Look at those of new events that are in the sample."""
+        events = sampled(new, self._read) if self._reading else ()
+        self._read += len(new)
+        if events:
             for kinds in self._reading:
                 kinds.count(events)
 

@@ -94,10 +94,12 @@ class LogNames:
         """Whether there is anything left to look for."""
         return bool(self.unmet) or self.apart is not None
 
-    def look(self, batch: Sequence[Any]) -> None:
-        """Look at the events of a batch of records that are in the sample."""
-        events = [item for item in sampled(batch, self._read) if isinstance(item, Event)]
-        self._read += len(batch)
+    def look(self, new: Sequence[Event]) -> None:
+        """Look at those of new events that are in the sample, if there is anything to look for."""
+        if not self.looking:
+            return
+        events = sampled(new, self._read)
+        self._read += len(new)
         if not events:
             return
         if self.apart is not None:

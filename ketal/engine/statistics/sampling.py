@@ -1,6 +1,6 @@
-"""Which records of an execution are looked at, where to look at all of them would cost too much.
+"""Which events of an execution are looked at, where to look at all of them would cost too much.
 
-The one rule: it depends on the numbers of the records alone, not on how they are batched.
+The one rule: it depends on the numbers of the events alone, not on how they are batched.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 
 WHOLE = 4_096
-"""So many records are all looked at."""
+"""So many events are all looked at."""
 BLOCK = 512
-"""Records that are looked at together."""
+"""Events that are looked at together."""
 SAMPLED = 64
 """After the first ones one block in so many is looked at."""
 
 
 def sampled(batch: Sequence[Any], read: int) -> Sequence[Any]:
-    """Return the records of a batch that are looked at; `read` came before it."""
+    """Return the events of a batch that are looked at; `read` came before it."""
     end = read + len(batch)
     if end <= WHOLE:
         return batch

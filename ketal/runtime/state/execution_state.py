@@ -21,11 +21,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.statistics.comparison_kinds import ProgramKinds
 from ketal.engine.statistics.log_names import LogNames
 from ketal.errors import OtherProgramError, StateError, wrong_type
+from ketal.model.events.event import Event
 from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
@@ -65,6 +67,8 @@ class Progress:
         The time that the execution has passed, in microseconds; None where it is not known.
     closed : bool
         Whether the execution has ended.
+    new : list of Event
+        New events that were not looked at.
     """
 
     names: LogNames
@@ -73,6 +77,21 @@ class Progress:
     counted: Tally = field(default_factory=Tally)
     watermark_us: int | None = None
     closed: bool = False
+    new: list[Event] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, patterns: Sequence[CompiledPattern]) -> Self:
+        """Return the progress of an execution that begins."""
+        named = (name for one in patterns for name in one.counted.named_values)
+        names = LogNames(named, causal=any(one.counted.asks_causality for one in patterns))
+        return cls(names, ProgramKinds(patterns))
+
+    def look(self) -> None:
+        """Look at the new events, by their names and kinds."""
+        if self.new:
+            self.names.look(self.new)
+            self.kinds.look(self.new)
+            self.new = []
 
 
 class SavedState:
