@@ -20,7 +20,8 @@ from ketal.analysis.bodies import Finding
 from ketal.compiler.commutation import Sensitivity, needs_no_order
 from ketal.compiler.glushkov import Positions, taken_before
 from ketal.compiler.minterms import Theory
-from ketal.compiler.predicates import Atom, Formula, Lowering, constant_of
+from ketal.compiler.predicate_codegen import compile_value
+from ketal.compiler.predicates import Atom, Formula, Lowering, constant_of, simplify
 from ketal.errors import PatternError, Span
 from ketal.model import syntax
 from ketal.model.limits import Limits
@@ -278,6 +279,8 @@ def _anchored(guard: syntax.Guard) -> list[syntax.Causal | syntax.Conc]:
 
 # --- coverage ---
 
+_CALCULATED = syntax.Literal | syntax.Duration | syntax.Arithmetic | syntax.Negative
+
 
 @dataclass(frozen=True)
 class Coverage:
@@ -305,11 +308,11 @@ class Coverage:
     ) -> Iterator[Finding]:
         """Yield each step that no event, or none of the alphabet, satisfies."""
         for (name, guard), formula in zip(guards.items(), formulas, strict=True):
-            if not self.theory.can_hold(formula):
+            if not self._can_hold(formula):
                 span, hint = self._contradiction(guard)
                 message = f"no event can satisfy the step `{name}`"
                 yield "K203", "error", message, span or spans.get(name), hint
-            elif not self.theory.can_hold(formula, self.alphabet):
+            elif not self._can_hold(formula, self.alphabet):
                 message = (
                     f"no declared event covers the step `{name}`: it would never be offered one"
                 )
@@ -321,10 +324,31 @@ class Coverage:
     ) -> Iterator[Finding]:
         """Yield each guard of a `not` that no event of the alphabet satisfies."""
         for guard, formula in zip(guards, formulas, strict=True):
-            if not self.theory.can_hold(formula, self.alphabet):
+            if not self._can_hold(formula, self.alphabet):
                 message = "no declared event covers this `not`: it never bars anything"
                 hint = "declare an `event` for what it speaks of"
                 yield "K205", "warning", message, guard.span, hint
+
+    def _can_hold(self, *formulas: Formula) -> bool:
+        """Return whether some event satisfies formulas; a comparison with no value is unknown."""
+        return self.theory.can_hold(*(simplify(one, self._unknown) for one in formulas))
+
+    @functools.cached_property
+    def _unknown(self) -> dict[int, bool]:
+        return {
+            number: False
+            for number, atom in enumerate(self.theory.atoms)
+            if atom.shape == "compare" and any(map(self._lacks_value, atom.payload[1:]))
+        }
+
+    def _lacks_value(self, node: syntax.Node) -> bool:
+        """Return whether something that is calculated of constants has no value, as `1 / 0`."""
+        return any(
+            isinstance(part, syntax.Arithmetic | syntax.Negative)
+            and all(isinstance(one, _CALCULATED) for one in walk(part))
+            and compile_value(part, self.theory.limits)({}) is None
+            for part in walk(node)
+        )
 
     def _contradiction(self, guard: syntax.Guard) -> tuple[Span | None, str]:
         """Return the part at fault in an unsatisfiable guard, where one part is, and why.
@@ -332,7 +356,12 @@ class Coverage:
         The place is None where parts contradict each other.
         """
         parts = guard.operands if isinstance(guard, syntax.And) else (guard,)
-        never = [part for part in parts if not self.theory.can_hold(self.lowering.lower(part))]
+        never = [part for part in parts if not self._can_hold(self.lowering.lower(part))]
+        if any(map(self._lacks_value, never)):
+            hint = (
+                "a calculation in it has no value, as a division by zero, so it is always unknown"
+            )
+            return never[0].span, hint
         kinds = next((kinds for part in never for kinds in self._mixed(part)), None)
         if kinds is None:
             return (never[0].span if never else None), "its conditions contradict each other"
