@@ -9,16 +9,23 @@ The one rule: whatever the text, the answer is a tree or a PatternError.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import importlib.resources
+import io
 import re
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import lark
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput
 
 from ketal.errors import Diagnostic, PatternError, PatternText, Span
+from ketal.files.file_replacement import replace_file
+from ketal.files.user_folders import cache_folder
 from ketal.grammar.complaints import Bracket, Situation, diagnose
 from ketal.model.limits import Limits
 
@@ -44,10 +51,35 @@ class Reading:
     comments: tuple[Comment, ...]
 
 
+def grammar() -> str:
+    """Return the grammar of the language, as lark reads it."""
+    return importlib.resources.files("ketal.grammar").joinpath("pattern.lark").read_text("utf-8")
+
+
 @lru_cache(maxsize=1)
 def language() -> Lark:
-    """Return the parser of the language; made once, at first use."""
-    text = importlib.resources.files("ketal.grammar").joinpath("pattern.lark").read_text("utf-8")
+    """Return the parser of the language: the one in the user's cache, or a new one put there.
+
+    To make one takes ten times as long as to load it, and longer than a small log takes.
+    """
+    text = grammar()
+    made_of = f"{text} {lark.__version__} {sys.version_info[:2]}"
+    name = f"parser-{hashlib.sha256(made_of.encode()).hexdigest()[:32]}"
+    # Without a home, or where nothing can be written there, each process makes its own.
+    with contextlib.suppress(OSError, RuntimeError):
+        kept = cache_folder() / name
+        # What is damaged is made anew.
+        with contextlib.suppress(Exception), open(kept, "rb") as file:
+            return Lark.load(file)
+        made = _made(text)
+        saved = io.BytesIO()
+        made.save(saved)
+        replace_file(kept, saved.getvalue())
+        return made
+    return _made(text)
+
+
+def _made(text: str) -> Lark:
     # Not strict, which takes longer than all else: a test refuses a grammar with conflicts.
     return Lark(text, parser="lalr", propagate_positions=True, maybe_placeholders=True)
 

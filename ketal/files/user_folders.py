@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloads: `KETAL_CACHE`, or `ketal` in the user's cache."""
+    """Return the folder of the cache: `KETAL_CACHE`, or `ketal` in the user's cache."""
     named = os.environ.get("KETAL_CACHE", "")
     return Path(named).absolute() if named else _xdg("XDG_CACHE_HOME", ".cache") / "ketal"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from lark import Lark
 from ketal.analysis.name_resolution import resolve
 from ketal.errors import Span
 from ketal.grammar import parse, render, render_body, render_guard
-from ketal.grammar.reader import language
+from ketal.grammar.reader import grammar, language
 from ketal.model import syntax as ast
 
 A, B, C = ast.Step("A"), ast.Step("B"), ast.Step("C")
@@ -408,8 +409,60 @@ def test_line_ends_of_windows_and_a_byte_order_mark() -> None:
 
 def test_the_grammar_has_no_conflict_of_parser_or_lexer() -> None:
     # Made strictly, lark refuses a shift/reduce conflict and two terminals that collide.
-    strict = Lark(language().source_grammar, parser="lalr", strict=True)
+    strict = Lark(grammar(), parser="lalr", strict=True)
     assert strict.options.parser == language().options.parser == "lalr"
+
+
+@pytest.fixture
+def fresh_parser() -> Iterator[None]:
+    """Have the parser made or loaded anew, in this test and after it."""
+    language.cache_clear()
+    yield
+    language.cache_clear()
+
+
+PATTERN = """
+    pattern P {
+        order CausalOrder(gap = 5 s);  // a comment
+        event Read = type == "read" && !(n >= 3 || host("a*"));
+        B = Causal(Read, A) && n == A.n; A = Read;
+        find any A (B | Read)+; within 10 s;
+    }
+"""
+
+
+@pytest.mark.usefixtures("fresh_parser")
+def test_the_parser_is_made_once_and_loaded_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KETAL_CACHE", str(tmp_path / "cache"))
+    made = language()
+    (kept,) = (tmp_path / "cache").iterdir()
+    whole, when_ns = kept.read_bytes(), kept.stat().st_mtime_ns
+    language.cache_clear()
+    loaded = language()
+    assert kept.stat().st_mtime_ns == when_ns
+    assert loaded.parse(PATTERN) == made.parse(PATTERN)
+    for damaged in (b"", whole[: len(whole) // 2], b"no parser"):
+        kept.write_bytes(damaged)
+        language.cache_clear()
+        assert language().parse(PATTERN) == made.parse(PATTERN)
+        assert len(kept.read_bytes()) > len(whole) // 2
+
+
+@pytest.mark.usefixtures("fresh_parser")
+@pytest.mark.parametrize("homeless", [False, True])
+def test_without_a_cache_the_parser_is_made(
+    homeless: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if homeless:
+        for name in ("KETAL_CACHE", "XDG_CACHE_HOME", "HOME"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as of an unknown user
+    else:
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("KETAL_CACHE", str(tmp_path / "file" / "cache"))
+    assert language().parse(PATTERN).data == "start"
 
 
 def test_lark_is_not_imported_before_a_text_is_read() -> None:

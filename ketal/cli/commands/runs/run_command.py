@@ -40,6 +40,7 @@ from ketal.model.verdicts.pattern_verdict import PatternVerdict
 from ketal.model.wording import counted
 
 if TYPE_CHECKING:
+    from ketal.explanation.judged_log import JudgedLog
     from ketal.logs import Log
     from ketal.model.limits import Limits
     from ketal.model.verdicts.execution_verdicts import Rejected
@@ -90,7 +91,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Run the patterns; return the exit code."""
     import ketal
-    from ketal.explanation.judged_log import JudgedLog
     from ketal.logs import Log, open_source
     from ketal.runtime.batch_run import LogPass
 
@@ -128,6 +128,8 @@ def execute(args: argparse.Namespace) -> int:
         read = log if args.first is None else Log(log.records)
         reading = Log.of_batches(lambda: progress.counted(read.batches()), undecided=log.undecided)
         if args.explain or args.show:
+            from ketal.explanation.judged_log import JudgedLog
+
             run = judged = JudgedLog(program, reading, limits)
             places = judged.places
         else:
