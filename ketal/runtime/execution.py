@@ -210,11 +210,11 @@ class Execution:
                 count = admit(events, steady=None if release.holds_all else admission.steady)
                 if count:
                     counted.accepted += count
-                    progress.new += events[:count]
-                    offered = release.offer(events[:count])
+                    new = events if count == len(events) else events[:count]
+                    progress.look(new)
+                    offered = release.offer(new)
                     if count == end:
-                        out = offered
-                        break
+                        return offered
                     out += [(stretch.numbers[number], verdicts) for number, verdicts in offered]
                 if count or (not events and stretch.end > at):
                     at, mark_us = stretch.after(count)
@@ -231,7 +231,6 @@ class Execution:
             if verdicts:
                 out.append((at, verdicts))
             at += 1
-        progress.look()
         return out
 
     def advance_time(self, watermark: Any) -> list[Verdict]:
@@ -298,7 +297,7 @@ class Execution:
     def _admitted(self, event: Event, refusing: Sequence[PatternRun] = ()) -> list[Verdict]:
         """Pass a new event to the release policy, with a verdict if it is late."""
         late = None
-        self.progress.new.append(event)
+        self.progress.look((event,))
         if self._uses_time and is_late(event, self.progress.watermark_us):
             self.progress.counted.late += 1
             late = came_late(event, self.name, BEHIND_WATERMARK)

@@ -67,8 +67,6 @@ class Progress:
         The time that the execution has passed, in microseconds; None where it is not known.
     closed : bool
         Whether the execution has ended.
-    new : list of Event
-        New events that were not looked at.
     """
 
     names: LogNames
@@ -77,7 +75,6 @@ class Progress:
     counted: Tally = field(default_factory=Tally)
     watermark_us: int | None = None
     closed: bool = False
-    new: list[Event] = field(default_factory=list)
 
     @classmethod
     def of(cls, patterns: Sequence[CompiledPattern]) -> Self:
@@ -86,12 +83,10 @@ class Progress:
         names = LogNames(named, causal=any(one.counted.asks_causality for one in patterns))
         return cls(names, ProgramKinds(patterns))
 
-    def look(self) -> None:
-        """Look at the new events, by their names and kinds."""
-        if self.new:
-            self.names.look(self.new)
-            self.kinds.look(self.new)
-            self.new = []
+    def look(self, new: Sequence[Event]) -> None:
+        """Look at new events: at their names, and at the kinds of what comparisons read."""
+        self.names.look(new)
+        self.kinds.look(new)
 
 
 class SavedState:
