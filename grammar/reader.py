@@ -31,6 +31,8 @@ from ketal.model.limits import Limits
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z0-9_]")
+_PARSER = "parser"
+"""The name in the cache: what the parser was made of, as a digest, then lark's own form of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +66,29 @@ def language() -> Lark:
     """
     text = grammar()
     made_of = f"{text} {lark.__version__} {sys.version_info[:2]}"
-    name = f"parser-{hashlib.sha256(made_of.encode()).hexdigest()[:32]}"
+    digest = hashlib.sha256(made_of.encode()).hexdigest().encode() + b"\n"
+    parser = _loaded(digest)
+    if parser is None:
+        # Not strict, which takes longer than all else: a test refuses a grammar with conflicts.
+        parser = Lark(text, parser="lalr", propagate_positions=True, maybe_placeholders=True)
+        _save(parser, digest)
+    return parser
+
+
+def _loaded(digest: bytes) -> Lark | None:
+    """Return the parser in the cache; None where that is damaged, or made of something else."""
+    with contextlib.suppress(Exception), open(cache_folder() / _PARSER, "rb") as file:
+        if file.readline() == digest:
+            return Lark.load(file)
+    return None
+
+
+def _save(parser: Lark, digest: bytes) -> None:
+    saved = io.BytesIO()
+    parser.save(saved)
     # Without a home, or where nothing can be written there, each process makes its own.
     with contextlib.suppress(OSError, RuntimeError):
-        kept = cache_folder() / name
-        # What is damaged is made anew.
-        with contextlib.suppress(Exception), open(kept, "rb") as file:
-            return Lark.load(file)
-        made = _made(text)
-        saved = io.BytesIO()
-        made.save(saved)
-        replace_file(kept, saved.getvalue())
-        return made
-    return _made(text)
-
-
-def _made(text: str) -> Lark:
-    # Not strict, which takes longer than all else: a test refuses a grammar with conflicts.
-    return Lark(text, parser="lalr", propagate_positions=True, maybe_placeholders=True)
+        replace_file(cache_folder() / _PARSER, digest + saved.getvalue())
 
 
 def read(text: str, *, name: str, limits: Limits) -> Reading:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
@@ -443,11 +444,16 @@ def test_the_parser_is_made_once_and_loaded_from_the_cache(
     loaded = language()
     assert kept.stat().st_mtime_ns == when_ns
     assert loaded.parse(PATTERN) == made.parse(PATTERN)
-    for damaged in (b"", whole[: len(whole) // 2], b"no parser"):
+    other = Lark('start: "a"', parser="lalr")
+    of_another_grammar = io.BytesIO(b"0" * 64 + b"\n")
+    of_another_grammar.seek(0, io.SEEK_END)
+    other.save(of_another_grammar)
+    for damaged in (b"", whole[: len(whole) // 2], b"no parser", of_another_grammar.getvalue()):
         kept.write_bytes(damaged)
         language.cache_clear()
         assert language().parse(PATTERN) == made.parse(PATTERN)
         assert len(kept.read_bytes()) > len(whole) // 2
+        assert list((tmp_path / "cache").iterdir()) == [kept]
 
 
 @pytest.mark.usefixtures("fresh_parser")
