@@ -31,8 +31,15 @@ from ketal.model.limits import Limits
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z0-9_]")
+_OPTIONS: dict[str, Any] = {
+    # Not strict, which takes longer than all else: a test refuses a grammar with conflicts.
+    "parser": "lalr",
+    "propagate_positions": True,
+    "maybe_placeholders": True,
+}
 _PARSER = "parser"
-"""The name in the cache: what the parser was made of, as a digest, then lark's own form of it."""
+"""The name in the cache: a digest of what the parser was made of and of lark's form of it, which
+follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,30 +72,35 @@ def language() -> Lark:
     To make one takes ten times as long as to load it, and longer than a small log takes.
     """
     text = grammar()
-    made_of = f"{text} {lark.__version__} {sys.version_info[:2]}"
-    digest = hashlib.sha256(made_of.encode()).hexdigest().encode() + b"\n"
-    parser = _loaded(digest)
+    made_of = f"{text} {_OPTIONS} {lark.__version__} {sys.version_info[:2]}".encode()
+    parser = _loaded(made_of)
     if parser is None:
-        # Not strict, which takes longer than all else: a test refuses a grammar with conflicts.
-        parser = Lark(text, parser="lalr", propagate_positions=True, maybe_placeholders=True)
-        _save(parser, digest)
+        parser = Lark(text, **_OPTIONS)
+        _save(parser, made_of)
     return parser
 
 
-def _loaded(digest: bytes) -> Lark | None:
+def _loaded(made_of: bytes) -> Lark | None:
     """Return the parser in the cache; None where that is damaged, or made of something else."""
-    with contextlib.suppress(Exception), open(cache_folder() / _PARSER, "rb") as file:
-        if file.readline() == digest:
-            return Lark.load(file)
+    with contextlib.suppress(Exception):
+        digest, _, saved = (cache_folder() / _PARSER).read_bytes().partition(b"\n")
+        # A byte that was changed may give another parser, or one that takes all memory to load.
+        if digest == _digest(made_of, saved):
+            return Lark.load(io.BytesIO(saved))
     return None
 
 
-def _save(parser: Lark, digest: bytes) -> None:
+def _save(parser: Lark, made_of: bytes) -> None:
     saved = io.BytesIO()
     parser.save(saved)
+    content = saved.getvalue()
     # Without a home, or where nothing can be written there, each process makes its own.
     with contextlib.suppress(OSError, RuntimeError):
-        replace_file(cache_folder() / _PARSER, digest + saved.getvalue())
+        replace_file(cache_folder() / _PARSER, _digest(made_of, content) + b"\n" + content)
+
+
+def _digest(made_of: bytes, saved: bytes) -> bytes:
+    return hashlib.sha256(made_of + saved).hexdigest().encode()
 
 
 def read(text: str, *, name: str, limits: Limits) -> Reading:

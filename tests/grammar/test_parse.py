@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lark import Lark
@@ -448,11 +449,14 @@ def test_the_parser_is_made_once_and_loaded_from_the_cache(
     of_another_grammar = io.BytesIO(b"0" * 64 + b"\n")
     of_another_grammar.seek(0, io.SEEK_END)
     other.save(of_another_grammar)
-    for damaged in (b"", whole[: len(whole) // 2], b"no parser", of_another_grammar.getvalue()):
+    # It would be loaded, as a parser of another language.
+    changed = whole.replace(b"within", b"wythin")
+    cut = whole[: len(whole) // 2]
+    for damaged in (b"", cut, b"no parser", of_another_grammar.getvalue(), changed):
         kept.write_bytes(damaged)
         language.cache_clear()
         assert language().parse(PATTERN) == made.parse(PATTERN)
-        assert len(kept.read_bytes()) > len(whole) // 2
+        assert kept.read_bytes() != damaged
         assert list((tmp_path / "cache").iterdir()) == [kept]
 
 
@@ -468,7 +472,15 @@ def test_without_a_cache_the_parser_is_made(
     else:
         (tmp_path / "file").touch()
         monkeypatch.setenv("KETAL_CACHE", str(tmp_path / "file" / "cache"))
+    made: list[str] = []
+
+    def making(text: str, **options: Any) -> Lark:
+        made.append(text)
+        return Lark(text, **options)
+
+    monkeypatch.setattr("ketal.grammar.reader.Lark", making)
     assert language().parse(PATTERN).data == "start"
+    assert made == [grammar()]
 
 
 def test_lark_is_not_imported_before_a_text_is_read() -> None:
