@@ -167,7 +167,7 @@ class CausalGraph:
         if first in search.after:
             path = search.path_from(first)
             return tuple(self._events[n] for n in path) if len(path) <= links_max + 1 else ()
-        if search.farthest:
+        if any(happened_before(source, self._events[number]) for number in search.farthest):
             return ()
         raise EventError(
             f"the clocks are not those of an execution: {target.dot} knows {source.dot}, and no "

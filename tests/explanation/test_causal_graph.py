@@ -104,6 +104,15 @@ def test_clocks_of_no_execution_have_no_path_and_the_auditor_is_named() -> None:
         graph.path(graph[Dot("a", 1)], graph[Dot("c", 1)], links_max=LINKS_MAX)
 
 
+def test_where_no_path_is_left_more_links_are_not_the_reason() -> None:
+    # As above; what is 3 links back and further does not know a@1.
+    events = [e("a@1", "x"), *(e(f"b@{n}", "x") for n in range(1, 9))]
+    events += [e("b@9", "x", "a:1 c:1"), e("c@1", "x", "a:1 b:9")]
+    graph = CausalGraph(events)
+    with pytest.raises(EventError, match=r"c@1 knows a@1.*`ketal audit`"):
+        graph.path(graph[Dot("a", 1)], graph[Dot("c", 1)], links_max=3)
+
+
 def test_a_path_of_more_links_than_are_searched_is_none() -> None:
     graph = CausalGraph(RPC)
     source, target = graph[Dot("a", 1)], graph[Dot("b", 2)]
