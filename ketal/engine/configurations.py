@@ -17,8 +17,6 @@ from ketal.model.events.event import Event, load_event, save_event
 from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.operators.history import History
 
-_tuple = tuple.__new__
-
 
 class Known(NamedTuple):
     """The joint past of certain events, all of them before some event.
@@ -80,7 +78,7 @@ class Seen:
     def dot(self) -> Dot:
         """The event's identity."""
         if self._dot is None:
-            self._dot = _tuple(Dot, (self.node, self.counter))
+            self._dot = Dot(self.node, self.counter)
         return self._dot
 
     @property

@@ -217,7 +217,7 @@ class PairReason:
 
     @property
     def too_long(self) -> str:
-        """What is said of a path that has too many links; empty where it has not."""
+        """The text in the place of a path that has too many links; empty where it has not."""
         if self.order == "concurrent" or self.path:
             return ""
         return f"the shortest path has more than {self.links_max:,} links (limit path_links_max)"

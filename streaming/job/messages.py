@@ -64,7 +64,7 @@ class Reader:
     ) -> list[Item | Rejected]:
         """Return what each of some messages is: an event, a control event, or why it is neither.
 
-        `record` returns the ConsumerRecord of a number, for a message whose value does not say it.
+        `record` returns the ConsumerRecord of a number, for a message whose value is not enough.
         """
         return [
             self._decoded(record(number)) if event is None else event

@@ -26,7 +26,6 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event_time import seconds
 
 _force = msgspec.structs.force_setattr
-_tuple = tuple.__new__
 _STR, _INT = frozenset((str,)), frozenset((int,))
 
 Counter = Annotated[int, msgspec.Meta(ge=0, le=vector.COUNTER_MAX)]
@@ -212,7 +211,7 @@ class Event(EventFields, frozen=True):
     @property
     def dot(self) -> Dot:
         """The event's identity."""
-        return _tuple(Dot, (self.node, self.clock[self.node]))
+        return Dot(self.node, self.clock[self.node])
 
     @property
     def time_us(self) -> int | None:

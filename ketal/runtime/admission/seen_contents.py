@@ -2,8 +2,7 @@
 
 Contents are asked for where an event's dot was seen before, which is rare. So they are held in the
 order of arrival, and are put into the index by dot when one is asked for: what nobody asks for
-costs its place in a list. The oldest are evicted a share at a time, but asked for no more once
-`most` others have come.
+costs its place in a list. What is evicted is removed from the list a share at a time.
 
 The digest of a node's first event is never evicted: it distinguishes a restart from a duplicate
 (`ketal.operators.membership.incarnations`).
@@ -138,4 +137,4 @@ class SeenContents:
         assert len(dots) == len(held)
         indexed = {dot: number for dot, number in dots.items() if number < self._indexed}
         assert indexed.items() <= self._numbers.items()
-        assert len(self._numbers) <= 2 * self._most + len(held)
+        assert len(self._numbers) <= 2 * self._most
