@@ -21,7 +21,7 @@ from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.operators.causal_order import canonical
 
-LIMITS = Limits(matches_per_event_max=5_000, visits_max=100_000)
+LIMITS = Limits(matches_per_event_max=1_000, visits_max=10_000)
 
 
 class TooManyError(Exception):

@@ -554,7 +554,7 @@ def test_where_the_lines_are_shuffled_a_restart_is_all_that_is_said(tmp_path: Pa
     assert ketal.audit(read_log(path)).statistics.events == len(rows)
 
 
-@examples(300, 5_000)
+@examples(150, 5_000)
 @given(executions(events_max=20))
 def test_random_executions_are_clean_in_any_order(events: list[ketal.Event]) -> None:
     audit = ketal.audit(events)

@@ -19,7 +19,7 @@ FORKING = [name for name in SCHEMES if isinstance(scheme_named(name), ForkingSch
 
 
 @pytest.mark.parametrize("name", FORKING)
-@examples(100, 300)
+@examples(50, 300)
 @given(data=st.data())
 def test_events_of_replicas_that_fork_and_join_are_ordered_as_causal_histories(
     name: str, data: st.DataObject

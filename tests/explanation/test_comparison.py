@@ -169,7 +169,7 @@ def test_a_path_of_too_many_links_is_not_shown_and_its_limit_is_named() -> None:
     assert (pair.to_dict()["path"], pair.to_dict()["limit"]) == ([], "path_links_max")
 
 
-@examples(100, 1_000)
+@examples(50, 1_000)
 @given(chances())
 def test_the_order_is_happened_before_and_the_path_leads_from_the_earlier_event(
     rng: random.Random,

@@ -56,7 +56,7 @@ def test_the_numbers_are_those_of_all_subsets_and_all_permutations(rng: random.R
     assert count == CutCount(len(events), obvious_cuts(events), obvious_extensions(events))
 
 
-@examples(100, 1_000)
+@examples(50, 1_000)
 @given(chances())
 def test_parts_change_nothing_about_the_numbers(rng: random.Random) -> None:
     """The walk through the whole lattice, which knows no parts, finds the same."""
@@ -80,7 +80,7 @@ def walked(events: list[Event]) -> tuple[int, int]:
     return cuts, paths
 
 
-@examples(100, 1_000)
+@examples(50, 1_000)
 @given(chances())
 def test_beyond_the_limit_the_numbers_are_lower_bounds(rng: random.Random) -> None:
     events = thinned(rng, events_min=6, events_max=16)

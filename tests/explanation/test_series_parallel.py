@@ -60,7 +60,7 @@ def test_parts_within_parts() -> None:
     assert whole(beside) == ("parallel", [4, ("series", ["event", "event"])])
 
 
-@examples(200, 2_000)
+@examples(100, 2_000)
 @given(chances())
 def test_each_part_is_what_its_kind_says(rng: random.Random) -> None:
     events = thinned(rng, events_min=1, events_max=14)

@@ -344,7 +344,7 @@ def timed(rng: random.Random, run: Run) -> None:
         run.stamped[place] = msgspec.structs.replace(run.stamped[place], time=time)
 
 
-@examples(150, 3_750)
+@examples(80, 3_750)
 @given(runs(restarts=False), st.sampled_from(("eager", "total", "frontier")))
 def test_each_policy_releases_shrunk_clocks_as_it_releases_whole_ones(
     drawn: tuple[Run, random.Random], policy: Any

@@ -60,7 +60,7 @@ COMMON = """
 def test_as_many_events_are_paired_as_can_be(page: Any) -> None:
     differing = 0
 
-    @drawn(150, 5_000)
+    @drawn(80, 5_000)
     def holds(rng: random.Random) -> None:
         nonlocal differing
         letters = "ab" if rng.random() < 0.5 else "abcd"

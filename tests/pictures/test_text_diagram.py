@@ -55,7 +55,7 @@ def test_a_wide_character_takes_two_columns() -> None:
 
 
 def test_every_row_has_its_event_in_the_column_of_its_node() -> None:
-    @drawn(100)
+    @drawn(50)
     def holds(rng: random.Random) -> None:
         nodes = ["n" * rng.randint(1, 20) + str(number) for number in range(rng.randint(1, 5))]
         rows = []

@@ -53,7 +53,7 @@ def judged(file: File, name: str, events: list[Event]) -> semantics.Outcome:
         reject()
 
 
-@examples(150, 20_000)
+@examples(80, 20_000)
 @given(chances())
 def test_engine_equals_oracle(rng: random.Random) -> None:
     """Check and every find strategy, with every feature of the language."""

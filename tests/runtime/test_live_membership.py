@@ -38,7 +38,7 @@ from tests.sampling import drawn
 
 Record = Event | Control
 KINDS = ("free", "total", "independent", "dependent")
-LIMITS = Limits(matches_per_event_max=300, configurations_max=300)
+LIMITS = Limits(matches_per_event_max=300, configurations_max=300, visits_max=10_000)
 CAUSAL = "CausalOrder"
 
 

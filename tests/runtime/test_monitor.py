@@ -1244,7 +1244,7 @@ def test_after_a_restore_time_comes_to_scopes_in_the_same_order() -> None:
     program = ketal.compile(p("find next A not N B", "partition by k", "within 4 s", order=order))
     ended = 0
 
-    @drawn(200, 5_000)
+    @drawn(100, 5_000)
     def holds(rng: random.Random) -> None:
         nonlocal ended
         events = [

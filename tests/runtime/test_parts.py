@@ -146,7 +146,7 @@ def test_beyond_the_limit_the_lowest_that_is_forgotten_stands_for_all_in_every_s
     assert losses.ended(one) == (first.dot,)
 
 
-@examples(300, 5_000)
+@examples(150, 5_000)
 @given(chances())
 def test_what_stands_for_the_forgotten_is_never_taken_away(rng: random.Random) -> None:
     """Whatever was missed and did not come again stays in doubt, in its scope and after it."""

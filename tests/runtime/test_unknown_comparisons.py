@@ -141,7 +141,7 @@ VALUES = [1, 2, "a", "1", True, None, [1], {"q": 1}]
 
 
 @given(chances())
-@examples(150, 2_000)
+@examples(80, 2_000)
 def test_an_event_counts_where_the_comparison_decides_and_is_unknown(rng: random.Random) -> None:
     comparison, frame = rng.choice(COMPARISONS), rng.choice(FRAMES)
     events = [
