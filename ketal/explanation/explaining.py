@@ -27,7 +27,6 @@ from ketal.explanation.surroundings import rows_around
 from ketal.logs import Log
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.events.happened_before import happened_before
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
 from ketal.model.values import base_node
@@ -212,13 +211,13 @@ def _of_violation(judged: JudgedLog, run: ObservedRun, verdict: Violation) -> Ex
         extension = witness(run, run.events, verdict)
         run = judged.played(run, extension)
     # By its id: a run over one extension does not know what was lost, and is never in doubt.
-    offer = next(o for o in run.observed.offers if any(v.id == verdict.id for v in o.verdicts))
+    offer = run.observed.violated[verdict.id]
     placed = tuple(judged.placed(run, event) for event in extension)
     return offer_explained(judged, run, offer, verdict, placed)
 
 
 def _of_incomplete(judged: JudgedLog, run: ObservedRun, verdict: Incomplete) -> Explanation:
-    read = next(read for ended, read in run.observed.ended if ended == verdict)
+    read = run.observed.ended[verdict.id]
     expected = " or ".join(verdict.expected) or "nothing"
     return Explanation(
         verdict.pattern,
@@ -320,28 +319,13 @@ def offer_explained(
         verdict,
         event,
         scope=offer.scope,
-        learned_by=_learned_by(judged, run, offer),
+        learned_by=None if offer.by.dot == offer.seen.dot else judged.placed(run, offer.by),
         execution=run.execution,
         statements=tuple(statements),
         extension=extension,
         # Those that had come furthest first.
         runs=tuple(sorted(runs, key=lambda one: -len(one.taken))),
     )
-
-
-def _learned_by(judged: JudgedLog, run: ObservedRun, offer: Offer) -> PlacedEvent | None:
-    """Return the event with which the node of a copy learned of another node's event."""
-    event, deployment = offer.seen.event, run.compiled.pattern.deployment
-    if deployment is None or deployment.everything or event.node == offer.scope["node"]:
-        return None
-    own = (
-        one
-        for one in run.events
-        if one.node == offer.scope["node"]
-        and (event.dot in one.receives if deployment.receiving else happened_before(event, one))
-    )
-    first = min(own, key=lambda one: one.counter, default=None)
-    return None if first is None else judged.placed(run, first)
 
 
 def _of_run(

@@ -81,6 +81,9 @@ class Offer:
         The scope's key; of a copy of the pattern with its `node`.
     seen : Seen
         The event.
+    by : Event
+        The event by which the scope was offered it: itself, or of what the node of a copy learned
+        later the event of the node that knew of it.
     live : list of LiveRun
         The runs that could have taken it: of a check its configurations, of a find also the run
         that it could start.
@@ -94,6 +97,7 @@ class Offer:
 
     scope: FrozenMapping
     seen: Seen
+    by: Event
     live: list[LiveRun]
     cut: bool
     halted: bool = False
@@ -142,8 +146,10 @@ class ObservedSteps(ScopeSteps):
     ----------
     offers : list of Offer
         What was wanted, and every event that violated the pattern.
-    ended : list of (RunVerdict, callable)
-        The checks that were not complete at the end, with what returns what they had taken.
+    violated : dict of str to Offer
+        What violated the pattern, by the id of the violation.
+    ended : dict of str to callable
+        What returns what a check had taken that was not complete at the end, by the verdict's id.
     moves : list of Move
         What the scopes of a check were offered, and the states that followed.
     moved : int
@@ -153,7 +159,7 @@ class ObservedSteps(ScopeSteps):
     takes_by_mask = False
     __slots__ = (
         "_events", "_machine", "_moves_max", "_offered", "_readings", "_wanted", "ended", "moved",
-        "moves", "offers",
+        "moves", "offers", "violated",
     )  # fmt: skip
 
     def __init__(
@@ -174,7 +180,8 @@ class ObservedSteps(ScopeSteps):
         self.moves: list[Move] = []
         self.moved = 0
         self.offers: list[Offer] = []
-        self.ended: list[tuple[RunVerdict, Callable[[], History]]] = []
+        self.violated: dict[str, Offer] = {}
+        self.ended: dict[str, Callable[[], History]] = {}
         self._wanted = wanted
         self._readings = CheckReadings(self._machine)
         self._offered: dict[ScopeName, list[Seen]] = {}
@@ -197,7 +204,7 @@ class ObservedSteps(ScopeSteps):
 
     def _offer(self, name: ScopeName, seen: Seen, live: Iterator[LiveRun]) -> Offer:
         runs, cut = first_of(live, self.limits.explained_runs_max)
-        offer = Offer(self._scope_of(name), seen, runs, cut)
+        offer = Offer(self._scope_of(name), seen, self._events[-1], runs, cut)
         self.offers.append(offer)
         return offer
 
@@ -208,11 +215,12 @@ class ObservedSteps(ScopeSteps):
         before = run.configurations if isinstance(run, CheckRun) else self._machine.fresh
         halted = isinstance(run, CheckRun) and run.halted
         out = super().step(name, seen.event, seen.mask)
-        violated = any(verdict.kind == "violation" for verdict in out)
+        violated = [verdict for verdict in out if verdict.kind == "violation"]
         if violated or seen.dot == self._wanted:
             live = (LiveRun(one, self._readings.of(name, one)) for one in before)
             offer = self._offer(name, seen, live)
             offer.halted, offer.verdicts = halted, out
+            self.violated.update((verdict.id, offer) for verdict in violated)
         self.moved += 1
         if len(self.moves) < self._moves_max:
             scope = self.scopes.get(name)
@@ -234,7 +242,7 @@ class ObservedSteps(ScopeSteps):
         out = super().close()
         for verdict in out:
             if verdict.kind == "incomplete":
-                self.ended.append((verdict, readings.get(verdict.scope, tuple)))
+                self.ended[verdict.id] = readings.get(verdict.scope, tuple)
         return out
 
     # --- a find ---

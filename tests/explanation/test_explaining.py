@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -607,3 +608,34 @@ def test_what_a_long_run_had_taken_is_read_when_it_is_asked_for() -> None:
     assert not any(live.read.cache_info().currsize for live in runs)
     (live,) = verdict_explained(judged, judged.explainable[-1]).runs
     assert len(live.taken) == 1_999
+
+
+def _calls(count: int) -> int:
+    """Return how many functions are called to explain all violations of a log of `count` events."""
+    program = ketal.compile(
+        'pattern P { at every node; event A = type == "a"; event B = type == "b"; '
+        "check (A B)*; on violation resume; }"
+    )
+    events = []
+    for number in range(1, count // 2 + 1):
+        events.append(ketal.Event(node="m", type="b", clock={"m": number}))
+        events.append(ketal.Event(node="n", type="b", clock={"m": number, "n": number}))
+    judged = JudgedLog(program, events)
+    assert len(judged.explainable) == count * 3 / 2, "each node learns of m's events, m of no other"
+    calls = 0
+
+    def called(frame: object, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(called)
+    try:
+        explained = explanations(judged, first=len(judged.explainable))
+    finally:
+        sys.setprofile(None)
+    assert len(explained) == len(judged.explainable)
+    return calls
+
+
+def test_what_an_explanation_costs_does_not_grow_with_the_verdicts_of_the_log() -> None:
+    assert _calls(400) < 5 * _calls(100)
