@@ -110,6 +110,14 @@ class JudgedLog(LogPass):
         return self._runs
 
     @functools.cached_property
+    def _runs_of(self) -> dict[str, list[ObservedRun]]:
+        """The runs of the patterns, by their execution."""
+        out: dict[str, list[ObservedRun]] = {}
+        for run in self.runs:
+            out.setdefault(run.execution, []).append(run)
+        return out
+
+    @functools.cached_property
     def explainable(self) -> list[Explained]:
         """Those of the verdicts that can be explained."""
         return [one for one in self.verdicts if isinstance(one, Explained)]
@@ -133,11 +141,8 @@ class JudgedLog(LogPass):
 
     def run_of(self, verdict: Explained) -> ObservedRun:
         """Return the run that gave a verdict."""
-        return next(
-            run
-            for run in self.runs
-            if run.execution == verdict.execution and run.compiled.name == verdict.pattern
-        )
+        runs = self._runs_of[verdict.execution]
+        return next(run for run in runs if run.compiled.name == verdict.pattern)
 
     def played(self, run: ObservedRun, extension: Iterable[Event]) -> ObservedRun:
         """Return the run of a pattern over one linear extension."""
@@ -156,8 +161,8 @@ class JudgedLog(LogPass):
         graph = self._graphs.get(execution)
         if graph is None:
             # Not as they were read: a node that restarted has another name in a run.
-            of_execution = (run for run in self.runs if run.execution == execution)
-            events = {event.dot: event for run in of_execution for event in run.events}
+            runs = self._runs_of.get(execution, ())
+            events = {event.dot: event for run in runs for event in run.events}
             graph = self._graphs[execution] = CausalGraph(events.values())
         return graph
 
