@@ -42,11 +42,11 @@ def one(*statements: str, order: str = "CausalOrder", **knobs: Any) -> CompiledP
 
 
 @contextmanager
-def quick(seconds: float = 5) -> Iterator[None]:
-    """Fail where what is inside stalls; the bound on its work is far above what it takes."""
+def quick() -> Iterator[None]:
+    """Fail where what is inside stalls: 30 s are far above what it takes on a slow machine."""
     start = time.process_time()
     yield
-    assert time.process_time() - start < seconds
+    assert time.process_time() - start < 30
 
 
 def random_pattern(rng: random.Random, **knobs: Any) -> CompiledPattern:
@@ -544,7 +544,7 @@ def test_states_max_stops_an_exponential_subset_construction(count: int) -> None
 
 
 def test_a_large_automaton_below_the_limit_is_made() -> None:
-    with quick(20):
+    with quick():
         compiled = one("check (A | B)* A (A | B){10}", letters=OVERLAPPING)
     assert len(compiled.automaton.table) == 2**11
 
@@ -618,7 +618,7 @@ def test_compiling_does_not_split_on_what_is_decided() -> None:
 def test_a_pattern_of_very_many_steps_needs_no_deep_recursion() -> None:
     events = 'event A = type == "a";\n' + "".join(f"S{i} = A;\n" for i in range(1_500))
     steps = " ".join(f"S{i}" for i in range(1_500))
-    with quick(20):
+    with quick():
         assert len(one(f"find any {steps}", letters=events).automaton.table) == 1_501
 
 
@@ -629,7 +629,7 @@ def test_a_chain_of_events_is_nested_as_deep_as_all_of_them(event: str) -> None:
         return f"event E0 = x == 0;\n{links}pattern P {{ check E{length - 1}*; }}"
 
     assert ketal.compile(chain(85)).fingerprint
-    with quick(20):
+    with quick():
         (said,) = [d for d in ketal.lint(chain(1_500)) if d.severity == "error"]
     assert (said.code, "nesting_max" in said.hint) == ("K003", True)
 
@@ -649,7 +649,7 @@ def test_a_proof_over_large_guards_is_given_up_in_time() -> None:
         f"event E{n} = (E{n - 1} || x == {n}) && (E{n - 1} || y == {n});\n"
         for n in range(1, last + 1)
     )
-    with quick(30):
+    with quick():
         assert ketal.compile(f"event E0 = z == 0;\n{links}pattern P {{ find next E{last}; }}")
 
 
