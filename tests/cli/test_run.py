@@ -174,6 +174,17 @@ def test_first_stops_after_so_many_verdicts(ketal: Ketal) -> None:
     assert "stopped after 2 verdicts (--first): what comes after was not judged" in first.err
 
 
+@pytest.mark.parametrize("option", ["--explain", "--show"])
+def test_first_of_what_is_judged_whole_does_not_say_that_the_rest_was_not(
+    ketal: Ketal, option: str
+) -> None:
+    log = RUN + event("c", "write", {"c": 1}, key="x")
+    said = ketal("run", "conflict.ketal", "-", option, "--first", "1", stdin=log)
+    assert said.lines[-2:] == ["4 read = 4 accepted", "Conflict: 4 matches"]
+    assert "stopped after 1 verdict (--first): the log was judged whole" in said.err
+    assert "was not judged" not in said.err
+
+
 def test_a_rejected_record_is_no_verdict_of_those_that_first_counts(ketal: Ketal) -> None:
     log = "{}\n" * 5 + RUN + event("c", "write", {"c": 1}, key="x")
     said = ketal("run", "conflict.ketal", "-", "--first", "1", stdin=log)

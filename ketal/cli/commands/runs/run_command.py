@@ -124,10 +124,12 @@ def execute(args: argparse.Namespace) -> int:
         verdicts = _live_verdicts(run, log, places)
         progress = ProgressLine(log.share_read)
     else:
-        # With --first the summary is of what comes up to that verdict, so each record is a batch.
-        read = log if args.first is None else Log(log.records)
+        explained = args.explain or args.show
+        # With --first the summary is of what comes up to that verdict, so each record is a batch;
+        # what is explained or drawn is judged whole first.
+        read = log if explained or args.first is None else Log(log.records)
         reading = Log.of_batches(lambda: progress.counted(read.batches()), undecided=log.undecided)
-        if args.explain or args.show:
+        if explained:
             from ketal.explanation.judged_log import JudgedLog
 
             run = judged = JudgedLog(program, reading, limits)
@@ -242,7 +244,12 @@ class _RunCommand:
             return self._code_of(stopped)
         if not whole:
             upto = counted(self.args.first, "verdict")
-            complain(f"stopped after {upto} (--first): what comes after was not judged")
+            others = (
+                "the log was judged whole; the other verdicts are only counted"
+                if self.args.explain or self.args.show
+                else "what comes after was not judged"
+            )
+            complain(f"stopped after {upto} (--first): {others}")
         if nothing:
             complain(nothing)
             return COULD_NOT_RUN
