@@ -71,6 +71,18 @@ class _Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options
         )
 
+    def parse_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the words of a command; exit with 2 where an option is none of its own."""
+        given, unknown = self.parse_known_intermixed_args(args, namespace)
+        if unknown:
+            from ketal.errors import nearest
+
+            option = unknown[0].partition("=")[0]
+            meant = option.startswith("-") and nearest(option, self._option_string_actions)
+            hint = f"; did you mean {meant}?" if meant else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return given
+
     def error(self, message: str) -> NoReturn:
         """Exit with 2; what is wrong comes first, then the usage."""
         self.exit(COULD_NOT_RUN, f"{self.prog}: error: {message}\n{self.format_usage()}")

@@ -165,6 +165,20 @@ def test_a_command_that_does_not_exist(ketal: Ketal) -> None:
     assert ketal("--verbose").code == 2
 
 
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("--ouput", "; did you mean --output?"),
+        ("--patern=X", "; did you mean --pattern?"),
+        ("--qqqqqq", ""),
+    ],
+)
+def test_a_misspelt_option_is_named_with_what_was_meant(ketal: Ketal, word: str, hint: str) -> None:
+    said = ketal("run", word, "p.ketal", "run.jsonl")
+    assert said.code == 2
+    assert said.err.startswith(f"ketal run: error: unrecognized arguments: {word}{hint}\n")
+
+
 LIGHT = """
 import sys
 from ketal.cli import main
