@@ -136,7 +136,9 @@ class _PatternNames(NameFindings):
                         f"is a `;` missing before `{name}`? A body ends with `;`",
                     )  # fmt: skip
                     break  # what comes behind it is no step either
-                hint = did_you_mean(name, steps) or self._unused_step(name)
+                hint = (
+                    did_you_mean(name, steps) or self._no_strategy(node) or self._unused_step(name)
+                )
                 self.error("K102", f"there is no step `{name}`", node.span, hint)
         if isinstance(pattern.body, ast.AutomatonBody):
             edges = pattern.body.edges
@@ -144,6 +146,16 @@ class _PatternNames(NameFindings):
                 self.unreserved("state", state, pattern.body.span)
         for finding in body_findings(pattern.kind, pattern.body):
             self.add(finding)
+
+    def _no_strategy(self, node: ast.Node) -> str:
+        """Return the hint for a word of the language that stands where a strategy may."""
+        pattern = self.pattern
+        if pattern.kind != "find" or pattern.strategy is not None:
+            return ""
+        first = next(step for step in walk(pattern.body) if isinstance(step, ast.Step | ast.Edge))
+        if node is not first or not isinstance(node, ast.Step) or node.name not in RESERVED:
+            return ""
+        return "a strategy is `strict`, `next` or `any`; `find any` finds all matches"
 
     def _unused_step(self, name: str) -> str:
         """Return the hint for a name that is like no step's: the one step that is not used."""
