@@ -263,6 +263,16 @@ def test_relevant_events_alone_are_counted_anew(ketal: Ketal, write: Write) -> N
         (["show", "itc", "run.jsonl", "--scheme", "itc"], "--scheme is for compare"),
         (["restamp", "itc", "run.jsonl", "--to", "svg"], "--to is for show and compare"),
         (["compare", "run.jsonl", "--to", "svg"], "--to svg draws two events"),
+        (["compare", "run.jsonl", "--write", "x.svg"], "--to svg draws two events"),
+        (["show", "itc", "run.jsonl", "--to", "svg", "--output", "json"], "--output json is for"),
+        (
+            ["compare", "run.jsonl", "a@1", "b@1", "--to", "svg", "--output", "json"],
+            "--output json is for numbers, and a picture is asked for (svg)",
+        ),
+        (
+            ["show", "itc", "run.jsonl", "--write", "x.png"],
+            "pictures are not written as .png; write an .svg (--to svg says which",
+        ),
         (
             ["show", "itc", "run.jsonl", "--clock", "lamport"],
             "lamport clocks do not tell which events",

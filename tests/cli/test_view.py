@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from ketal import Event, view
+from ketal.errors import SettingError
 from ketal.logs.formats.shiviz import WRITTEN_FIELDS, WRITTEN_REGEX
 from tests.cli.conftest import CONFLICT, Ketal, Write, event
 
@@ -35,6 +38,19 @@ def test_the_name_of_a_file_or_an_option_says_the_form(
     for name, begins in (("x.json", '{"'), ("x.log", "write\t"), ("x.htm", "<!doctype html>")):
         assert ketal("view", "--write", name, log).code == 0
         assert (tmp_path / name).read_text().startswith(begins)
+
+
+def test_a_picture_in_a_form_that_is_not_drawn_is_refused(
+    ketal: Ketal, write: Write, tmp_path: Path
+) -> None:
+    log = write("run.jsonl", LOG)
+    said = ketal("view", "--write", "x.PNG", log)
+    assert said.code == 2
+    assert said.err == "ketal: pictures are not written as .png; write an .svg, or an .html page\n"
+    with pytest.raises(SettingError, match=r"pictures are not written as \.pdf"):
+        view([Event(node="a", type="t", clock={"a": 1})]).write(tmp_path / "x.pdf")
+    assert not [one for one in tmp_path.iterdir() if one.suffix in (".PNG", ".pdf")]
+    assert ketal("view", "--write", "x.PNG", "--to", "svg", log).code == 0
 
 
 def test_a_view_is_written_in_the_form_of_the_name(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ import msgspec
 
 from ketal.cli import STDOUT_NAME
 from ketal.errors import SettingError, printable
+from ketal.explanation.views.forms import OTHER_PICTURES
 
 STYLES = {
     "violation": "bold red",
@@ -39,7 +40,6 @@ STYLES = {
     "caret": "bold",
 }
 """First word of a line, or the severity of a diagnostic → its colour on a terminal."""
-_OTHER_PICTURES = (".png", ".pdf", ".jpg", ".jpeg", ".gif", ".webp", ".ps", ".eps")
 _SEVERITY = re.compile(r"\S+:\d+:\d+: (error|warning)\[")
 _CARETS = re.compile(r" *\^+")
 
@@ -143,7 +143,9 @@ def unwritten(name: str, fault: OSError) -> Exception:
     return SettingError(f"cannot write {name}: {fault.strerror or fault}")
 
 
-def picture_form(to: str | None, path: str | None, suffixes: Mapping[str, str]) -> str | None:
+def picture_form(
+    to: str | None, path: str | None, suffixes: Mapping[str, str], *, output: str = "human"
+) -> str | None:
     """Return the form of a picture: what `--to` says, else what FILE's name does, else None.
 
     Parameters
@@ -152,20 +154,25 @@ def picture_form(to: str | None, path: str | None, suffixes: Mapping[str, str]) 
         The `--to` and the `--write` of a command.
     suffixes : mapping of str to str
         Suffix of a name → form.
+    output : str
+        The `--output` of a command that writes numbers or a picture.
 
     Raises
     ------
     SettingError
-        If FILE's name is that of a picture in another form.
+        If FILE's name is that of a picture in another form, or numbers are asked for too.
     """
     suffix = os.path.splitext(path or "")[1].lower()
-    if to is None and suffix in _OTHER_PICTURES:
+    if to is None and suffix in OTHER_PICTURES:
+        dot = f", or a .dot for Graphviz's `dot -T{suffix[1:]}`" if ".dot" in suffixes else ""
         raise SettingError(
-            f"pictures are not written as {suffix}; write an .svg, or a .dot for Graphviz's "
-            f"`dot -T{suffix[1:]}` (--to {'|'.join(dict.fromkeys(suffixes.values()))} says which, "
-            "whatever the name)"
+            f"pictures are not written as {suffix}; write an .svg{dot} "
+            f"(--to {'|'.join(dict.fromkeys(suffixes.values()))} says which, whatever the name)"
         )
-    return to or suffixes.get(suffix)
+    form = to or suffixes.get(suffix)
+    if form not in (None, "text") and output == "json":
+        raise SettingError(f"--output json is for numbers, and a picture is asked for ({form})")
+    return form
 
 
 @contextmanager

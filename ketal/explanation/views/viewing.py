@@ -242,7 +242,8 @@ class View:
         OSError
             If it cannot be written.
         SettingError
-            If there is more than a picture draws, or what a ShiViz log cannot hold.
+            If there is more than a picture draws, or what a ShiViz log cannot hold, or the name is
+            that of a picture in another form.
         TypeError
             If it is no path.
         """

@@ -175,6 +175,7 @@ def _dot(word: str) -> Dot | None:
 def _compare(args: argparse.Namespace) -> int:
     pair = _events_of(args.words)
     logs = args.words if pair is None else args.words[:-2]
+    form = picture_form(args.to, args.write, _SUFFIXES, output=args.output)
     if pair is not None and args.scheme:
         raise SettingError("--scheme is for logs, and two events are compared by their clocks")
     executions, limits = _executions(args, logs)
@@ -183,7 +184,7 @@ def _compare(args: argparse.Namespace) -> int:
         from ketal.clocks.schemes import SCHEMES, scheme_named
         from ketal.explanation.comparisons.scheme_comparison import compare_schemes
 
-        if args.to == "svg":
+        if form == "svg":
             raise SettingError(f"--to svg draws two events; {_USAGE['compare']}")
         schemes = [scheme_named(name) for name in args.scheme or SCHEMES]
         part = _chosen(executions, args.execution)
@@ -192,7 +193,7 @@ def _compare(args: argparse.Namespace) -> int:
         from ketal.explanation.comparisons.comparison import compare_events
 
         compared = compare_events(executions, *pair, limits, execution=args.execution)
-        if picture_form(args.to, args.write, _SUFFIXES) == "svg":
+        if form == "svg":
             with opened(args.write, inputs=logs) as sink:
                 sink.text(compared.to_svg())
             return FINE
@@ -257,7 +258,7 @@ def _restamp(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    form = picture_form(args.to, args.write, _SUFFIXES)
+    form = picture_form(args.to, args.write, _SUFFIXES, output=args.output)
     execution, logs, limits = _stamped(args)
     if len(execution.events) > limits.stamped_events_max:
         raise SettingError(

@@ -14,7 +14,6 @@ import msgspec
 from ketal.cli import FINE, options
 from ketal.cli.output.output_lines import add_output, as_json, opened, picture_form
 from ketal.cli.whole_logs import check_read, read_whole
-from ketal.errors import SettingError
 
 EXAMPLE = """\
 examples:
@@ -46,9 +45,7 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.explanation.cuts.cut_report import cuts
 
     source, limits = options.deciding_source_and_limits(args)
-    form = picture_form(args.to, args.write, _SUFFIXES)
-    if form is not None and args.output == "json":
-        raise SettingError(f"--output json is for numbers, and a picture is asked for ({form})")
+    form = picture_form(args.to, args.write, _SUFFIXES, output=args.output)
     unfinished = "the cuts were not counted to their end"
     counted = read_whole(
         args.logs, source, limits, lambda log: cuts(log, limits=limits), unfinished
