@@ -20,8 +20,9 @@ from ketal.model.verdicts.pattern_verdict import PatternVerdict
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.operators.causal_order import canonical
+from tests.sampling import sample
 
-LIMITS = Limits(matches_per_event_max=1_000, visits_max=10_000)
+LIMITS = Limits(matches_per_event_max=sample(1_000, 5_000), visits_max=sample(10_000, 100_000))
 
 
 class TooManyError(Exception):

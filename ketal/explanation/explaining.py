@@ -242,10 +242,9 @@ def event_explained(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
     if not runs:
         raise SettingError(f"no run was offered an event {dot}{_why_no_run(judged, dot)}")
     for run, event in runs:
-        offers = [offer for offer in run.observed.offers if offer.seen.dot == dot]
-        for offer in offers:
+        for offer in run.observed.offers:
             yield offer_explained(judged, run, offer)
-        if not offers:
+        if not run.observed.offers:
             yield Explanation(
                 run.compiled.name,
                 event=judged.placed(run, event),

@@ -145,9 +145,9 @@ class ObservedSteps(ScopeSteps):
     Attributes
     ----------
     offers : list of Offer
-        What was wanted, and every event that violated the pattern.
+        What the scopes were offered of the event that is wanted.
     violated : dict of str to Offer
-        What violated the pattern, by the id of the violation.
+        The events that violated the pattern, by the id of the violation.
     ended : dict of str to callable
         What returns what a check had taken that was not complete at the end, by the verdict's id.
     moves : list of Move
@@ -197,6 +197,7 @@ class ObservedSteps(ScopeSteps):
         out = super().step(name, event, mask)
         if offer is not None:
             offer.verdicts = out
+            self.offers.append(offer)
         return out
 
     def _scope_of(self, name: ScopeName) -> FrozenMapping:
@@ -204,9 +205,7 @@ class ObservedSteps(ScopeSteps):
 
     def _offer(self, name: ScopeName, seen: Seen, live: Iterator[LiveRun]) -> Offer:
         runs, cut = first_of(live, self.limits.explained_runs_max)
-        offer = Offer(self._scope_of(name), seen, self._events[-1], runs, cut)
-        self.offers.append(offer)
-        return offer
+        return Offer(self._scope_of(name), seen, self._events[-1], runs, cut)
 
     # --- a check ---
 
@@ -221,6 +220,8 @@ class ObservedSteps(ScopeSteps):
             offer = self._offer(name, seen, live)
             offer.halted, offer.verdicts = halted, out
             self.violated.update((verdict.id, offer) for verdict in violated)
+            if seen.dot == self._wanted:
+                self.offers.append(offer)
         self.moved += 1
         if len(self.moves) < self._moves_max:
             scope = self.scopes.get(name)

@@ -42,11 +42,11 @@ def one(*statements: str, order: str = "CausalOrder", **knobs: Any) -> CompiledP
 
 
 @contextmanager
-def quick() -> Iterator[None]:
-    """Fail where what is inside stalls: 30 s are far above what it takes on a slow machine."""
+def quick(seconds: float = 5) -> Iterator[None]:
+    """Fail where what is inside stalls; the bound on its work is far above what it takes."""
     start = time.process_time()
     yield
-    assert time.process_time() - start < 30
+    assert time.process_time() - start < seconds
 
 
 def random_pattern(rng: random.Random, **knobs: Any) -> CompiledPattern:
@@ -544,7 +544,7 @@ def test_states_max_stops_an_exponential_subset_construction(count: int) -> None
 
 
 def test_a_large_automaton_below_the_limit_is_made() -> None:
-    with quick():
+    with quick(20):
         compiled = one("check (A | B)* A (A | B){10}", letters=OVERLAPPING)
     assert len(compiled.automaton.table) == 2**11
 
@@ -618,7 +618,7 @@ def test_compiling_does_not_split_on_what_is_decided() -> None:
 def test_a_pattern_of_very_many_steps_needs_no_deep_recursion() -> None:
     events = 'event A = type == "a";\n' + "".join(f"S{i} = A;\n" for i in range(1_500))
     steps = " ".join(f"S{i}" for i in range(1_500))
-    with quick():
+    with quick(20):
         assert len(one(f"find any {steps}", letters=events).automaton.table) == 1_501
 
 
@@ -629,7 +629,7 @@ def test_a_chain_of_events_is_nested_as_deep_as_all_of_them(event: str) -> None:
         return f"event E0 = x == 0;\n{links}pattern P {{ check E{length - 1}*; }}"
 
     assert ketal.compile(chain(85)).fingerprint
-    with quick():
+    with quick(20):
         (said,) = [d for d in ketal.lint(chain(1_500)) if d.severity == "error"]
     assert (said.code, "nesting_max" in said.hint) == ("K003", True)
 
@@ -649,7 +649,7 @@ def test_a_proof_over_large_guards_is_given_up_in_time() -> None:
         f"event E{n} = (E{n - 1} || x == {n}) && (E{n - 1} || y == {n});\n"
         for n in range(1, last + 1)
     )
-    with quick():
+    with quick(30):
         assert ketal.compile(f"event E0 = z == 0;\n{links}pattern P {{ find next E{last}; }}")
 
 
@@ -1069,7 +1069,7 @@ def test_a_guard_too_hard_to_refute_is_taken_as_possible_not_waited_for() -> Non
         for p, q in itertools.combinations(pigeons, 2)
     ]
     text = f"pattern P {{ event E = true; A = {' && '.join([*somewhere, *clauses])}; check A*; }}"
-    with quick():
+    with quick(20):
         ketal.compile(text, limits=Limits(atoms_max=200))
 
 

@@ -604,7 +604,7 @@ def test_what_a_long_run_had_taken_is_read_when_it_is_asked_for() -> None:
     judged = JudgedLog(program, log)
     assert len(judged.explainable) == 2_000
     (run,) = judged.runs
-    runs = [live for offer in run.observed.offers for live in offer.live]
+    runs = [live for offer in run.observed.violated.values() for live in offer.live]
     assert not any(live.read.cache_info().currsize for live in runs)
     (live,) = verdict_explained(judged, judged.explainable[-1]).runs
     assert len(live.taken) == 1_999

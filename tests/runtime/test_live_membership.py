@@ -23,7 +23,7 @@ from ketal.errors import PatternError
 from ketal.model import syntax as ast
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
-from ketal.model.limits import Limits
+from ketal.model.limits import DEFAULT, Limits
 from ketal.model.verdicts.execution_verdicts import Gap, Rejected
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.programs.program import Program
@@ -34,11 +34,15 @@ from tests.outcomes import collected
 from tests.property.memberships import Run, arrival, base, dressed, simulate
 from tests.property.patterns import pattern_file
 from tests.property.test_engine import program_of
-from tests.sampling import drawn
+from tests.sampling import drawn, sample
 
 Record = Event | Control
 KINDS = ("free", "total", "independent", "dependent")
-LIMITS = Limits(matches_per_event_max=300, configurations_max=300, visits_max=10_000)
+LIMITS = Limits(
+    matches_per_event_max=300,
+    configurations_max=300,
+    visits_max=sample(10_000, DEFAULT.visits_max),
+)
 CAUSAL = "CausalOrder"
 
 

@@ -23,7 +23,7 @@ import msgspec
 
 from ketal.cli import STDOUT_NAME
 from ketal.errors import SettingError, printable
-from ketal.explanation.views.forms import OTHER_PICTURES
+from ketal.explanation.views.forms import refuse_other_pictures
 
 STYLES = {
     "violation": "bold red",
@@ -163,12 +163,10 @@ def picture_form(
         If FILE's name is that of a picture in another form, or numbers are asked for too.
     """
     suffix = os.path.splitext(path or "")[1].lower()
-    if to is None and suffix in OTHER_PICTURES:
+    if to is None:
         dot = f", or a .dot for Graphviz's `dot -T{suffix[1:]}`" if ".dot" in suffixes else ""
-        raise SettingError(
-            f"pictures are not written as {suffix}; write an .svg{dot} "
-            f"(--to {'|'.join(dict.fromkeys(suffixes.values()))} says which, whatever the name)"
-        )
+        forms = "|".join(dict.fromkeys(suffixes.values()))
+        refuse_other_pictures(suffix, f"an .svg{dot} (--to {forms} says which, whatever the name)")
     form = to or suffixes.get(suffix)
     if form not in (None, "text") and output == "json":
         raise SettingError(f"--output json is for numbers, and a picture is asked for ({form})")
