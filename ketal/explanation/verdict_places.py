@@ -15,7 +15,6 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -116,20 +115,3 @@ class VerdictPlaces:
         if len(places) > _PLACES_SHOWN:
             places[half:-half] = ["…"]
         return "" if set(places) <= {"?", "…"} else ", ".join(places)
-
-    def put_beside(self, verdict: Verdict, as_data: dict[str, Any]) -> dict[str, Any]:
-        """Return a verdict's JSON with the places of its events beside them, where known."""
-        beside, name = "event", "place"
-        found: Any = self.of(verdict)
-        if not found and isinstance(verdict, Match):
-            places = self.of_steps(verdict)
-            beside, name = "events", "places"
-            found = [place or None for place in places] if any(places) else None
-        if not found:
-            return as_data
-        out: dict[str, Any] = {}
-        for key, value in as_data.items():
-            out[key] = value
-            if key == beside:
-                out[name] = found
-        return out

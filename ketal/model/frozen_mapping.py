@@ -36,25 +36,26 @@ class FrozenMapping(Mapping[str, Any]):
         What it holds, in this order; the values are hashable.
     """
 
-    __slots__ = ("_held", "_written")
+    __slots__ = ("_held", "_pairs")
     _held: dict[str, Any]
-    _written: tuple[bytes, bytes] | None
+    _pairs: bytes | None
 
     def __init__(self, items: ScopeKey = ()) -> None:
         _hold(self, dict(items))
         _write(self, None)
 
-    def written(self) -> tuple[bytes, bytes]:
-        """Return it as a JSON object, and as the list of pairs that ids are made of."""
-        written = self._written
-        if written is None:
-            pairs = [
-                (name, _packed(value) if value.__class__ is float else value)
-                for name, value in self._held.items()
-            ]
-            written = _encode(self._held), _encode(pairs)
-            _write(self, written)
-        return written
+    def pairs(self) -> bytes:
+        """Return the list of pairs that ids are made of, as JSON."""
+        pairs = self._pairs
+        if pairs is None:
+            pairs = _encode(
+                [
+                    (name, _packed(value) if value.__class__ is float else value)
+                    for name, value in self._held.items()
+                ]
+            )
+            _write(self, pairs)
+        return pairs
 
     def __getitem__(self, name: str) -> Any:
         return self._held[name]
@@ -99,6 +100,6 @@ class FrozenMapping(Mapping[str, Any]):
 
 
 _hold = FrozenMapping.__dict__["_held"].__set__
-_write = FrozenMapping.__dict__["_written"].__set__
+_write = FrozenMapping.__dict__["_pairs"].__set__
 NO_SCOPE = FrozenMapping()
 """The scope of a verdict where there is none."""

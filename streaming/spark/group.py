@@ -28,6 +28,7 @@ from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Late, Rejected
+from ketal.model.verdicts.pattern_verdict import encode_json
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.execution import BATCH_EVENTS, Execution, Item
 from ketal.runtime.queues.reports import BEHIND_WATERMARK
@@ -85,7 +86,7 @@ class Work:
         name, text = verdict.written()
         pattern, scope = None, None
         if not isinstance(verdict, Rejected):
-            pattern, scope = verdict.pattern, verdict.scope.written()[0].decode()
+            pattern, scope = verdict.pattern, encode_json(verdict.scope.copy()).decode()
         row = (verdict.kind, pattern, name, verdict.execution or None, scope, text.decode())
         return (*row, str(verdict)) if self.figures else row
 

@@ -9,15 +9,13 @@ import json
 import math
 import pickle
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from itertools import chain
 from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import ketal
 from ketal import Dot, Event, Gap, Late, Limits, Match, Monitor, Overflow, Rejected, Transition
@@ -77,37 +75,30 @@ def test_verdicts_are_values(kind: str) -> None:
     assert verdict != kind
 
 
-values: Any = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.text(max_size=3),
-    st.floats(), st.just(-0.0), st.sampled_from(['"', "\\", "\u2028", "\0"]),
-)  # fmt: skip
+def test_what_is_written_is_the_json_and_the_id() -> None:
+    for verdict in SAMPLES.values():
+        name, text = verdict.written()
+        assert text == msgspec.json.encode(verdict.to_dict())
+        assert name == getattr(verdict, "id", None)
 
 
-@given(
-    scope=st.lists(st.tuples(st.text(max_size=3), values), max_size=3),
-    texts=st.tuples(*[st.text(max_size=4)] * 4),
-    expected=st.lists(st.text(max_size=3), max_size=3),
-    time=st.none() | st.floats(-1e10, 1e11),
-    lost=st.lists(st.builds(Dot, st.text(max_size=2), st.integers(1, 9)), max_size=2),
-)
-def test_what_is_written_is_the_json(
-    scope: list[tuple[str, Any]],
-    texts: tuple[str, ...],
-    expected: list[str],
-    time: float | None,
-    lost: list[Dot],
-) -> None:
-    pattern, state, reason, execution = texts
-    for shared in ("", execution):
-        violation = Violation(
-            pattern=pattern, fingerprint="f", scope=FrozenMapping(tuple(scope)), execution=shared,
-            time=time, certain=not lost, depends_on=tuple(lost), event=Dot(reason or "n", 7),
-            type="t", expected=tuple(expected), state=state, reason=reason,
-        )  # fmt: skip
-        for verdict in (violation, *SAMPLES.values()):
-            if isinstance(verdict, PatternVerdict):
-                said = msgspec.json.encode(verdict.to_dict())
-                assert verdict.written() == (verdict.id, said)
+def test_places_stand_beside_the_events_that_they_are_of() -> None:
+    def places_of(execution: str, dots: Iterable[Dot]) -> list[str]:
+        return [f"{execution}log:{dot.counter}" if dot.counter > 1 else "" for dot in dots]
+
+    steps = tuple((step, Dot("n", counter)) for step, counter in [("A", 1), ("B", 2), ("B", 3)])
+    match = Match(pattern="P", fingerprint="f", execution="x/", steps=steps, returns={"k": 1})
+    as_json = match.to_dict(places_of)
+    assert list(as_json) == [
+        "verdict", "pattern", "id", "execution", "scope", "events", "places", "bindings", "return",
+    ]  # fmt: skip
+    assert as_json["places"] == [None, "x/log:2", "x/log:3"]
+    assert as_json["bindings"] == {"A": ["n@1"], "B": ["n@2", "n@3"]}
+    for verdict in SAMPLES.values():
+        # No place is known: nothing stands there.
+        assert verdict.to_dict(lambda _, dots: ["" for _ in dots]) == verdict.to_dict()
+    one = Violation(pattern="P", fingerprint="f", event=Dot("n", 2))
+    assert list(one.to_dict(places_of))[4:6] == ["event", "place"]
 
 
 def test_an_id_is_the_hash_of_fingerprint_pattern_execution_scope_kind_and_dots() -> None:

@@ -135,7 +135,7 @@ class VerdictLines:
         """Return the lines of a verdict; none yet for SARIF."""
         explanation, drawn = self._explained(verdict)
         if self._json:
-            as_data = self._places.put_beside(verdict, verdict.to_dict())
+            as_data = verdict.to_dict(self._places.of_dots)
             if explanation is not None:
                 reasons = explanation.to_dict().items()
                 as_data["explanation"] = {k: v for k, v in reasons if k not in _OF_VERDICT}

@@ -5,13 +5,12 @@ The one rule: a verdict names the state and the steps that could follow there.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, ClassVar
 
 from ketal.errors import KetalError
 from ketal.model.events.dot import Dot
-from ketal.model.events.event_time import rfc3339
-from ketal.model.verdicts.pattern_verdict import PatternVerdict, Steps, encode_json
+from ketal.model.verdicts.bound_steps import Steps
+from ketal.model.verdicts.pattern_verdict import PatternVerdict, PlacesOf
 
 
 class Violation(PatternVerdict, frozen=True, kw_only=True):
@@ -59,59 +58,15 @@ class Violation(PatternVerdict, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         return (("", self.event),)
 
-    def _body(self) -> dict[str, Any]:
-        return {
-            "event": str(self.event),
-            "state": self.state,
-            "expected": list(self.expected),
-            "reason": self.reason,
-        }
-
-    def written(self) -> tuple[str | None, bytes]:
-        """Return the id, and what `to_dict` returns as JSON.
-
-        Of many violations most of the JSON is the same, and is encoded once.
-
-        Examples
-        --------
-        >>> import ketal
-        >>> program = ketal.compile('pattern P { event E = type == "e"; check E; }')
-        >>> log = [ketal.Event(node="n", type="e", clock={"n": count}) for count in (1, 2)]
-        >>> (violation,) = ketal.run(program, log).violations
-        >>> name, text = violation.written()
-        >>> name == violation.id, b'"event":"n@2"' in text
-        (True, True)
-        """
-        if self.execution or not self.certain:
-            return super().written()
-        name = self.id
-        head, tail = _around(self.pattern, self.state, self.expected, self.reason)
-        text = b"".join(
-            (
-                head,
-                name.encode(),
-                b'","scope":',
-                self.scope.written()[0],
-                b',"event":',
-                encode_json(str(self.event)),
-                tail,
-                b"}" if self.time is None else b',"time":"%s"}' % rfc3339(self.time).encode(),
-            )
-        )
-        return name, text
+    def _body(self, places_of: PlacesOf | None) -> dict[str, Any]:
+        body = self._event_at(self.event, places_of)
+        body["state"] = self.state
+        body["expected"] = list(self.expected)
+        body["reason"] = self.reason
+        return body
 
     def __str__(self) -> str:
         return self._line(f"{self.event} {self.type}: {self.reason}")
-
-
-@functools.lru_cache(maxsize=1_024)
-def _around(
-    pattern: str, state: str, expected: tuple[str, ...], reason: str
-) -> tuple[bytes, bytes]:
-    """Return a violation's JSON up to its id, and from after its event on."""
-    head = encode_json({"verdict": Violation.kind, "pattern": pattern, "id": ""})[:-2]
-    tail = encode_json({"state": state, "expected": expected, "reason": reason})[1:-1]
-    return head, b"," + tail
 
 
 class Incomplete(PatternVerdict, frozen=True, kw_only=True):
@@ -146,7 +101,7 @@ class Incomplete(PatternVerdict, frozen=True, kw_only=True):
     state: str = ""
     expected: tuple[str, ...] = ()
 
-    def _body(self) -> dict[str, Any]:
+    def _body(self, places_of: PlacesOf | None) -> dict[str, Any]:
         return {"state": self.state, "expected": list(self.expected)}
 
     def __str__(self) -> str:

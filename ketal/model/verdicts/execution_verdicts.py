@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.draft import Draft
-from ketal.model.verdicts.pattern_verdict import PatternVerdict, Steps, WrittenVerdict
+from ketal.model.verdicts.bound_steps import Steps
+from ketal.model.verdicts.pattern_verdict import PatternVerdict, PlacesOf, WrittenVerdict
 
 
 class Late(PatternVerdict, frozen=True, kw_only=True):
@@ -44,7 +45,7 @@ class Late(PatternVerdict, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         return (("", self.event),)
 
-    def _body(self) -> dict[str, Any]:
+    def _body(self, places_of: PlacesOf | None) -> dict[str, Any]:
         return {"event": str(self.event), "reason": self.reason}
 
     def __str__(self) -> str:
@@ -80,7 +81,7 @@ class Gap(PatternVerdict, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         return (("", self.dot),)
 
-    def _body(self) -> dict[str, Any]:
+    def _body(self, places_of: PlacesOf | None) -> dict[str, Any]:
         return {"dot": str(self.dot)}
 
     def __str__(self) -> str:
@@ -123,8 +124,8 @@ class Rejected(WrittenVerdict, frozen=True, kw_only=True):
         # A draft's fields may be unhashable.
         return hash((self.place, self.reason, self.execution))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the verdict as its JSON object.
+    def to_dict(self, places_of: PlacesOf | None = None) -> dict[str, Any]:
+        """Return the verdict as its JSON object, which says where the record stands.
 
         Examples
         --------

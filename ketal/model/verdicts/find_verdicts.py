@@ -1,59 +1,16 @@
 """Verdicts of a `find`: that it matched, that its window ended.
 
-The one rule: what each step bound is in match order; what a line shows of it is bounded.
+The one rule: an event stands in the JSON of a verdict under the step that it was bound to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from ketal.model.events.dot import Dot
-from ketal.model.verdicts.pattern_verdict import PatternVerdict, Steps
+from ketal.model.verdicts.bound_steps import Steps, bound_dots, by_step, steps_json, steps_text
+from ketal.model.verdicts.pattern_verdict import PatternVerdict, PlacesOf
 from ketal.model.wording import json_text
-
-T = TypeVar("T")
-
-PARTS_MAX = 6
-"""Dots that a line shows of one step; of more, so many ranges of dots."""
-
-
-def _by_step(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
-    out: dict[str, list[T]] = {}
-    for step, one in pairs:
-        out.setdefault(step, []).append(one)
-    return out
-
-
-def _text(steps: Steps) -> str:
-    return ", ".join(f"{step}={_dots_text(dots)}" for step, dots in _by_step(steps).items())
-
-
-def _dots_text(dots: list[Dot]) -> str:
-    """Write the dots that a step bound; of many, of those that follow each other the ends."""
-    if len(dots) <= PARTS_MAX:
-        return "+".join(map(str, dots))
-    parts: list[str] = []
-    for first, last in _ranges(dots):
-        if last.counter - first.counter < 2:
-            parts += map(str, dict.fromkeys((first, last)))
-        else:
-            parts.append(f"{first}..{last}")
-    if len(parts) > PARTS_MAX:
-        parts[PARTS_MAX - 2 : -1] = ["…"]
-    text = "+".join(parts)
-    return f"{text} ({len(dots):,} events)"
-
-
-def _ranges(dots: list[Dot]) -> Iterator[tuple[Dot, Dot]]:
-    """Yield the first and the last dot of each part whose dots follow each other."""
-    first = last = dots[0]
-    for dot in dots[1:]:
-        if dot != (last.node, last.counter + 1):
-            yield first, last
-            first = dot
-        last = dot
-    yield first, last
 
 
 class _Bound(PatternVerdict, frozen=True, kw_only=True):
@@ -64,7 +21,7 @@ class _Bound(PatternVerdict, frozen=True, kw_only=True):
     @property
     def bindings(self) -> dict[str, tuple[Dot, ...]]:
         """The dots that each step bound."""
-        return {step: tuple(dots) for step, dots in _by_step(self.steps).items()}
+        return {step: tuple(dots) for step, dots in by_step(self.steps).items()}
 
     def _steps(self) -> Steps:
         return self.steps
@@ -120,17 +77,17 @@ class Match(_Bound, frozen=True, kw_only=True):
     @property
     def events(self) -> tuple[Dot, ...]:
         """The dots of the match, in its own order."""
-        return tuple(dot for _, dot in self.steps)
+        return bound_dots(self.steps)
 
-    def _body(self) -> dict[str, Any]:
-        dots = [(step, str(dot)) for step, dot in self.steps]
-        body: dict[str, Any] = {"events": [dot for _, dot in dots], "bindings": _by_step(dots)}
+    def _body(self, places_of: PlacesOf | None) -> dict[str, Any]:
+        places = () if places_of is None else places_of(self.execution, self.events)
+        body = steps_json(self.steps, places)
         if self.returns is not None:
             body["return"] = self.returns
         return body
 
     def __str__(self) -> str:
-        text = _text(self.steps)
+        text = steps_text(self.steps)
         if self.returns:
             text += " → " + ", ".join(f"{k}={json_text(v)}" for k, v in self.returns.items())
         return self._line(text)
@@ -169,8 +126,8 @@ class TimedOut(_Bound, frozen=True, kw_only=True):
     count: ClassVar[str] = "timed_out"
     nouns: ClassVar[tuple[str, str]] = ("timed out", "timed out")
 
-    def _body(self) -> dict[str, Any]:
-        return {"bindings": _by_step((step, str(dot)) for step, dot in self.steps)}
+    def _body(self, places_of: PlacesOf | None) -> dict[str, Any]:
+        return {"bindings": steps_json(self.steps)["bindings"]}
 
     def __str__(self) -> str:
-        return self._line(_text(self.steps))
+        return self._line(steps_text(self.steps))

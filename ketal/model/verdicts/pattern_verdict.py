@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -21,10 +22,11 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event_time import rfc3339
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping
 from ketal.model.values import same
+from ketal.model.verdicts.bound_steps import Steps, triples
 from ketal.model.wording import scope_text
 
-Steps = tuple[tuple[str, Dot], ...]
-"""(step, dot) pairs, in match order."""
+PlacesOf = Callable[[str, Iterable[Dot]], Sequence[str]]
+"""(execution, dots) → where each event stands in the log; empty where that is not known."""
 
 encode_json = msgspec.json.Encoder().encode
 
@@ -53,7 +55,7 @@ class WrittenVerdict(msgspec.Struct, frozen=True, kw_only=True):
         """
         return self.kind
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, places_of: PlacesOf | None = None) -> dict[str, Any]:
         """Return the verdict as its JSON object."""
         raise NotImplementedError
 
@@ -129,8 +131,8 @@ class PatternVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
         (32, True)
         """
         digest = _begun(self.fingerprint, self.pattern, self.execution).copy()
-        steps = [(step, *dot) for step, dot in self._steps()]
-        digest.update(self.scope.written()[1] + b"," + encode_json((self.kind, steps))[1:])
+        steps = triples(self._steps())
+        digest.update(self.scope.pairs() + b"," + encode_json((self.kind, steps))[1:])
         return digest.hexdigest()  # type: ignore[no-any-return]
 
     def __eq__(self, other: object) -> bool:
@@ -143,11 +145,25 @@ class PatternVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
     def __hash__(self) -> int:
         return hash(self.id)
 
-    def _body(self) -> dict[str, Any]:
+    def _body(self, places_of: PlacesOf | None) -> dict[str, Any]:
         return {}
 
-    def to_dict(self) -> dict[str, Any]:
+    def _event_at(self, event: Dot, places_of: PlacesOf | None) -> dict[str, Any]:
+        """Return the JSON of a verdict's one event, and where it stands if that is known."""
+        out = {"event": str(event)}
+        if places_of is not None and (place := places_of(self.execution, (event,))[0]):
+            out["place"] = place
+        return out
+
+    def to_dict(self, places_of: PlacesOf | None = None) -> dict[str, Any]:
         """Return the verdict as its JSON object.
+
+        Parameters
+        ----------
+        places_of : callable or None
+            Given an execution's name and dots, returns where each event stands in the log; the
+            places that are known then stand beside the events of a match, a violation and an
+            overflow.
 
         Examples
         --------
@@ -157,12 +173,16 @@ class PatternVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
         >>> as_json = match.to_dict()
         >>> as_json["verdict"], as_json["events"], as_json["bindings"], as_json["time"]
         ('match', ['n@1'], {'E': ['n@1']}, '1970-01-01T00:00:00Z')
+        >>> match.to_dict(lambda execution, dots: [f"run.jsonl:{dot.counter}" for dot in dots])[
+        ...     "places"
+        ... ]
+        ['run.jsonl:1']
         """
         out: dict[str, Any] = {"verdict": self.kind, "pattern": self.pattern, "id": self.id}
         if self.execution:
             out["execution"] = self.execution
         out["scope"] = self.scope.copy()
-        out.update(self._body())
+        out.update(self._body(places_of))
         if self.time is not None:
             out["time"] = rfc3339(self.time)
         if not self.certain:

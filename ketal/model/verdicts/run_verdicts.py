@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ketal.model.events.dot import Dot
-from ketal.model.verdicts.pattern_verdict import PatternVerdict, Steps
+from ketal.model.verdicts.bound_steps import Steps
+from ketal.model.verdicts.pattern_verdict import PatternVerdict, PlacesOf
 
 
 class Transition(PatternVerdict, frozen=True, kw_only=True):
@@ -51,7 +52,7 @@ class Transition(PatternVerdict, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         return ((f"{self.source}>{self.step}>{self.target}", self.event),)
 
-    def _body(self) -> dict[str, Any]:
+    def _body(self, places_of: PlacesOf | None) -> dict[str, Any]:
         return {
             "event": str(self.event),
             "step": self.step,
@@ -100,10 +101,10 @@ class Overflow(PatternVerdict, frozen=True, kw_only=True):
     def _steps(self) -> Steps:
         return ((f"{self.limit}:{self.given_up}", self.event or Dot("", 0)),)
 
-    def _body(self) -> dict[str, Any]:
+    def _body(self, places_of: PlacesOf | None) -> dict[str, Any]:
         body: dict[str, Any] = {"limit": self.limit, "given_up": self.given_up}
         if self.event is not None:
-            body["event"] = str(self.event)
+            body.update(self._event_at(self.event, places_of))
         return body
 
     def __str__(self) -> str:

@@ -1,0 +1,88 @@
+"""What the steps of a match bound, as JSON and as text.
+
+The one rule: what each step bound is in match order; what a line shows of it is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ketal.model.events.dot import Dot
+
+Steps = tuple[tuple[str, Dot], ...]
+"""(step, dot) pairs, in match order."""
+
+PARTS_MAX = 6
+"""Dots that a line shows of one step; of more, so many ranges of dots."""
+
+
+def by_step(steps: Steps) -> dict[str, list[Dot]]:
+    """Return the dots that each step bound."""
+    out: dict[str, list[Dot]] = {}
+    for step, dot in steps:
+        if step in out:
+            out[step].append(dot)
+        else:
+            out[step] = [dot]
+    return out
+
+
+def bound_dots(steps: Steps) -> tuple[Dot, ...]:
+    """Return the dots in match order."""
+    return tuple([dot for _, dot in steps])
+
+
+def triples(steps: Steps) -> list[tuple[str, str, int]]:
+    """Return the (step, node, counter) that an id is made of."""
+    return [(step, dot.node, dot.counter) for step, dot in steps]
+
+
+def steps_json(steps: Steps, places: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the dots, where they stand if that is known of any, and what each step bound."""
+    events: list[str] = []
+    bindings: dict[str, list[str]] = {}
+    for step, dot in steps:
+        text = f"{dot.node}@{dot.counter}"
+        events.append(text)
+        if step in bindings:
+            bindings[step].append(text)
+        else:
+            bindings[step] = [text]
+    out: dict[str, Any] = {"events": events}
+    if any(places):
+        out["places"] = [place or None for place in places]
+    out["bindings"] = bindings
+    return out
+
+
+def steps_text(steps: Steps) -> str:
+    """Return what each step bound, as text."""
+    return ", ".join(f"{step}={_dots_text(dots)}" for step, dots in by_step(steps).items())
+
+
+def _dots_text(dots: list[Dot]) -> str:
+    """Write the dots that a step bound; of many, of those that follow each other the ends."""
+    if len(dots) <= PARTS_MAX:
+        return "+".join(map(str, dots))
+    parts: list[str] = []
+    for first, last in _ranges(dots):
+        if last.counter - first.counter < 2:
+            parts += map(str, dict.fromkeys((first, last)))
+        else:
+            parts.append(f"{first}..{last}")
+    if len(parts) > PARTS_MAX:
+        parts[PARTS_MAX - 2 : -1] = ["…"]
+    text = "+".join(parts)
+    return f"{text} ({len(dots):,} events)"
+
+
+def _ranges(dots: list[Dot]) -> Iterator[tuple[Dot, Dot]]:
+    """Yield the first and the last dot of each part whose dots follow each other."""
+    first = last = dots[0]
+    for dot in dots[1:]:
+        if dot != (last.node, last.counter + 1):
+            yield first, last
+            first = dot
+        last = dot
+    yield first, last
