@@ -125,7 +125,12 @@ class Rejected(WrittenVerdict, frozen=True, kw_only=True):
         return hash((self.place, self.reason, self.execution))
 
     def to_dict(self, places_of: PlacesOf | None = None) -> dict[str, Any]:
-        """Return the verdict as its JSON object, which says where the record stands.
+        """Return the verdict as its JSON object.
+
+        Parameters
+        ----------
+        places_of : callable or None
+            Not called: `place` says where the record stands.
 
         Examples
         --------
