@@ -72,7 +72,7 @@ class _Parser(argparse.ArgumentParser):
         )
 
     def parse_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the words of a command; exit with 2 where an option is none of its own."""
+        """Parse words; exit with 2 where an option is unknown, and name the one that was meant."""
         given, unknown = self.parse_known_intermixed_args(args, namespace)
         if unknown:
             from ketal.errors import nearest
@@ -160,7 +160,7 @@ def _dispatch(words: list[str]) -> int:
         from ketal.errors import near
 
         top.error(f"there is no command {head!r}{near(head, COMMANDS)}")
-    top.parse_args(words)
+    top.parse_intermixed_args(words)
     top.print_help(sys.stderr)
     return COULD_NOT_RUN
 

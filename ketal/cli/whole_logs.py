@@ -6,6 +6,7 @@ are no events the first is named, with the reason.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,6 +27,27 @@ _MAPPING_HINT = (
     "--format and --regex what kind of log it is; --rebuild id=msg.id,send=type:send,"
     "receive=type:recv makes clocks where there are none; see `ketal run --help`"
 )
+_NO_TEXT = re.compile(
+    r":\d+: (within the \w+ data )?"
+    "(the (gzip|Zstandard) data |the file is (empty|packed)|the text is UTF-|this is no )"
+)
+"""How `ketal.logs` says that the bytes of a file are no text of a log, whose fields are nowhere."""
+
+
+def log_of(source: Source, logs: Sequence[str], limits: Limits) -> Log:
+    """Return the log that files hold.
+
+    Raises
+    ------
+    SettingError
+        If one cannot be read, or has the name of a pattern file.
+    """
+    from ketal.logs import open_source
+
+    for name in logs:
+        if name.endswith(".ketal"):
+            raise SettingError(f"{name} is a pattern file and stands where a log is wanted")
+    return open_source(source, logs, limits)
 
 
 def read_whole(
@@ -35,9 +57,9 @@ def read_whole(
 
     `unfinished` is what is complained of where Ctrl-C interrupts it.
     """
-    from ketal.logs import Log, open_source
+    from ketal.logs import Log
 
-    log = open_source(source, logs, limits)
+    log = log_of(source, logs, limits)
     progress = ProgressLine(log.share_read)
     watched = Log.of_batches(lambda: progress.counted(log.batches()), undecided=log.undecided)
     with interruption_named(unfinished):
@@ -67,7 +89,8 @@ def nothing_read(logs: Sequence[str], rejected: int, first: str) -> str:
         return f"no event was read: there is none in {names}"
     records = counted(rejected, "record was", "records were all")
     why = f"; the first is {printable(first)}" if first else ""
-    return f"no event was read: {records} rejected{why}\n{_MAPPING_HINT}"
+    hint = "" if _NO_TEXT.search(first) else f"\n{_MAPPING_HINT}"
+    return f"no event was read: {records} rejected{why}{hint}"
 
 
 def check_read(logs: Sequence[str], events: int, rejected: int, first: str) -> None:

@@ -28,8 +28,11 @@ _UNREAD = {
     b"\xfd7zX": ("xz", "xz -dc"),
     b"PK\x03\x04": ("zip", "unzip -p"),
 }
-# With a byte order mark or without: a log begins with ASCII, and one byte of each two is zero.
-_UTF16 = re.compile(rb"\xff\xfe[^\0]\0|\xfe\xff\0[^\0]|([!-~]\0){2}|(\0[!-~]){2}", re.DOTALL)
+# With a byte order mark or without: a log begins with ASCII, and the other bytes are zero.
+_WIDE = {
+    "UTF-16": re.compile(rb"\xff\xfe[^\0]\0|\xfe\xff\0[^\0]|([!-~]\0){2}|(\0[!-~]){2}", re.DOTALL),
+    "UTF-32": re.compile(rb"\xff\xfe\0\0|\0\0\xfe\xff|[!-~]\0\0\0|\0\0\0[!-~]"),
+}
 # A few bytes at a time: each may unpack to some thousands, and what one call
 # returns is held in memory.
 _ZSTD_SLICE_BYTES = 512
@@ -101,8 +104,9 @@ def _refused(head: bytes, name: str) -> str:
                 f"the file is packed with {kind}, which is not read here: "
                 f"`{command} FILE | ketal ... -`, or pack it with gzip or zstd"
             )
-    if _UTF16.match(head):
-        return "the text is UTF-16, and a log is UTF-8: `iconv -f UTF-16 -t UTF-8 FILE`"
+    for known, begin in _WIDE.items():
+        if begin.match(head):
+            return f"the text is {known}, and a log is UTF-8: `iconv -f {known} -t UTF-8 FILE`"
     for suffix, kind in _PACKED_NAMES.items():
         if name.lower().endswith(suffix):
             if not head:

@@ -145,6 +145,10 @@ def test_the_help_of_a_command_shows_an_example(ketal: Ketal, command: str) -> N
     assert max(map(len, said.lines)) <= 100
 
 
+def test_the_help_shows_how_a_file_of_options_is_given(ketal: Ketal) -> None:
+    assert "  ketal run --config " in ketal("run", "--help").out.split("example")[1]
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_a_command_begins_with_a_sentence(ketal: Ketal, command: str) -> None:
     about = ketal(command, "--help").out.split("\n\n")[1]
@@ -177,6 +181,14 @@ def test_a_misspelt_option_is_named_with_what_was_meant(ketal: Ketal, word: str,
     said = ketal("run", word, "p.ketal", "run.jsonl")
     assert said.code == 2
     assert said.err.startswith(f"ketal run: error: unrecognized arguments: {word}{hint}\n")
+
+
+def test_a_misspelt_option_without_a_command_is_named_too(ketal: Ketal) -> None:
+    said = ketal("--verison")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith(
+        "ketal: error: unrecognized arguments: --verison; did you mean --version?\n"
+    )
 
 
 LIGHT = """

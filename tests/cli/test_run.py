@@ -72,7 +72,8 @@ def test_a_violation_exits_with_one(ketal: Ketal) -> None:
     assert said.lines[1:] == [
         "3 read = 3 accepted",
         "Phases: 1 violation",
-        "Phases: not judged: 1 event after a violation that halted their run",
+        "Phases: not judged: 1 event after a violation that halted their run "
+        "(`on violation resume` goes on)",
     ]
 
 

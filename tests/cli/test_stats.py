@@ -117,6 +117,17 @@ def test_a_limit_is_named_where_it_cuts(ketal: Ketal, write: Write) -> None:
     assert said.code == 0
 
 
+def test_a_path_at_which_no_event_has_a_field_is_named(ketal: Ketal, write: Write) -> None:
+    log = write("plain.jsonl", event("a", "add", {"a": 1}, time=1.0))
+    said = ketal("stats", "--field", "time=ts", log)
+    assert said.lines[1].startswith("time        no event has one at ts (--field time=PATH says ")
+    bare = write("bare.jsonl", '{"node": "a", "type": "add", "clock": {"a": 1}}\n')
+    said = ketal("stats", "--field", "data=of.it", bare)
+    none = "attributes: no event has one at of.it (--field data=PATH says where they are)"
+    assert none in said.lines
+    assert said.lines[1] == "time        no event has one (--field time=PATH says where it is)"
+
+
 def test_a_log_without_an_event_could_not_be_run(ketal: Ketal, write: Write) -> None:
     empty = ketal("stats", write("empty.jsonl", ""))
     assert (empty.code, empty.out) == (2, "0 records = 0 events\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import os
@@ -186,6 +187,32 @@ def test_a_packed_file_that_is_none(ketal: Ketal, write: Write, name: str) -> No
     assert "regular expression" not in said.err
 
 
+NO_TEXT: list[tuple[str, bytes, str]] = [
+    ("a.jsonl", RUN.encode("utf-16"), "the text is UTF-16, and a log is UTF-8"),
+    ("a.log", RUN.encode("utf-32-le"), "the text is UTF-32, and a log is UTF-8"),
+    ("b.jsonl", RUN.encode("utf-32"), "the text is UTF-32, and a log is UTF-8"),
+    ("a.jsonl.gz", gzip.compress(RUN.encode())[:20], "the gzip data ends early, after byte 20"),
+    ("b.jsonl.gz", gzip.compress(RUN.encode("utf-16")), "within the gzip data the text is UTF-16"),
+    ("c.jsonl.gz", RUN.encode(), "this is no gzip file, though its name ends in .gz"),
+    ("d.jsonl.gz", b"", "the file is empty; packed as .gz"),
+    ("a.jsonl.bz2", bz2.compress(RUN.encode()), "the file is packed with bzip2"),
+    ("a.parquet", RUN.encode(), "this is no Parquet file"),
+    ("c.jsonl", bytes(range(256)) * 9, "this is no text: it holds bytes that are zero"),
+    ("b.log", bytes(range(256)) * 9, "this is no text: it holds bytes that are zero"),
+]
+
+
+@pytest.mark.parametrize(("name", "raw", "found"), NO_TEXT, ids=[name for name, _, _ in NO_TEXT])
+@pytest.mark.parametrize("command", [["run", "conflict.ketal"], ["audit"], ["cuts"]])
+def test_no_field_is_looked_for_in_what_is_no_text(
+    ketal: Ketal, write: Write, name: str, raw: bytes, found: str, command: list[str]
+) -> None:
+    said = ketal(*command, write(name, raw))
+    assert said.code == 2
+    assert f"{name}:1: {found}" in said.out + said.err
+    assert "hint: --field" not in said.err
+
+
 def test_a_cycle_of_clocks_is_not_silent(ketal: Ketal, write: Write) -> None:
     write("log.jsonl", RUN.replace('{"b": 1}', '{"a": 1, "b": 1}').replace('{"a": 1}', AHEAD))
     said = ketal("run", "conflict.ketal", "log.jsonl")
@@ -269,6 +296,17 @@ def test_a_pattern_and_a_log_that_are_swapped(
         f"ketal: {right.split()[0]} is a pattern file and stands where a log is wanted; are they "
         f"swapped? `ketal run {right}`\n"
     )
+
+
+@pytest.mark.parametrize("command", ["run", "explain", "stats", "audit", "view"])
+def test_a_pattern_file_that_is_given_as_a_log(ketal: Ketal, write: Write, command: str) -> None:
+    log = write("run.jsonl", RUN)
+    pattern = ["conflict.ketal"] * (command in ("run", "explain"))
+    for logs in (["phases.ketal"], [log, "conflict.ketal", "phases.ketal"]):
+        said = ketal(command, *pattern, *logs)
+        assert (said.code, said.out) == (2, "")
+        given = next(name for name in logs if name != log)
+        assert said.err == (f"ketal: {given} is a pattern file and stands where a log is wanted\n")
 
 
 def test_two_logs_are_not_called_swapped(ketal: Ketal, write: Write) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,18 +147,24 @@ class LogStats:
         return "\n".join(lines(self))
 
 
-def lines(stats: LogStats, rows: int = ROWS) -> Iterator[str]:
-    """Yield the lines, with at most `rows` rows of each table."""
+def lines(
+    stats: LogStats, rows: int = ROWS, *, fields: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Yield the lines, with at most `rows` rows of each table.
+
+    `fields` are the paths that were given for fields of the events (`Source`).
+    """
+    paths = fields or {}
     yield _records(stats)
     if stats.first_rejected:
         yield printable(f"first rejected: {stats.first_rejected}")
     if stats.executions > 1:
         yield f"executions  {stats.executions:,}"
     if stats.events:
-        yield _times(stats)
+        yield _times(stats, paths.get("time"))
         yield from _concurrency(stats)
         yield from _nodes(stats, rows)
-        yield from _attributes(stats, rows)
+        yield from _attributes(stats, rows, paths.get("data"))
         yield from _types(stats, rows)
         yield from _messages(stats, rows)
     for one in stats.left_out:
@@ -175,9 +181,9 @@ def _records(stats: LogStats) -> str:
     return f"{counted(stats.records, 'record')} = {' + '.join(filter(None, parts))}"
 
 
-def _times(stats: LogStats) -> str:
+def _times(stats: LogStats, path: str | None) -> str:
     if stats.first_time is None or stats.last_time is None:
-        return "time        no event has one (--field time=PATH says where it is)"
+        return f"time        no event has one{_at(path)} (--field time=PATH says where it is)"
     span = _duration(stats.last_time - stats.first_time)
     first, last = rfc3339(stats.first_time), rfc3339(stats.last_time)
     whose = "all events" if stats.timed == stats.events else counted(stats.timed, "event")
@@ -232,10 +238,14 @@ def _wrapped(items: Sequence[str], total: int) -> Iterator[str]:
     yield from _more(total - len(items), 2)
 
 
-def _attributes(stats: LogStats, rows: int) -> Iterator[str]:
+def _at(path: str | None) -> str:
+    return "" if path is None else f" at {path}"
+
+
+def _attributes(stats: LogStats, rows: int, path: str | None) -> Iterator[str]:
     yield ""
     if not stats.attributes:
-        yield "attributes: no event has one (--field data=PATH says where they are)"
+        yield f"attributes: no event has one{_at(path)} (--field data=PATH says where they are)"
         return
     yield f"attributes of all events ({_number(stats, 'attributes', len(stats.attributes))})"
     yield from _attribute_rows(stats.attributes, rows)

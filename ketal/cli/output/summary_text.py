@@ -29,7 +29,10 @@ _RECORDS = {
 _OF_PATTERN = {
     "unscoped": ("event", "not judged: {} without the key of `partition by`"),
     "untimed": ("event", "not judged: {} without the time that `within` needs"),
-    "halted": ("event", "not judged: {} after a violation that halted their run"),
+    "halted": (
+        "event",
+        "not judged: {} after a violation that halted their run (`on violation resume` goes on)",
+    ),
     "strangers": ("event", "not judged: {} of nodes that its topology does not have"),
     "overflows": (
         "time",

@@ -58,6 +58,6 @@ def execute(args: argparse.Namespace) -> int:
         if args.output == "json":
             sink.line(as_json({"stats": contents.to_dict()}))
         else:
-            sink.lines(lines(contents, args.rows))
+            sink.lines(lines(contents, args.rows, fields=source.fields))
     check_read(args.logs, contents.events, contents.rejected, contents.first_rejected)
     return FINE

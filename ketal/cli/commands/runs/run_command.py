@@ -33,7 +33,7 @@ from ketal.cli.output.output_lines import OutputLines, add_output, opened
 from ketal.cli.output.progress import ProgressLine
 from ketal.cli.output.verdict_lines import VerdictLines
 from ketal.cli.process_state import LineSignals, calm_collector
-from ketal.cli.whole_logs import nothing_read, rejection, report_rebuilding
+from ketal.cli.whole_logs import log_of, nothing_read, rejection, report_rebuilding
 from ketal.errors import KetalError, SettingError
 from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.model.verdicts.pattern_verdict import PatternVerdict
@@ -54,6 +54,7 @@ examples:
   ketal run --output json --fail-on match forks.ketal n1.jsonl n2.jsonl.gz
   ketal run --regex '(?<event>.*)\\n(?<host>\\S*) (?<clock>{.*})' barrier.ketal simpledb.log
   ketal run --field type=event --field clock=pkt.vc --field data=pkt token.ketal trace.ndjson
+  ketal run --config token.toml token.ketal trace.ndjson
   program | ketal run --live stack.ketal -
 """
 
@@ -91,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Run the patterns; return the exit code."""
     import ketal
-    from ketal.logs import Log, open_source
+    from ketal.logs import Log
     from ketal.runtime.batch_run import LogPass
 
     options.check_stdin([args.pattern, *args.logs])
@@ -113,7 +114,7 @@ def execute(args: argparse.Namespace) -> int:
             "when a log is read whole"
         )
     program = _program(args, limits)
-    log = open_source(source, args.logs, limits)
+    log = log_of(source, args.logs, limits)
     listing = not args.count or args.first is not None
     places = VerdictPlaces(all_kept=program.needs_order and not args.live)
     judged: JudgedLog | None = None
