@@ -57,14 +57,13 @@ def read_whole(
 
     `unfinished` is what is complained of where Ctrl-C interrupts it.
     """
-    from ketal.logs import Log
+    from ketal.logs import watched
 
     log = log_of(source, logs, limits)
     progress = ProgressLine(log.share_read)
-    watched = Log.of_batches(lambda: progress.counted(log.batches()), undecided=log.undecided)
     with interruption_named(unfinished):
         try:
-            taken = take(watched)
+            taken = take(watched(log, progress.counted))
         finally:
             progress.stop()
     report_rebuilding(log)

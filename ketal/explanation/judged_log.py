@@ -16,11 +16,11 @@ from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.reasons import PlacedEvent
 from ketal.explanation.verdict_places import VerdictPlaces
-from ketal.logs import Log
+from ketal.logs import Log, watched
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import RecordBatch, batches_of, checked_log
+from ketal.model.log_arguments import RecordBatch, checked_log
 from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.verdict_kinds import Verdict
@@ -71,14 +71,12 @@ class JudgedLog(LogPass):
         self._moves_max = moves_max
         self._graphs: dict[str, CausalGraph] = {}
         self._runs: list[ObservedRun] = []
-        records = checked_log(log)
-        watched = Log.of_batches(
-            lambda: map(self._recorded, self.places.watched(batches_of(records))),
-            undecided=getattr(records, "undecided", None),
-        )
-        given = Limits.given(limits, self.program.compiled[0].limits)
         super().__init__(
-            self.program, watched, given, make_run=self._make_run, on_named=self.places.name
+            self.program,
+            watched(checked_log(log), self._recorded),
+            Limits.given(limits, self.program.compiled[0].limits),
+            make_run=self._make_run,
+            on_named=self.places.name,
         )
 
     @functools.cached_property
@@ -91,15 +89,19 @@ class JudgedLog(LogPass):
         return iter(self.verdicts)
 
     def _make_run(self, compiled: CompiledPattern, limits: Limits, **options: Any) -> PatternRun:
-        options |= {"wanted": self.event, "moves_max": self._moves_max}
-        run = ObservedRun(compiled, limits, **options)
+        run = self._observed(compiled, limits, **options)
         self._runs.append(run)
         return run
 
-    def _recorded(self, batch: RecordBatch) -> RecordBatch:
-        """Record the events of a batch; return it."""
-        self.events += (item for item in batch.items if isinstance(item, Event))
-        return batch
+    def _observed(self, compiled: CompiledPattern, limits: Limits, **options: Any) -> ObservedRun:
+        options |= {"wanted": self.event, "moves_max": self._moves_max}
+        return ObservedRun(compiled, limits, **options)
+
+    def _recorded(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        """Yield batches of records, keeping their events and places."""
+        for batch in self.places.watched(batches):
+            self.events += (item for item in batch.items if isinstance(item, Event))
+            yield batch
 
     # --- what was judged ---
 
@@ -146,13 +148,7 @@ class JudgedLog(LogPass):
 
     def played(self, run: ObservedRun, extension: Iterable[Event]) -> ObservedRun:
         """Return the run of a pattern over one linear extension."""
-        played = ObservedRun(
-            run.compiled,
-            run.limits,
-            wanted=self.event,
-            moves_max=self._moves_max,
-            execution=run.execution,
-        )
+        played = self._observed(run.compiled, run.limits, execution=run.execution)
         played.process(tuple(extension))
         return played
 

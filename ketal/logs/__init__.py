@@ -9,7 +9,7 @@ lost between them.
 
 from ketal.logs.formats.jsonl import decoded, write_jsonl
 from ketal.logs.log_records import place
-from ketal.logs.reading import Log, open_source, read_log
+from ketal.logs.reading import Log, open_source, read_log, watched
 from ketal.logs.regexes import compile_regex
 from ketal.logs.shape import Item, Shape
 from ketal.logs.source import (
@@ -41,5 +41,6 @@ __all__ = [
     "parse_nodes",
     "place",
     "read_log",
+    "watched",
     "write_jsonl",
 ]

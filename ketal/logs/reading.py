@@ -276,6 +276,14 @@ class Log:
         )
 
 
+def watched(
+    log: Log | Iterable[Event], watch: Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]
+) -> Log:
+    """Return a log whose batches pass through `watch` each time that it is read."""
+    undecided = getattr(log, "undecided", None)
+    return Log.of_batches(lambda: watch(batches_of(log)), undecided=undecided)
+
+
 def read_log(
     *paths: str | os.PathLike[str] | BinaryIO | Rows,
     format: str | None = None,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ketal.logs import Log
+from ketal.logs import Log, watched
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import RecordBatch, batches_of, checked_log
+from ketal.model.log_arguments import RecordBatch, checked_log
 from ketal.runtime.admission.execution_events import executions_of
 
 
@@ -44,13 +44,12 @@ class ViewedLog:
     def __init__(self, log: Log | Iterable[Event], limits: Limits) -> None:
         held: list[RecordBatch] = []
 
-        def reading() -> Iterator[RecordBatch]:
-            for batch in batches_of(given):
+        def holding(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+            for batch in batches:
                 held.append(batch)
                 yield batch
 
-        given = checked_log(log)
-        self.executions = executions_of(Log.of_batches(reading), limits, bound="viewed_events_max")
-        undecided = getattr(log, "undecided", None)
-        self.records = Log.of_batches(lambda: iter(held), undecided=undecided)
-        self.scheme = "" if undecided is None else undecided.scheme
+        given = watched(checked_log(log), holding)
+        self.executions = executions_of(given, limits, bound="viewed_events_max")
+        self.records = Log.of_batches(lambda: iter(held), undecided=given.undecided)
+        self.scheme = "" if given.undecided is None else given.undecided.scheme

@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Run the patterns; return the exit code."""
     import ketal
-    from ketal.logs import Log
+    from ketal.logs import Log, watched
     from ketal.runtime.batch_run import LogPass
 
     options.check_stdin([args.pattern, *args.logs])
@@ -128,20 +128,19 @@ def execute(args: argparse.Namespace) -> int:
         explained = args.explain or args.show
         # With --first the summary is of what comes up to that verdict, so each record is a batch;
         # what is explained or drawn is judged whole first.
-        read = log if explained or args.first is None else Log(log.records)
-        reading = Log.of_batches(lambda: progress.counted(read.batches()), undecided=log.undecided)
+        singly = args.first is not None and not explained
+        read = Log(log.records, undecided=log.undecided) if singly else log
+        reading = watched(read, lambda batches: progress.counted(batches))
         if explained:
             from ketal.explanation.judged_log import JudgedLog
 
             run = judged = JudgedLog(program, reading, limits)
             places = judged.places
         else:
-            watched = Log.of_batches(
-                lambda: places.watched(reading.batches()), undecided=log.undecided
-            )
             run = LogPass(
-                program, watched, limits, listing=listing, trace=args.trace, on_named=places.name
-            )
+                program, watched(reading, places.watched), limits,
+                listing=listing, trace=args.trace, on_named=places.name,
+            )  # fmt: skip
         verdicts = run
         progress = ProgressLine(log.share_read, run.share_judged)
     # Opened last: what could not run has emptied no file.
