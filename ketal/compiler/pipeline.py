@@ -48,7 +48,7 @@ from ketal.compiler.predicates import (
 from ketal.errors import Diagnostic, PatternError, PatternText, Span, pattern_error
 from ketal.model import syntax
 from ketal.model.limits import DEFAULT, Limits
-from ketal.model.syntax_walks import children, steps_of, walk
+from ketal.model.syntax_walks import children, not_guards, steps_of, walk
 
 
 class _Compilation:
@@ -101,8 +101,7 @@ class _Compilation:
 
     def positions(self) -> Positions:
         body = self.pattern.body
-        absent = (n.guard for n in walk(body) if isinstance(n, syntax.Absent))
-        self.not_guards = tuple(dict.fromkeys(absent))
+        self.not_guards = not_guards(body)
         if isinstance(body, syntax.AutomatonBody):
             return spelled_out(body, self.numbers)
         nots = {guard: number for number, guard in enumerate(self.not_guards)}

@@ -20,7 +20,7 @@ from ketal.model import syntax
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
 from ketal.model.frozen_mapping import FrozenMapping
-from ketal.model.syntax_walks import walk
+from ketal.model.syntax_walks import not_guards
 from ketal.model.wording import counted
 from ketal.semantics import History
 
@@ -41,8 +41,7 @@ class StepReasons:
         self._machine: Machine = run.machine
         self._evidence = GuardEvidence(compiled)
         self._guards = dict(compiled.guards)
-        absents = [n for n in walk(compiled.pattern.body) if isinstance(n, syntax.Absent)]
-        self._nots = list(dict.fromkeys(absent.guard for absent in absents))
+        self._nots = not_guards(compiled.pattern.body)
         self._window = MatchWindow(run.machine)
         # Whose copy of the pattern it is, under `at every node`.
         self._node: str | None = scope.get("node") if run.copies is not None else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from ketal.model.syntax import Body, Edge, Node, Reference, Step
+from ketal.model.syntax import Absent, Body, Edge, Guard, Node, Reference, Step
 
 
 def children(node: Node) -> Iterator[Node]:
@@ -39,3 +39,8 @@ def steps_of(body: Body) -> set[str]:
     return {n.name for n in walk(body) if isinstance(n, Step)} | {
         n.step for n in walk(body) if isinstance(n, Edge)
     }
+
+
+def not_guards(body: Body) -> tuple[Guard, ...]:
+    """Return the guards of the `not`s of a body, equal ones once: the compiler numbers them so."""
+    return tuple(dict.fromkeys(n.guard for n in walk(body) if isinstance(n, Absent)))

@@ -25,7 +25,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError, columns
 from ketal.grammar.printer import render_guard
 from ketal.model import syntax
-from ketal.model.syntax_walks import walk
+from ketal.model.syntax_walks import not_guards
 from ketal.model.wording import counted
 from ketal.pictures import svg_document as elements
 from ketal.pictures.graphs import svg
@@ -306,10 +306,7 @@ class _GuardTexts:
     def __init__(self, compiled: CompiledPattern) -> None:
         self.automaton = compiled.automaton
         self.guards = dict(compiled.guards)
-        # The compiler numbers `not` guards as they stand in the body, equal ones once.
-        absent = [n.guard for n in walk(compiled.pattern.body) if isinstance(n, syntax.Absent)]
-        self.nots = tuple(map(self._absent, dict.fromkeys(absent)))
-        assert len(self.nots) == len(self.automaton.nots), "a `not` guard is numbered otherwise"
+        self.nots = tuple(map(self._absent, not_guards(compiled.pattern.body)))
 
     def _absent(self, guard: syntax.Guard) -> str:
         text = render_guard(guard)
