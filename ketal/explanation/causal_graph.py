@@ -119,9 +119,12 @@ class CausalGraph:
         place = bisect_right(self._counters.get(node, ()), counter)
         return self.nodes[node][place - 1] if place else None
 
-    def last_known(self, node: str, event: Event) -> Event | None:
-        """Return the last event of another node that an event knows, of those in the log."""
-        return self.last_upto(node, event.clock.get(node, 0))
+    def last_known(self, one: Event, other: Event) -> tuple[Event | None, Event | None]:
+        """Return the last event of each node of two that the event of the other node knows."""
+        return (
+            self.last_upto(one.node, other.clock.get(one.node, 0)),
+            self.last_upto(other.node, one.clock.get(other.node, 0)),
+        )
 
     def common_past(self, one: Event, other: Event) -> tuple[Event, ...]:
         """Return the last event of each node that happened before both of two events, by node."""

@@ -187,7 +187,7 @@ class PairReason:
             return cls(first, second, "before", path(one, other), links_max)
         if happened_before(other, one):
             return cls(first, second, "after", path(other, one), links_max)
-        known = graph.last_known(one.node, other), graph.last_known(other.node, one)
+        known = graph.last_known(one, other)
         last_of_one, last_of_other = (None if last is None else placed(last) for last in known)
         return cls(first, second, "concurrent", known=(last_of_one, last_of_other))
 

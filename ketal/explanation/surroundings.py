@@ -74,6 +74,5 @@ def _between(one: Event, other: Event, graph: CausalGraph) -> Iterator[Event]:
     """Yield the events that show how two are ordered."""
     if happened_before(one, other):
         yield from graph.path(one, other, links_max=EVENTS_MAX)[1:-1]
-        return
-    known = graph.last_known(one.node, other), graph.last_known(other.node, one)
-    yield from filter(None, known)
+    else:
+        yield from filter(None, graph.last_known(one, other))

@@ -36,7 +36,7 @@ def xml_text(text: str) -> str:
     return printable(re.sub(r"[\t\n\r\u2028\u2029\x85]", " ", text))
 
 
-def clipped(text: str, columns_max: int = NAME_COLUMNS_MAX) -> str:
+def clipped(text: str, columns_max: int) -> str:
     """Return a text, with an ellipsis for its middle where it is longer than `columns_max`.
 
     Names that begin alike, as those of the nodes of one program do, differ at the end.

@@ -34,7 +34,7 @@ from ketal.errors import (
     wrong_type,
 )
 from ketal.model import syntax
-from ketal.model.limits import DEFAULT, Limits
+from ketal.model.limits import Limits
 from ketal.model.wording import shortened
 from ketal.programs.program import Program
 
@@ -218,7 +218,7 @@ def load(
     return compile(text, name=name, limits=limits, **params)
 
 
-def read_pattern(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> str:
+def read_pattern(path: str | os.PathLike[str], limits: Limits) -> str:
     """Return the text of a pattern file.
 
     Raises

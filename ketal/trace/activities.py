@@ -38,7 +38,7 @@ class Line:
 
     __slots__ = ("_clock", "_counters", "lock", "node")
 
-    def __init__(self, node: str, clock: Clock, events: int = 0) -> None:
+    def __init__(self, node: str, clock: Clock, events: int) -> None:
         self.node = node
         self.lock = threading.RLock()
         self._clock = dict(clock)

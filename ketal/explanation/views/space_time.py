@@ -9,7 +9,9 @@ The one rule: messages and lines are the edges of the causal graph, no more and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import count
 from typing import Any
 
 from ketal.errors import SettingError
@@ -69,7 +71,7 @@ class SpaceTime:
         Of each check its picture, and how the runs of its scopes moved, as plain data.
     """
 
-    def __init__(self, read: ExecutionEvents, undecided: str = "") -> None:
+    def __init__(self, read: ExecutionEvents, undecided: str) -> None:
         self.name = self.title = read.name
         self.undecided = undecided
         self.read = read
@@ -202,8 +204,8 @@ class SpaceTime:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as the page reads it: columns, in which names are numbers."""
-        nodes, types, files = _Names(self.nodes), _Names(()), _Names(())
-        count = len(nodes)
+        nodes, types, files = _numbering(self.nodes), _numbering(), _numbering()
+        known = len(nodes)
         changes = [self._changes(event, nodes) for event in self.events]
         places = [file_and_line(self.place(event)) for event in self.events]
         return {
@@ -224,13 +226,13 @@ class SpaceTime:
             "more": self.more_verdicts,
             "rejected": self.read.rejected,
             "undecided": self.undecided,
-            "nodes": list(nodes)[:count],
-            "others": list(nodes)[count:],
+            "nodes": list(nodes)[:known],
+            "others": list(nodes)[known:],
             "types": list(types),
             "files": list(files),
         }
 
-    def _changes(self, event: Event, nodes: _Names) -> list[int]:
+    def _changes(self, event: Event, nodes: Mapping[str, int]) -> list[int]:
         """Return the entries of a clock that the event before on its node has not.
 
         A node of which the log has no event is numbered after the others.
@@ -254,15 +256,12 @@ def guard_texts(program: Program) -> dict[str, dict[str, str]]:
     return out
 
 
-class _Names(dict[str, int]):
-    """Names, numbered in the order in which they are met."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        super().__init__((name, number) for number, name in enumerate(names))
-
-    def __missing__(self, name: str) -> int:
-        number = self[name] = len(self)
-        return number
+def _numbering(names: Iterable[str] = ()) -> Mapping[str, int]:
+    """Return numbers of names, in the order in which they are looked up: these first."""
+    numbers = defaultdict[str, int](count().__next__)
+    for name in names:
+        _ = numbers[name]
+    return numbers
 
 
 def _shown(value: Any) -> Any:

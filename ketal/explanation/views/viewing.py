@@ -137,7 +137,7 @@ class View:
     """
 
     def __init__(
-        self, drawn: list[SpaceTime], title: str, program: Program | None = None, beside: int = -1
+        self, drawn: list[SpaceTime], title: str, program: Program | None, beside: int
     ) -> None:
         self._drawn = drawn
         self._title = title

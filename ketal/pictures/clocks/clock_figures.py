@@ -180,7 +180,6 @@ class BarsScale:
         *,
         marked: Dots = frozenset(),
         own: Collection[str] | None = None,
-        caption: str | None = None,
     ) -> ClockBars:
         """Draw what something knows.
 
@@ -192,8 +191,6 @@ class BarsScale:
             Those that another one lacks.
         own : collection of str, optional
             The columns of its identity; if absent, no identity is drawn.
-        caption : str, optional
-            What is written below; if absent, the events.
         """
         dots = known.above(self.floors)
         squares = []
@@ -213,8 +210,7 @@ class BarsScale:
         identity: tuple[tuple[int, int, bool], ...] = ()
         if own is not None:
             identity = tuple((at, 1, node in own) for at, node in enumerate(self.nodes))
-        text = known.text(self.nodes) if caption is None else caption
-        return ClockBars(self.nodes, tuple(squares), text, identity)
+        return ClockBars(self.nodes, tuple(squares), known.text(self.nodes), identity)
 
 
 def _level(floors: Clock, node: str, counter: int) -> int:

@@ -100,7 +100,7 @@ class _Interval:
                     tip = f"event {level} over {where}"
                     marked = state == "marked"
                     squares.append(EventSquare(left, span, level - shift, "known", tip, marked))
-        owned = tuple(_halves(_owned(clock.identity, self.columns)))
+        owned = tuple(_halves(list(map(bool, _heights(clock.identity, self.columns)))))
         width = max(NARROWEST_PX, INTERVAL_PX / self.columns)
         return ClockBars(("",) * self.columns, tuple(squares), literal(clock), owned, width)
 
@@ -109,20 +109,13 @@ def _depth(tree: Identity | Events) -> int:
     return 0 if isinstance(tree, int) else 1 + max(_depth(tree[-2]), _depth(tree[-1]))
 
 
-def _heights(events: Events, columns: int, base: int = 0) -> list[int]:
-    """Return how many events are known, in each column."""
-    if isinstance(events, int):
-        return [base + events] * columns
-    base, left, right = base + events[0], *events[1:]
+def _heights(tree: Identity | Events, columns: int, base: int = 0) -> list[int]:
+    """Return of each column how many events are known, or 1 where it belongs to an identity."""
+    if isinstance(tree, int):
+        return [base + tree] * columns
+    *own, left, right = tree
+    base += sum(own)
     return [*_heights(left, columns // 2, base), *_heights(right, columns // 2, base)]
-
-
-def _owned(identity: Identity, columns: int) -> list[bool]:
-    """Return whether each column belongs to an identity."""
-    if isinstance(identity, int):
-        return [bool(identity)] * columns
-    left, right = identity
-    return [*_owned(left, columns // 2), *_owned(right, columns // 2)]
 
 
 def _halves(states: Sequence[T], left: int = 0) -> Iterator[tuple[int, int, T]]:

@@ -13,6 +13,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ketal.pictures.svg_document import Point
 
@@ -36,6 +37,22 @@ class CurvePiece:
     control: Point
     end: Point
     arrives: bool
+
+
+class MessageCurve(NamedTuple):
+    """The height of a message along its way: a parabola between the rows of its two events."""
+
+    first: int
+    last: int
+    bend: float
+
+    def height(self, part: float) -> float:
+        """Return the row, not a whole one, at which a part of the way is behind it."""
+        return self.first + part * (self.last - self.first) + 4 * self.bend * part * (1 - part)
+
+    def slope(self, part: float) -> float:
+        """Return how steep it is there."""
+        return self.last - self.first + 4 * self.bend * (1 - 2 * part)
 
 
 class Timeline:
@@ -96,20 +113,17 @@ class Timeline:
     def pieces(self, source: int, target: int) -> Iterator[CurvePiece]:
         """Yield the parts of a message, band by band."""
         start, end = self._at[source], self._at[target]
-        bend = self._bend(source, target)
+        curve = self._curve(source, target)
         first, last = self._band(start), self._band(end)
         for band in range(first, last + 1):
             low = (max(start, self._bands[band]) - start) / (end - start)
             high = (min(end, self._ends[band]) - start) / (end - start)
-            middle = (low + high) / 2
-            row = self._height(source, target, bend, low)
-            control = row + self._slope(source, target, bend, low) * (high - low) / 2
+            middle, row = (low + high) / 2, curve.height(low)
+            control = row + curve.slope(low) * (high - low) / 2
             yield CurvePiece(
                 self._point(start + low * (end - start), row, band),
                 self._point(start + middle * (end - start), control, band),
-                self._point(
-                    start + high * (end - start), self._height(source, target, bend, high), band
-                ),
+                self._point(start + high * (end - start), curve.height(high), band),
                 arrives=band == last,
             )
 
@@ -120,16 +134,8 @@ class Timeline:
         y = band * self._band_height + ROW * (row + 0.5) + BAND_GAP / 2
         return self._left + at - self._bands[band], y
 
-    def _height(self, source: int, target: int, bend: float, part: float) -> float:
-        """Return the row, not a whole one, at which a part of a message's way is behind it."""
-        row, last = self._rows[source], self._rows[target]
-        return row + part * (last - row) + 4 * bend * part * (1 - part)
-
-    def _slope(self, source: int, target: int, bend: float, part: float) -> float:
-        return self._rows[target] - self._rows[source] + 4 * bend * (1 - 2 * part)
-
-    def _bend(self, source: int, target: int) -> float:
-        """Return the least bend with which a message keeps clear of dots, or that does best."""
+    def _curve(self, source: int, target: int) -> MessageCurve:
+        """Return the least bent curve that keeps clear of dots, or that does best."""
         start, end = self._at[source], self._at[target]
         between = [
             ((at - start) / (end - start), row)
@@ -137,15 +143,16 @@ class Timeline:
             if start < at < end
         ]
 
-        def clearance(bend: float) -> float:
+        def clearance(curve: MessageCurve) -> float:
             nearest = CLEAR_PX
             for part, row in between:
-                off = abs(self._height(source, target, bend, part) - row) * ROW
-                slope = self._slope(source, target, bend, part) * ROW / (end - start)
+                off = abs(curve.height(part) - row) * ROW
+                slope = curve.slope(part) * ROW / (end - start)
                 nearest = min(nearest, off / math.hypot(1.0, slope))
             return nearest
 
-        return max(_BENDS, key=clearance)
+        ends = self._rows[source], self._rows[target]
+        return max((MessageCurve(*ends, bend) for bend in _BENDS), key=clearance)
 
 
 def longest_chains(lines: Sequence[object], messages: Sequence[tuple[int, int]]) -> list[int]:
