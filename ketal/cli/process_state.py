@@ -47,9 +47,9 @@ def signals_handled(
 
 
 class LineSignals:
-    """Ctrl-C and SIGTERM that do not break a line in two: they wait until it is written.
+    """Ctrl-C and SIGTERM, deferred while a line is being written, so that none is cut in two.
 
-    A second one does not wait, as the reader of the line may have stopped.
+    A second signal is not deferred, as the reader of the line may have stopped.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class LineSignals:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle them, unless they are ignored or someone else's; signals are the main thread's."""
+        """Install the handler of each that has its default one, if this is the main thread."""
         defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
         ours = [one for one, default in defaults.items() if signal.getsignal(one) is default]
         is_main = threading.current_thread() is threading.main_thread()
@@ -72,7 +72,7 @@ class LineSignals:
             raise self._received
 
     def wrote(self) -> None:
-        """Mark the line as written; raise the signal that waited."""
+        """Mark the line as written; raise the signal that was deferred."""
         self.writing = False
         if self._received is not None:
             raise self._received

@@ -71,13 +71,7 @@ def _word(trail: Trail | None, body: syntax.Body) -> History:
 
 
 class CheckReadings:
-    """The trails of the configurations of each scope's run.
-
-    Parameters
-    ----------
-    machine : Machine
-        That of the check.
-    """
+    """The trails of the configurations of each scope's run of a check."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -290,16 +290,10 @@ def offer_explained(
     verdict: Violation | None = None,
     extension: tuple[PlacedEvent, ...] = (),
 ) -> Explanation:
-    """Return what the runs of a scope made of an event.
+    """Return what the runs of a scope made of an event that they were offered.
 
-    Parameters
-    ----------
-    judged, run, offer : JudgedLog, ObservedRun, Offer
-        The event, as a run of a log was offered it.
-    verdict : Violation, optional
-        What it violated, if that is to be explained.
-    extension : tuple of PlacedEvent
-        Of a verdict of a `mode` the linear extension that gives it.
+    `verdict` is the violation that it was, if that is explained; `extension`, of a verdict of a
+    `mode`, the linear extension that gives it.
     """
     event = judged.placed(run, offer.seen.event)
     reasons = StepReasons(run, offer.scope)

@@ -39,16 +39,12 @@ class JudgedLog(LogPass):
     program, log, limits
         As for `ketal.explain`.
     event : Dot, optional
-        What each scope is offered of this event is kept.
+        The event of which every offer to a scope is recorded.
     moves_max : int
-        So many moves of the checks of an execution are kept, for each pattern.
+        How many moves of the check of a pattern are recorded, for each execution.
 
     Attributes
     ----------
-    program : Program
-        The patterns.
-    event : Dot or None
-        The event of which it is kept what each scope is offered.
     events : list of Event
         The events as they were read, of all executions.
     places : VerdictPlaces

@@ -45,15 +45,7 @@ def first_of(items: Iterator[T], most: int) -> tuple[list[T], bool]:
 
 
 class LiveRun:
-    """A run of a scope, as it was when an event was offered.
-
-    Parameters
-    ----------
-    configuration : Configuration
-        Where it was.
-    read : callable
-        Returns the steps that it had taken, with their events.
-    """
+    """A run of a scope, as it was when an event was offered; `read` returns what it had taken."""
 
     __slots__ = ("configuration", "read")
 
@@ -129,7 +121,7 @@ class Move:
 
 
 class ObservedSteps(ScopeSteps):
-    """Offers events to the runs of scopes, and keeps what is wanted of them.
+    """Offers events to the runs of scopes, and records what is wanted of them.
 
     Parameters
     ----------
@@ -138,14 +130,14 @@ class ObservedSteps(ScopeSteps):
     events : sequence of Event
         The events of the execution so far; grows as the pattern is offered them.
     wanted : Dot or None
-        It is kept what each scope is offered of this event.
+        The event of which every offer is recorded.
     moves_max : int
-        So many moves of a check are kept.
+        How many moves of a check are recorded.
 
     Attributes
     ----------
     offers : list of Offer
-        What the scopes were offered of the event that is wanted.
+        The offers of the wanted event.
     violated : dict of str to Offer
         The events that violated the pattern, by the id of the violation.
     ended : dict of str to callable
@@ -187,7 +179,7 @@ class ObservedSteps(ScopeSteps):
         self._offered: dict[ScopeName, list[Seen]] = {}
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
-        """Offer an event of the alphabet to its scope, and keep what is wanted of it."""
+        """Offer an event of the alphabet to its scope, and record what is wanted of it."""
         scope = self.scopes.get(name)
         seen = Seen(event, mask, 0 if scope is None else scope.offered)
         if self.verdicts.compiled.kind == "check":
@@ -273,14 +265,7 @@ class ObservedSteps(ScopeSteps):
 
 
 class ObservedRun(PatternRun):
-    """One pattern over one execution, observed.
-
-    Parameters
-    ----------
-    compiled, limits, execution, listing, trace
-        As for `PatternRun`.
-    wanted, moves_max
-        As for `ObservedSteps`.
+    """One pattern over one execution, observed; arguments are those of the two classes.
 
     Attributes
     ----------

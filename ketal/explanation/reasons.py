@@ -100,13 +100,7 @@ class StepReason:
 
 @dataclass(frozen=True, slots=True)
 class PlacedLink:
-    """A link of a causal path, with the places of its events.
-
-    Attributes
-    ----------
-    source, target : PlacedEvent
-        The event before and the one after.
-    """
+    """A link of a causal path, from an event to the one after it."""
 
     source: PlacedEvent
     target: PlacedEvent
@@ -312,7 +306,7 @@ class Explanation:
     execution : str
         The execution's name where a log holds several, else empty.
     statements : tuple of str
-        What there is to say beside.
+        Further sentences about it.
     extension : tuple of PlacedEvent
         Of a verdict of a `mode`, a linear extension of the scope's events that gives it, up to
         the verdict.

@@ -26,15 +26,7 @@ from ketal.semantics import History
 
 
 class StepReasons:
-    """The reasons of the steps of one pattern in one scope.
-
-    Parameters
-    ----------
-    run : ObservedRun
-        The run of the pattern.
-    scope : FrozenMapping
-        The scope's key.
-    """
+    """The reasons of the steps of one pattern in the scope of a key."""
 
     def __init__(self, run: ObservedRun, scope: FrozenMapping) -> None:
         compiled = run.compiled
@@ -107,13 +99,13 @@ class StepReasons:
         return len(failed), len(conditions) - min(failed, default=0)
 
     def _beside(self, step: str, live: LiveRun, event: Event) -> tuple[Evidence, ...]:
-        """Return what there is to say of the `not`s before an event, and of the window."""
+        """Return the evidence of the `not`s before an event, and of the window."""
         return (*self._barred(step, live, event), *self._in_window(live, event))
 
     # --- nots ---
 
     def _barred(self, step: str, live: LiveRun, event: Event) -> Iterator[Evidence]:
-        """Yield what there is to say of the `not`s between the event before and this one."""
+        """Yield the evidence of the `not`s between the event before and this one."""
         if not live.taken or self._machine.compiled.kind == "check":
             return
         automaton = self._machine.automaton

@@ -31,9 +31,9 @@ Kind = Literal["process", "thread", "task"]
 
 
 class Line:
-    """A line of events, with its clock; whoever reads or changes it holds it (`with line`).
+    """A line of events, with its clock; its lock is held (`with line`) to read or change it.
 
-    As the line of another activity it may have events already.
+    A line that goes on as that of another activity has had so many `events` already.
     """
 
     __slots__ = ("_clock", "_counters", "lock", "node")
@@ -52,14 +52,14 @@ class Line:
         self.lock.release()
 
     def merge(self, clock: Clock) -> None:
-        """Know from now on what a clock knows."""
+        """Merge a clock into the line's, entry by entry."""
         own = self._clock
         for node, counter in clock.items():
             if counter > own.get(node, 0):
                 own[node] = counter
 
     def tick(self) -> dict[str, int]:
-        """Count an event; return its clock, which does not change any more."""
+        """Advance the line's own counter; return the clock of the event, a copy."""
         # A signal handler that has an event may come between any two of these lines.
         counter = next(self._counters)
         clock = self.known()
@@ -68,7 +68,7 @@ class Line:
         return clock
 
     def known(self) -> dict[str, int]:
-        """Return what the line knows: the clock of its last event, and what was handed over."""
+        """Return a copy of the line's clock: of its last event, and of what was handed over."""
         return self._clock.copy()
 
 
@@ -108,12 +108,12 @@ class Activities:
         return line
 
     def hand_over(self, clock: Clock) -> None:
-        """Leave a clock in the context, for the activities that are created from now on."""
+        """Set the context's clock, which activities that are created from it inherit."""
         if self.kind != "process":
             self._context.set(clock)
 
     def known_by(self, owner: threading.Thread | asyncio.Future[Any]) -> Clock:
-        """Return what a thread or a task knows, or knew at its end."""
+        """Return the clock of a thread or a task; free the line of one that has ended."""
         with self._lock:
             clock = self._over.get(owner)
             line = self._lines.get(owner)
@@ -158,7 +158,7 @@ class Activities:
     # --- a fork of the process ---
 
     def before_fork(self) -> None:
-        """Hold the running activity's line, so that its copy is whole; number the fork."""
+        """Lock the running activity's line, so that the child's copy is whole; number the fork."""
         held = self.current()
         held.lock.acquire()
         self._lock.acquire()
@@ -166,7 +166,7 @@ class Activities:
         self._forks += 1
 
     def after_fork(self, *, child: bool) -> None:
-        """Go on; a child is a process of its own, which knows what the parent knew."""
+        """Unlock the line; in the child, begin lines of its own with the parent's clock."""
         held, forks = self._held, self._forks
         if child:
             self._lock = threading.Lock()

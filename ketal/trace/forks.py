@@ -31,13 +31,13 @@ OWN_SOCKETS: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
 def own(one: socket.socket) -> socket.socket:
-    """Return a socket, which a child of a fork will not have."""
+    """Register a socket to be closed in every child of a fork; return it."""
     OWN_SOCKETS.add(one)
     return one
 
 
 _HELD = threading.local()
-"""What a thread that forks holds; others may be forking too."""
+"""The locks that a forking thread has taken; other threads may fork too."""
 
 
 def _before() -> None:

@@ -27,9 +27,9 @@ FAILURES_MAX = 100
 
 
 class EventRecording:
-    """The lines of a process, and where its events go; what is raised within it is counted.
+    """The lines of a process, its sink and its monitor; as a context it counts what is raised.
 
-    It is made of what a `Tracer` is, and refuses what that does.
+    The arguments are those of `Tracer`, and are checked here.
     """
 
     def __init__(
@@ -125,12 +125,12 @@ class EventRecording:
         self.failures[reason] += 1
 
     def before_fork(self) -> None:
-        """Take the running line and the sink, so that the child has them whole."""
+        """Lock the running line and the sink, so that the child's copies are whole."""
         self.activities.before_fork()
         self._writing.acquire()
 
     def after_fork(self, *, child: bool) -> None:
-        """Go on; the child is a process of its own."""
+        """Release the locks; the child's are new."""
         if child:
             self._writing = threading.RLock()
         else:

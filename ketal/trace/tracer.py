@@ -262,7 +262,7 @@ class Tracer:
         return headers
 
     def receive(self, headers: Headers, type: str = "receive", /, **data: object) -> None:
-        """Record that a message was received; what its sender knew is known from now on.
+        """Record that a message was received, and merge its clock into the running activity's.
 
         The event's `receives` names the event that sent, and the calls within which it was sent
         that were recorded at their beginning.
@@ -283,7 +283,7 @@ class Tracer:
     # --- activities ---
 
     def bind(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Return a function that knows, where it is called, what is known here now.
+        """Return a function whose calls inherit the clock of the running activity, as it is now.
 
         For executors: `executor.submit(tracer.bind(work))`.
 
@@ -297,7 +297,7 @@ class Tracer:
         return lambda *args, **kwargs: context.copy().run(function, *args, **kwargs)
 
     async def join(self, awaitable: Awaitable[T]) -> T:
-        """Wait for a task; what it knew at its end is known from now on.
+        """Wait for a task, and merge its clock into that of the running activity.
 
         Parameters
         ----------
@@ -312,7 +312,7 @@ class Tracer:
                 self.joined(task)
 
     def joined(self, ended: threading.Thread | asyncio.Future[Any]) -> None:
-        """Know from now on what a thread or a task knew that has ended.
+        """Merge the clock of a thread or a task that has ended into the running activity's.
 
         Parameters
         ----------
@@ -324,7 +324,7 @@ class Tracer:
             self._activities.hand_over(line.known())
 
     def hand_over(self) -> None:
-        """Leave what is known here in the context, for the activities that are created from it."""
+        """Set the context's clock, which activities that are created from it inherit."""
         with self._recording, self._activities.current() as line:
             self._activities.hand_over(line.known())
 

@@ -113,10 +113,8 @@ class OutputLines:
 
     def text(self, text: str) -> None:
         """Write text as it is."""
-        try:
+        with self._reported():
             self._stream.write(text)
-        except OSError as fault:
-            raise unwritten(self._name, fault) from None
 
     def flush(self) -> None:
         """Flush the stream."""
@@ -148,14 +146,8 @@ def picture_form(
 ) -> str | None:
     """Return the form of a picture: what `--to` says, else what FILE's name does, else None.
 
-    Parameters
-    ----------
-    to, path : str or None
-        The `--to` and the `--write` of a command.
-    suffixes : mapping of str to str
-        Suffix of a name → form.
-    output : str
-        The `--output` of a command that writes numbers or a picture.
+    `suffixes` maps the suffixes of FILE's name to forms; `output` is the `--output` of a command
+    that writes numbers or a picture.
 
     Raises
     ------

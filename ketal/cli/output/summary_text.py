@@ -98,8 +98,8 @@ def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | Non
         vacuous = counts.get("vacuous", [])
         warnings = vacuity.warnings(kinds[name], vacuous)
         # What is rare may not have happened: then it is why nothing was found, and no warning.
-        found = counts.get("violations" if kinds[name] == "check" else "matches")
-        why = f": {vacuous[0]['message']}" if vacuous and not (warnings or found) else ""
+        verdicts = counts.get("violations" if kinds[name] == "check" else "matches")
+        why = f": {vacuous[0]['message']}" if vacuous and not (warnings or verdicts) else ""
         yield f"{name}: {_verdict_counts(kinds[name], counts, vacuous)}{why}"
         for warning in warnings:
             yield f"{name}: {warning}"

@@ -89,18 +89,8 @@ def _cause(verdict: Verdict) -> str:
 class VerdictLines:
     """What `ketal run` writes of its verdicts, and then of its summary.
 
-    Parameters
-    ----------
-    args : Namespace
-        The options of the command.
-    program : Program
-        The patterns.
-    limits : Limits
-        `verdicts_max` bounds the results of a SARIF log.
-    places : VerdictPlaces
-        Where the events of verdicts stand.
-    judged : JudgedLog or None
-        What explains the verdicts, under `--explain` and `--show`.
+    `verdicts_max` of the limits bounds the results of a SARIF log; `judged` explains the verdicts
+    under `--explain` and `--show`, else it is None.
     """
 
     def __init__(

@@ -36,17 +36,7 @@ LIMIT = "counted_cuts_max"
 
 @dataclass(frozen=True, slots=True)
 class CutCount:
-    """How many consistent cuts and linear extensions there are.
-
-    Attributes
-    ----------
-    events : int
-        Of so many events.
-    cuts, linear_extensions : int
-        The numbers, or lower bounds.
-    exact : bool
-        Whether they are the numbers.
-    """
+    """How many consistent cuts and linear extensions some events have; at least, if not `exact`."""
 
     events: int
     cuts: int

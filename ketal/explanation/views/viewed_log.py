@@ -15,14 +15,7 @@ from ketal.runtime.admission.execution_events import executions_of
 
 
 class ViewedLog:
-    """A log in memory, and its executions.
-
-    Parameters
-    ----------
-    log : Log or iterable of Event
-        What is read.
-    limits : Limits
-        `viewed_events_max` bounds the events of an execution.
+    """A log in memory, and its executions; `viewed_events_max` bounds the events of each.
 
     Attributes
     ----------

@@ -71,7 +71,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The middle of each box and the route of each link, and who found them."""
+    """The middle of each box, the route of each link, and the name of the layout program."""
 
     centers: tuple[Point, ...]
     routes: tuple[Route, ...]

@@ -50,7 +50,7 @@ class TracedThread(threading.Thread):
         self._born = contextvars.Context()
 
     def start(self) -> None:
-        """Start it; it knows what is known here now."""
+        """Start it; it inherits the clock of the running activity."""
         self._tracer.hand_over()
         self._born = contextvars.copy_context()
         super().start()
@@ -59,12 +59,12 @@ class TracedThread(threading.Thread):
         self._born.run(self._target_function, *args, **kwargs)
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for its end; what it knew is known from now on.
+        """Wait for its end, and merge its clock into that of the running activity.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds to wait at most; of a thread that still runs nothing is known.
+            Seconds to wait at most; the clock of a thread that still runs is not merged.
         """
         super().join(timeout)
         if not self.is_alive():

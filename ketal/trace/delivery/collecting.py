@@ -163,7 +163,7 @@ class Collector(MonitorFeeder):
             connection.sendall(b"%d\n" % position)
 
     def _set_taken(self, log: str, position: int) -> None:
-        """Set how much of a log is taken, and forget the longest unused of too many."""
+        """Set how much of a log is taken; of more than `LOGS_MAX`, evict the one unused longest."""
         self._taken.pop(log, None)
         self._taken[log] = position
         if len(self._taken) > LOGS_MAX:

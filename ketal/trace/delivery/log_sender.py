@@ -265,5 +265,5 @@ def announcement(beginning: bytes, size_bytes: int) -> bytes:
 
 def announced(line: bytes) -> Announcement | None:
     """Return the announcement that a line is; None if it is another line."""
-    found = _ANNOUNCEMENT.fullmatch(line)
-    return found and Announcement(found[1].decode(), int(found[2]))
+    match = _ANNOUNCEMENT.fullmatch(line)
+    return match and Announcement(match[1].decode(), int(match[2]))

@@ -25,7 +25,7 @@ TIMEOUT_S = 30.0
 LINGER_S = 5.0
 """How long a program that ends waits for what it has not sent."""
 _SENDING: dict[int, list[Sending]] = {}
-"""What sends in this process, by its number: the child of a fork has none yet."""
+"""Process id → the senders of this process; the child of a fork has none yet."""
 
 
 class Sending:
@@ -56,13 +56,13 @@ class Sending:
         self._over.set()
 
     def wait_sent(self, timeout_s: float) -> None:
-        """Wait until all is sent, so many seconds at most; then no more is."""
+        """Wait until all is sent, for `timeout_s` at most; then stop the thread."""
         self._over.wait(timeout_s)
         self._over.set()
 
 
 def end_all(sendings: Collection[Sending]) -> None:
-    """Have all send what there is, for `LINGER_S` at most, and end."""
+    """Flush the queues of senders, for `LINGER_S` at most, and stop them."""
     end = time.monotonic() + LINGER_S
     for one in sendings:
         one.finish()
@@ -104,10 +104,10 @@ def received_within(connection: socket.socket, wait_s: float) -> bytes | None:
 
 
 def refuse_itself(connection: socket.socket) -> None:
-    """Raise a ConnectionError if a connection is one with itself.
+    """Raise a ConnectionError for a socket that is connected to itself.
 
-    That comes about where nobody listens at a port of those that the system gives to who connects,
-    and it is tried long enough. It would take all that is sent.
+    TCP allows it (simultaneous open) where nobody listens at an ephemeral port and it is tried
+    often enough; the socket would receive all that it sends.
     """
     if connection.getsockname() == connection.getpeername():
         raise ConnectionError("nobody listens there")

@@ -58,10 +58,10 @@ class Feeding(Protocol):
 
 
 class Nowhere:
-    """A sink of events that nobody asked for: only the clocks of messages are kept."""
+    """The sink of a tracer that writes no events: only the clocks travel."""
 
     def write(self, event: Mapping[str, object]) -> None:
-        """Forget an event."""
+        """Discard an event."""
 
 
 class JsonLines:
@@ -107,8 +107,7 @@ class JsonLines:
         # A device or a pipe holds nothing that could be read again.
         self._is_file = not self._path.exists() or self._path.is_file()
         access = os.O_RDWR if self._is_file else os.O_WRONLY
-        flags = access | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-        self._file = os.open(self._path, flags, 0o644)
+        self._file = os.open(self._path, access | os.O_APPEND | os.O_CREAT, 0o644)
         self._is_short = False
         self._own_end = 0  # Where the last line ends that was written here.
 

@@ -237,14 +237,14 @@ def _of_alphabets(events: list[Event], path: str, limits: Limits) -> list[Event]
     program = options.program_of(path, limits)
     masks = zip(*(one.masks(events) for one in program.compiled), strict=True)
     guards = [one.counted.alphabet_guard for one in program.compiled]
-    kept = [
+    chosen = [
         event
         for event, of_event in zip(events, masks, strict=True)
         if any(map(evaluate, guards, of_event))
     ]
-    if not kept:
+    if not chosen:
         raise SettingError(f"no event of the log is in the alphabet of a pattern of {path}")
-    return kept
+    return chosen
 
 
 def _restamp(args: argparse.Namespace) -> int:
