@@ -177,8 +177,7 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
     if args.config is not None:
         config = load_config(args.config)
         source, limits = config.source, config.limits
-    given = {name: getattr(args, name) for name in _READING}
-    changed = {name: value for name, value in given.items() if value is not None}
+    changed = {name: value for name in _READING if (value := getattr(args, name)) is not None}
     if args.nodes is not None:
         changed["nodes"] = parse_nodes(args.nodes)
     if fields := changed.pop("field", ()):

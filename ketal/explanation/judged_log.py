@@ -20,7 +20,7 @@ from ketal.logs import Log, watched
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import RecordBatch, checked_log
+from ketal.model.log_arguments import RecordBatch
 from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.verdict_kinds import Verdict
@@ -69,7 +69,7 @@ class JudgedLog(LogPass):
         self._runs: list[ObservedRun] = []
         super().__init__(
             self.program,
-            watched(checked_log(log), self._recorded),
+            watched(log, self._recorded),
             Limits.given(limits, self.program.compiled[0].limits),
             make_run=self._make_run,
             on_named=self.places.name,

@@ -280,8 +280,9 @@ def watched(
     log: Log | Iterable[Event], watch: Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]
 ) -> Log:
     """Return a log whose batches pass through `watch` each time that it is read."""
-    undecided = getattr(log, "undecided", None)
-    return Log.of_batches(lambda: watch(batches_of(log)), undecided=undecided)
+    records = checked_log(log)
+    undecided = getattr(records, "undecided", None)
+    return Log.of_batches(lambda: watch(batches_of(records)), undecided=undecided)
 
 
 def read_log(

@@ -84,13 +84,12 @@ def compile(
             wanted = "a number, a str, a bool or a datetime.timedelta"
             raise wrong_type(f"parameter {parameter}", wanted, value)
     file, compiled, diagnostics, source = _diagnosed(text, name, limits, params)
-    errors = sorted((d for d in diagnostics if d.severity == "error"), key=diagnostic_place)
+    errors = [d for d in diagnostics if d.severity == "error"]
     if errors:
         raise PatternError(errors, source)
     assert file is not None
     _check_params(file, params)
-    warnings = sorted((d for d in diagnostics if d.severity != "error"), key=diagnostic_place)
-    return Program(tuple(compiled), file, tuple(warnings), source=source, params=params)
+    return Program(tuple(compiled), file, tuple(diagnostics), source=source, params=params)
 
 
 def lint(text: str, *, name: str = "<pattern>", limits: Limits | None = None) -> list[Diagnostic]:
@@ -119,13 +118,13 @@ def lint(text: str, *, name: str = "<pattern>", limits: Limits | None = None) ->
     >>> ketal.lint('pattern P { event A = type = "a"; check A; }')[0].hint
     'write `==`'
     """
-    return sorted(_diagnosed(text, name, Limits.given(limits), {})[2], key=diagnostic_place)
+    return _diagnosed(text, name, Limits.given(limits), {})[2]
 
 
 def _diagnosed(
     text: str, name: str, limits: Limits, params: Mapping[str, ParamValue]
 ) -> tuple[syntax.File | None, list[CompiledPattern], list[Diagnostic], PatternText]:
-    """Parse, check and compile a text as far as possible; return all diagnostics, too."""
+    """Parse, check and compile a text as far as possible; return all diagnostics by place, too."""
     from ketal.analysis.name_resolution import resolve
     from ketal.grammar import parse
 
@@ -136,13 +135,12 @@ def _diagnosed(
     try:
         file = parse(text, name=name, limits=limits)
     except PatternError as error:
-        return None, [], list(error.diagnostics), source
+        return None, [], sorted(error.diagnostics, key=diagnostic_place), source
     registered = registered_guards()
     diagnostics = resolve(file, registered=registered)
-    if any(d.severity == "error" for d in diagnostics):
-        return file, [], diagnostics, source
+    faulty = any(d.severity == "error" for d in diagnostics)
     compiled: list[CompiledPattern] = []
-    for pattern in file.patterns:
+    for pattern in () if faulty else file.patterns:
         try:
             compiled.append(
                 compile_pattern(
@@ -157,7 +155,7 @@ def _diagnosed(
             diagnostics += compiled[-1].warnings
         except PatternError as error:
             diagnostics += error.diagnostics
-    return file, compiled, diagnostics, source
+    return file, compiled, sorted(diagnostics, key=diagnostic_place), source
 
 
 def _check_params(file: syntax.File, params: Mapping[str, ParamValue]) -> None:

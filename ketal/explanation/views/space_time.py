@@ -123,13 +123,14 @@ class SpaceTime:
         for number in sorted(order[:verdicts_max]):
             verdict = own[number]
             explanation = verdict_explained(judged, verdict)
-            events = [self.number[event.dot] for _, event in marked_events(explanation)]
+            own_events = marked_events(explanation)
+            events = [self.number[event.dot] for _, event in own_events]
             # Of a violation the event alone is marked, not what the run had taken.
             marked = events[-1:] if explanation.event is not None else events
             mark = verdict.kind if isinstance(verdict, Match | Violation) else "other"
             self.verdicts.append(
                 {
-                    "steps": [step for step, _ in marked_events(explanation)],
+                    "steps": [step for step, _ in own_events],
                     "play": self._play(judged, explanation),
                     "kind": verdict.kind,
                     "pattern": verdict.pattern,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from ketal.logs import Log, watched
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import RecordBatch, checked_log
+from ketal.model.log_arguments import RecordBatch
 from ketal.runtime.admission.execution_events import executions_of
 
 
@@ -42,7 +42,7 @@ class ViewedLog:
                 held.append(batch)
                 yield batch
 
-        given = watched(checked_log(log), holding)
+        given = watched(log, holding)
         self.executions = executions_of(given, limits, bound="viewed_events_max")
         self.records = Log.of_batches(lambda: iter(held), undecided=given.undecided)
         self.scheme = "" if given.undecided is None else given.undecided.scheme

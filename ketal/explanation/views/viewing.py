@@ -76,10 +76,8 @@ def view(
     >>> shown.to_svg().count("<circle"), len(shown.to_shiviz().splitlines())
     (2, 4)
     """
-    if program is None:
-        given = Limits.given(limits, DEFAULT)
-    else:
-        given = Limits.given(limits, checked_program(program).compiled[0].limits)
+    base = DEFAULT if program is None else checked_program(program).compiled[0].limits
+    given = Limits.given(limits, base)
     first = ViewedLog(log, given)
     other = None if compare is None else ViewedLog(compare, given)
     return viewed(first, program, given, other, title=title, compare_title=compare_title)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ketal import LogStats, Program
     from ketal.compiler.compiled_pattern import CompiledPattern
     from ketal.engine.costs.cost_classes import Cost
+    from ketal.model.limits import Limits
 
 EXAMPLE = """\
 examples:
@@ -67,9 +68,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Lint the files; return the exit code."""
-    import ketal
-    from ketal.runtime.silence.names_in_log import absent_names
-
     if args.explain_cost and args.output not in ("human", "json"):
         raise SettingError(f"--explain-cost has no form for --output {args.output}; json has one")
     options.check_stdin([*args.files, *args.log])
@@ -78,7 +76,7 @@ def execute(args: argparse.Namespace) -> int:
     without = [option for option in options.reading_options(args) if option != "--clock"]
     if not args.log and without:
         raise SettingError(f"{without[0]} says how a log is read, and there is none: --log LOG")
-    undecided = source.scheme is not None and not source.scheme.decides
+    undecided = "" if source.scheme is None or source.scheme.decides else source.clock
     stats = stats_of(args.log, source, limits) if args.log else None
     findings: list[Finding] = []
     compiled: list[tuple[PatternText, Program]] = []
@@ -91,21 +89,9 @@ def execute(args: argparse.Namespace) -> int:
             unread += 1
             continue
         pattern = PatternText(text, name)
-        with interruption_named(f"{name} was not compiled"):
-            diagnostics = ketal.lint(text, name=name, limits=limits)
-        faulty = any(d.severity == "error" for d in diagnostics)
-        if not faulty and (args.explain_cost or stats is not None or undecided):
-            program = ketal.compile(text, name=name, limits=limits)
-            if undecided:
-                try:
-                    program = program.for_undecided_clocks(source.clock)
-                    diagnostics = list(program.warnings)
-                except PatternError as error:
-                    diagnostics += error.diagnostics
+        diagnostics, program = _linted(pattern, limits, undecided, stats)
+        if program is not None:
             compiled.append((pattern, program))
-            if stats is not None and stats.events:
-                diagnostics += absent_names(program.compiled, stats)
-                diagnostics.sort(key=diagnostic_place)
         findings += [(pattern, d) for d in diagnostics]
     with opened(args.write, inputs=[*args.files, *args.log]) as sink:
         for line in _lines(args.output, findings, len(args.files) - unread):
@@ -119,6 +105,35 @@ def execute(args: argparse.Namespace) -> int:
     if unread:
         return COULD_NOT_RUN
     return FOUND if any(d.severity == "error" for _, d in findings) else FINE
+
+
+def _linted(
+    pattern: PatternText, limits: Limits, undecided: str, stats: LogStats | None
+) -> tuple[list[Diagnostic], Program | None]:
+    """Return the findings about a text, and its program unless one of them is an error.
+
+    `undecided` is the scheme of clocks that do not decide happened-before, else empty; `stats` are
+    those of the log in which the pattern's names are looked up.
+    """
+    import ketal
+    from ketal.runtime.silence.names_in_log import absent_names
+
+    with interruption_named(f"{pattern.name} was not compiled"):
+        try:
+            program = ketal.compile(pattern.text, name=pattern.name, limits=limits)
+        except PatternError:
+            return ketal.lint(pattern.text, name=pattern.name, limits=limits), None
+    diagnostics = list(program.warnings)
+    if undecided:
+        try:
+            program = program.for_undecided_clocks(undecided)
+            diagnostics = list(program.warnings)
+        except PatternError as error:
+            diagnostics += error.diagnostics
+    if stats is not None and stats.events:
+        diagnostics += absent_names(program.compiled, stats)
+        diagnostics.sort(key=diagnostic_place)
+    return diagnostics, program
 
 
 def _report_log(logs: list[str], stats: LogStats, programs: list[Program]) -> None:

@@ -96,17 +96,7 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.runtime.batch_run import LogPass
 
     options.check_stdin([args.pattern, *args.logs])
-    for option in ("explain", "show", "trace"):
-        if getattr(args, option) and args.count:
-            raise SettingError(
-                f"--{option} is of what stands before the summary; it does not go with --count"
-            )
-    for option in ("explain", "show"):
-        other = "--live" if args.live else "--trace" if args.trace else ""
-        if getattr(args, option) and other:
-            raise SettingError(f"--{option} is of a whole log; it does not go with {other}")
-    if args.show and args.output != "human":
-        raise SettingError("--show draws for people; it does not go with --output")
+    _refuse_together(args)
     source, limits = options.source_and_limits(args)
     if args.live and source.scheme is not None and not source.scheme.states_clocks:
         raise SettingError(
@@ -154,6 +144,21 @@ def execute(args: argparse.Namespace) -> int:
             return code
         finally:
             progress.stop()
+
+
+def _refuse_together(args: argparse.Namespace) -> None:
+    """Raise a SettingError for options that do not go together."""
+    for option in ("explain", "show", "trace"):
+        if getattr(args, option) and args.count:
+            raise SettingError(
+                f"--{option} is of what stands before the summary; it does not go with --count"
+            )
+    for option in ("explain", "show"):
+        other = "--live" if args.live else "--trace" if args.trace else ""
+        if getattr(args, option) and other:
+            raise SettingError(f"--{option} is of a whole log; it does not go with {other}")
+    if args.show and args.output != "human":
+        raise SettingError("--show draws for people; it does not go with --output")
 
 
 def _live_verdicts(monitor: Monitor, log: Log, places: VerdictPlaces) -> Iterator[Verdict]:
