@@ -194,7 +194,7 @@ def complain(message: str) -> None:
 
 @contextmanager
 def interruption_named(unfinished: str) -> Iterator[None]:
-    """Complain of what is `unfinished` where Ctrl-C interrupts what a `with` does."""
+    """Print what is `unfinished` where Ctrl-C interrupts the body of a `with`."""
     try:
         yield
     except KeyboardInterrupt:
@@ -213,7 +213,7 @@ def print_error(text: str) -> None:
 
 
 def leave_closed_pipe(stream: TextIO | None = None) -> None:
-    """Write to nowhere what a stream without a reader, standard output by default, still holds.
+    """Redirect a stream whose reader is gone, standard output by default, to the null device.
 
     Python flushes it once more when it exits.
     """

@@ -186,7 +186,7 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
 
 
 def deciding_source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
-    """Return the same, for a command that asks of clocks what happened before what.
+    """Return the same, for a command that needs happened-before.
 
     Raises
     ------

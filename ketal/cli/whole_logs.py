@@ -44,10 +44,11 @@ def log_of(source: Source, logs: Sequence[str], limits: Limits) -> Log:
     """
     from ketal.logs import open_source
 
+    log = open_source(source, logs, limits)
     for name in logs:
         if name.endswith(".ketal"):
             raise SettingError(f"{name} is a pattern file and stands where a log is wanted")
-    return open_source(source, logs, limits)
+    return log
 
 
 def read_whole(
@@ -55,7 +56,7 @@ def read_whole(
 ) -> T:
     """Return what `take` makes of logs, with progress on standard error.
 
-    `unfinished` is what is complained of where Ctrl-C interrupts it.
+    `unfinished` is what Ctrl-C leaves undone (`interruption_named`).
     """
     from ketal.logs import watched
 

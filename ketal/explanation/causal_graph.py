@@ -216,7 +216,7 @@ class _PathSearch:
 
 
 def in_place_of(dot: Dot, events: Sequence[Event]) -> str:
-    """Return what a log of some events has in place of one that it lacks, as an error ends."""
+    """Return the end of an error about a missing event: those nearest to it, or the nodes."""
     counters = sorted({event.counter for event in events if event.node == dot.node})
     if not counters:
         nodes = sorted({event.node for event in events})

@@ -61,7 +61,7 @@ class VerdictPlaces:
             self._unread_records -= len(self._unread.popleft().items)
 
     def name(self, execution: str, dot: Dot, place: str) -> None:
-        """Record where an event stands that was given the name of its incarnation."""
+        """Record the place of an event whose node has restarted, under its incarnation's name."""
         self._named[execution, dot] = place
         self._evict(self._named)
 

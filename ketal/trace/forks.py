@@ -1,4 +1,4 @@
-"""A fork of the process: what the other threads hold is waited for, so that the child has it whole.
+"""A fork of the process: locks that other threads hold are acquired first, so that all is whole.
 
 Of the sockets of the process the child has none: its copy would leave a connection open, or a port
 taken, when the process that serves it is gone.
@@ -23,10 +23,10 @@ the thread that forks. Of what is not free by then a child has a copy that may b
 
 
 UNDER_LOCK: weakref.WeakSet[Any] = weakref.WeakSet()
-"""What several threads use under its `lock`: a child of a fork has it whole, with its lock free."""
+"""What has a `lock` that a fork acquires first; a child's is a new one."""
 CLOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
-"""What has clocks: `before_fork()` takes what other threads hold, `after_fork(child=…)` gives it
-back; the child begins clocks of its own."""
+"""What has clocks: `before_fork()` acquires its locks, `after_fork(child=…)` releases them; a child
+begins clocks of its own."""
 OWN_SOCKETS: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 

@@ -306,7 +306,9 @@ def test_a_pattern_file_that_is_given_as_a_log(ketal: Ketal, write: Write, comma
         said = ketal(command, *pattern, *logs)
         assert (said.code, said.out) == (2, "")
         given = next(name for name in logs if name != log)
-        assert said.err == (f"ketal: {given} is a pattern file and stands where a log is wanted\n")
+        assert said.err == f"ketal: {given} is a pattern file and stands where a log is wanted\n"
+    absent = ketal(command, *pattern, "nowhere.ketal")
+    assert absent.err == "ketal: nowhere.ketal: no such file or directory\n"
 
 
 def test_two_logs_are_not_called_swapped(ketal: Ketal, write: Write) -> None:

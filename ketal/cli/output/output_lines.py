@@ -65,7 +65,7 @@ def _escaped(value: Any) -> Any:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Return whether a person with a terminal that can do more than print looks at it."""
+    """Return whether a stream is a terminal that can move the cursor and show colours."""
     return stream.isatty() and os.environ.get("TERM", "") != "dumb"
 
 

@@ -104,7 +104,7 @@ def _terminated(number: int, _: object) -> None:
 
 
 def _waited(broker: Broker) -> int:
-    """Wait until the broker ends; return what that means."""
+    """Wait until the broker ends; return the exit code."""
     code = broker.wait()
     # Java ends as every program does that SIGTERM ends.
     if code == TERMINATED:
