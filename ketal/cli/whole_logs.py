@@ -34,7 +34,7 @@ _NO_TEXT = re.compile(
 """How `ketal.logs` says that the bytes of a file are no text of a log, whose fields are nowhere."""
 
 
-def log_of(source: Source, logs: Sequence[str], limits: Limits) -> Log:
+def open_logs(source: Source, logs: Sequence[str], limits: Limits) -> Log:
     """Return the log that files hold.
 
     Raises
@@ -60,7 +60,7 @@ def read_whole(
     """
     from ketal.logs import watched
 
-    log = log_of(source, logs, limits)
+    log = open_logs(source, logs, limits)
     progress = ProgressLine(log.share_read)
     with interruption_named(unfinished):
         try:

@@ -73,29 +73,37 @@ def execute(args: argparse.Namespace) -> int:
                 sink.line(as_json(one.to_dict()))
             else:
                 sink.lines(["", *one.lines()] if number else one.lines())
-    return _code(args, judged, explained)
+    _report(args, judged, explained)
+    return FINE
 
 
-def _code(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Explanation]) -> int:
-    """Print on standard error what was not explained; return the exit code."""
+def _report(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Explanation]) -> None:
+    """Print on standard error what was not explained.
+
+    Raises
+    ------
+    SettingError
+        If the logs have no event.
+    """
     events = judged.summary["events"]
-    rejected = next((one for one in judged.verdicts if isinstance(one, Rejected)), None)
-    check_read(args.logs, events["accepted"], events["rejected"], rejection(rejected))
-    report_rejected(events["rejected"], rejection(rejected))
+    first = rejection(next((one for one in judged.verdicts if isinstance(one, Rejected)), None))
+    check_read(args.logs, events["accepted"], events["rejected"], first)
+    report_rejected(events["rejected"], first)
+    if args.event is not None:
+        return
     matched = {one.pattern for one in judged.explainable if one.kind == "match"}
     unlisted = [
         name
         for name, counts in judged.summary["patterns"].items()
         if counts["matches"] and name not in matched
     ]
-    for name in unlisted if args.event is None else ():
+    for name in unlisted:
         complain(f"the matches of {name} are counted and not listed (return count), nor explained")
-    if args.event is None and not explained and not unlisted:
+    if not explained and not unlisted:
         complain(
             "there is no verdict to explain: no match, no violation; "
             "`ketal run` has the summary, and --event NODE@N says what became of an event"
         )
     left = len(judged.explainable) - sum(one.verdict is not None for one in explained)
-    if args.event is None and args.verdict is None and left:
+    if args.verdict is None and left:
         complain(f"{counted(left, 'verdict')} more; --first N or --verdict ID explains others")
-    return FINE

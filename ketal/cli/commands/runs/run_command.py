@@ -33,7 +33,7 @@ from ketal.cli.output.output_lines import OutputLines, add_output, opened
 from ketal.cli.output.progress import ProgressLine
 from ketal.cli.output.verdict_lines import VerdictLines
 from ketal.cli.process_state import LineSignals, calm_collector
-from ketal.cli.whole_logs import log_of, nothing_read, rejection, report_rebuilding
+from ketal.cli.whole_logs import nothing_read, open_logs, rejection, report_rebuilding
 from ketal.errors import KetalError, SettingError
 from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.model.verdicts.pattern_verdict import PatternVerdict
@@ -104,7 +104,7 @@ def execute(args: argparse.Namespace) -> int:
             "when a log is read whole"
         )
     program = _program(args, limits)
-    log = log_of(source, args.logs, limits)
+    log = open_logs(source, args.logs, limits)
     listing = not args.count or args.first is not None
     places = VerdictPlaces(all_kept=program.needs_order and not args.live)
     judged: JudgedLog | None = None
