@@ -89,7 +89,7 @@ def _causes(text: str) -> tuple[str, ...]:
 
 def unjudged(summary: Summary, program: Program) -> list[str]:
     """Return why a check of the program has no answer about all that was read."""
-    if all(compiled.kind != "check" for compiled in program.compiled):
+    if not (checks := _checks(program)):
         return []
     events = summary["events"]
     lost = {
@@ -99,7 +99,6 @@ def unjudged(summary: Summary, program: Program) -> list[str]:
         "overflow": counted(events["overflow"], "event was", "events were") + " over a limit",
     }
     parts = [text for name, text in lost.items() if events[name]]
-    checks = [compiled.name for compiled in program.compiled if compiled.kind == "check"]
     overflows = sum(summary["patterns"][name].get("overflows", 0) for name in checks)
     if overflows:
         parts.append(f"a limit was reached {counted(overflows, 'time')}")
@@ -111,9 +110,12 @@ def unjudged(summary: Summary, program: Program) -> list[str]:
 def empty_checks(summary: Summary, program: Program) -> list[str]:
     """Return a sentence for each check that judged no event."""
     return [
-        f"the check {compiled.name} judged no event, so that it has no violation shows nothing "
+        f"the check {name} judged no event, so that it has no violation shows nothing "
         "(--allow-vacuous allows it)"
-        for compiled in program.compiled
-        if compiled.kind == "check"
-        and judged_nothing(summary["patterns"][compiled.name].get("vacuous", ()))
+        for name in _checks(program)
+        if judged_nothing(summary["patterns"][name].get("vacuous", ()))
     ]
+
+
+def _checks(program: Program) -> list[str]:
+    return [compiled.name for compiled in program.compiled if compiled.kind == "check"]
