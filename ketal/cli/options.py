@@ -9,6 +9,7 @@ The one rule: options are resolved, a fault of theirs being a SettingError, befo
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli import interruption_named
-from ketal.errors import SettingError
+from ketal.errors import KetalError, SettingError
 from ketal.model.language_words import ARGUMENTS
 from ketal.model.limits import DEFAULT, Limits
 
@@ -234,3 +235,35 @@ def program_of(
         return program[chosen]
     except KeyError as missing:
         raise SettingError(f"{name}: {missing.args[0]}") from None
+
+
+def program_beside_logs(args: argparse.Namespace, limits: Limits, command: str) -> Program:
+    """Compile the pattern file of a command that takes logs too.
+
+    Where it is none, and one of the logs is, the error asks whether they are swapped.
+    """
+    try:
+        return program_of(args.pattern, limits, words=args.set, chosen=args.chosen)
+    except KetalError:
+        for log in () if _is_pattern(args.pattern, limits) else args.logs:
+            if _is_pattern(log, limits):
+                words = [log, args.pattern, *(one for one in args.logs if one != log)]
+                raise SettingError(
+                    f"{log} is a pattern file and stands where a log is wanted; "
+                    f"are they swapped? `ketal {command} {' '.join(words)}`"
+                ) from None
+        raise
+
+
+def _is_pattern(path: str, limits: Limits) -> bool:
+    from ketal.grammar import parse
+    from ketal.programs.compiling import read_pattern
+
+    # A pipe may have nothing to read for ever.
+    if not os.path.isfile(path):
+        return False
+    try:
+        parse(read_pattern(path, limits), limits=limits)
+    except KetalError:
+        return path.endswith(".ketal")
+    return True

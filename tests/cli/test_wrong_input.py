@@ -282,19 +282,20 @@ def test_a_name_that_is_empty_is_named(ketal: Ketal, write: Write) -> None:
         (["long.jsonl", "broken.ketal"], "broken.ketal long.jsonl"),
     ],
 )
+@pytest.mark.parametrize("command", ["run", "explain"])
 def test_a_pattern_and_a_log_that_are_swapped(
-    ketal: Ketal, write: Write, words: list[str], right: str
+    ketal: Ketal, write: Write, command: str, words: list[str], right: str
 ) -> None:
     write("run.jsonl", RUN)
     write("run.jsonl.gz", gzip.compress(RUN.encode()))
     write("long.jsonl", RUN * 10_000)
     write("pattern", CONFLICT)
     write("broken.ketal", CONFLICT.replace("find", "fnd"))
-    said = ketal("run", *words)
+    said = ketal(command, *words)
     assert (said.code, said.out) == (2, "")
     assert said.err == (
         f"ketal: {right.split()[0]} is a pattern file and stands where a log is wanted; are they "
-        f"swapped? `ketal run {right}`\n"
+        f"swapped? `ketal {command} {right}`\n"
     )
 
 

@@ -59,7 +59,7 @@ def execute(args: argparse.Namespace) -> int:
 
     options.check_stdin([args.pattern, *args.logs])
     source, limits = options.source_and_limits(args)
-    program = options.program_of(args.pattern, limits, words=args.set, chosen=args.chosen)
+    program = options.program_beside_logs(args, limits, "explain")
     event = None if args.event is None else dot_of(args.event)
 
     def judge(log: Log) -> tuple[JudgedLog, tuple[Explanation, ...]]:

@@ -11,7 +11,6 @@ so that `--count`, `limit n` and `return count` cannot hide a violation.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,7 @@ from ketal.cli.output.progress import ProgressLine
 from ketal.cli.output.verdict_lines import VerdictLines
 from ketal.cli.process_state import LineSignals, calm_collector
 from ketal.cli.whole_logs import nothing_read, open_logs, rejection, report_rebuilding
-from ketal.errors import KetalError, SettingError
+from ketal.errors import SettingError
 from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.model.verdicts.pattern_verdict import PatternVerdict
 from ketal.model.wording import counted
@@ -42,7 +41,6 @@ from ketal.model.wording import counted
 if TYPE_CHECKING:
     from ketal.explanation.judged_log import JudgedLog
     from ketal.logs import Log
-    from ketal.model.limits import Limits
     from ketal.model.verdicts.execution_verdicts import Rejected
     from ketal.model.verdicts.verdict_kinds import Verdict
     from ketal.programs.program import Program
@@ -103,7 +101,7 @@ def execute(args: argparse.Namespace) -> int:
             f"--live judges event after event, and vector clocks are made of {source.clock} clocks "
             "when a log is read whole"
         )
-    program = _program(args, limits)
+    program = options.program_beside_logs(args, limits, "run")
     log = open_logs(source, args.logs, limits)
     listing = not args.count or args.first is not None
     places = VerdictPlaces(all_kept=program.needs_order and not args.live)
@@ -174,35 +172,6 @@ def _live_verdicts(monitor: Monitor, log: Log, places: VerdictPlaces) -> Iterato
         if isinstance(item, Control) and item.kind == "end":
             return
     yield from monitor.close()
-
-
-def _program(args: argparse.Namespace, limits: Limits) -> Program:
-    """Compile the pattern file; where it is none, see whether it is swapped with a log."""
-    try:
-        return options.program_of(args.pattern, limits, words=args.set, chosen=args.chosen)
-    except KetalError:
-        for log in () if _is_pattern(args.pattern, limits) else args.logs:
-            if _is_pattern(log, limits):
-                words = [log, args.pattern, *(one for one in args.logs if one != log)]
-                raise SettingError(
-                    f"{log} is a pattern file and stands where a log is wanted; "
-                    f"are they swapped? `ketal run {' '.join(words)}`"
-                ) from None
-        raise
-
-
-def _is_pattern(path: str, limits: Limits) -> bool:
-    from ketal.grammar import parse
-    from ketal.programs.compiling import read_pattern
-
-    # A pipe may have nothing to read for ever.
-    if not os.path.isfile(path):
-        return False
-    try:
-        parse(read_pattern(path, limits), limits=limits)
-    except KetalError:
-        return path.endswith(".ketal")
-    return True
 
 
 @dataclass
