@@ -10,8 +10,10 @@ The one rule: laying out twice is laying out once, and the syntax never changes.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
 from ketal.grammar import printer
@@ -23,6 +25,7 @@ from ketal.model import syntax as ast
 from ketal.model.limits import Limits
 
 _Write: TypeAlias = Callable[[ParseTree], "list[str]"]
+_start = attrgetter("start")
 
 
 def lay_out(reading: Reading, limits: Limits) -> str:
@@ -106,11 +109,8 @@ class _Formatter:
         """Return the comments between statements; those behind one join it."""
         pieces = []
         for comment in self._take(start, end):
-            if (
-                before
-                and not before[0].comment
-                and ("\n" not in self.text[before[0].end : comment.start])
-            ):
+            stands_alone = not before or before[0].comment
+            if not stands_alone and self.text.find("\n", before[0].end, comment.start) < 0:
                 before[0].behind.append(comment)
             else:
                 lines = self._lines(comment)
@@ -139,8 +139,9 @@ class _Formatter:
     # --- comments ---
 
     def _take(self, start: int, end: int) -> list[Comment]:
-        taken = [c for c in self.comments if start <= c.start < end]
-        self.comments = [c for c in self.comments if not start <= c.start < end]
+        first, last = (bisect_left(self.comments, at, key=_start) for at in (start, end))
+        taken = self.comments[first:last]
+        del self.comments[first:last]
         return taken
 
     def _lines(self, comment: Comment, base: int | None = None) -> list[str]:

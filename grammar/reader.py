@@ -21,7 +21,7 @@ from typing import Any
 
 import lark
 from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from ketal.errors import Diagnostic, PatternError, PatternText, Span
 from ketal.files.file_replacement import replace_file
@@ -121,7 +121,7 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
         raise PatternError([Diagnostic("K003", "error", message, Span(1, 1, 1, 1), hint)], source)
     parser = language().parse_interactive(text)
     situation = Situation(text)
-    spaces: list[tuple[int, int]] = []
+    comments: list[Comment] = []
     end = 0
     try:
         for token in parser.lexer_thread.lex(parser.parser_state):
@@ -130,8 +130,7 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
                 raise UnexpectedCharacters(text, start, token.line or 1, token.column or 1)
             parser.feed_token(token)
             situation.take(token)
-            if token.start_pos != end:
-                spaces.append((end, start))
+            comments += _comments(text, end, start)
             end = token.end_pos or start
             _check_depth(situation.brackets, source, limits)
         tree: Any = parser.feed_eof(situation.last)
@@ -139,19 +138,13 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
         situation.position = _position(error, text)
         situation.expects = _expected(text, situation.count)
         raise PatternError([diagnose(situation)], source) from None
-    spaces.append((end, len(text)))
-    return Reading(tree, source, tuple(c for a, b in spaces for c in _comments(text, a, b)))
+    comments += _comments(text, end, len(text))
+    return Reading(tree, source, tuple(comments))
 
 
 def _glued(token: Token, text: str) -> bool:
     """Return whether a keyword runs on into a longer word, as in `everynode`."""
-    end = token.end_pos or 0
-    return (
-        token.type != "NUMBER"
-        and str(token).isalpha()
-        and end < len(text)
-        and _WORD.match(text, end) is not None
-    )
+    return str(token).isalpha() and _WORD.match(text, token.end_pos or 0) is not None
 
 
 def _comments(text: str, start: int, end: int) -> list[Comment]:
@@ -192,8 +185,6 @@ def _expected(text: str, count: int) -> frozenset[str]:
 
 def _position(error: UnexpectedInput, text: str) -> int:
     """Return where a text cannot go on."""
-    token = getattr(error, "token", None)
-    if isinstance(token, Token):
-        return len(text) if token.type == "$END" else token.start_pos or 0
-    at: int | None = getattr(error, "pos_in_stream", None)
-    return len(text) if at is None else at
+    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+        return len(text)
+    return error.pos_in_stream or 0

@@ -28,7 +28,7 @@ class NameFindings:
 
     def __init__(
         self,
-        diagnostics: list[Diagnostic],
+        diagnostics: dict[Diagnostic, None],
         registered: Mapping[str, RegisteredGuard],
         pattern: str = "",
     ) -> None:
@@ -36,13 +36,16 @@ class NameFindings:
         self.registered = registered
         self.name = pattern
         self.names: dict[str, Declaration] = {}
+        self.events: dict[str, ast.Guard] = {}
+        """The guards of the events among these names."""
+        self.steps: set[str] = set()
+        """Those of them that can stand in a body: steps, and events used as such."""
+        self.params: dict[str, ast.ParamDecl] = {}
 
     def add(self, finding: Finding) -> None:
         """Add a finding, unless it was added before."""
         code, severity, message, span, hint = finding
-        diagnostic = Diagnostic(code, severity, message, span, hint, self.name)
-        if diagnostic not in self.found:
-            self.found.append(diagnostic)
+        self.found[Diagnostic(code, severity, message, span, hint, self.name)] = None
 
     def error(self, code: str, message: str, span: Span | None, hint: str = "") -> None:
         """Add an error."""
@@ -80,12 +83,13 @@ class NameFindings:
                 )  # fmt: skip
             else:
                 names[node.name] = node
+        self.events = {n: d.guard for n, d in names.items() if isinstance(d, ast.EventDecl)}
+        self.params = {n: d for n, d in names.items() if isinstance(d, ast.ParamDecl)}
+        self.steps = names.keys() - self.params.keys()
 
     def guard(self, node: ast.Node) -> None:
         """Check every name and every kind in a guard or a value."""
-        names, registered = self.names, self.registered
-        events = event_guards(names)
-        params = params_among(names)
+        events, params, registered = self.events, self.params, self.registered
         reported: set[int] = set()
         for part in walk(node):
             if isinstance(part, ast.Causal | ast.Conc) and self._anchor_first(part):
@@ -104,8 +108,7 @@ class NameFindings:
                     self.add(unknown_param(part, params))
                 case ast.Function(name=name) if name not in registered and name not in FUNCTIONS:
                     self._unknown_guard(part)
-        values = {name: declared.value for name, declared in params.items()}
-        for finding in guard_findings(node, values, registered):
+        for finding in guard_findings(node, params, registered):
             self.add(finding)
 
     def event(self, event: ast.EventDecl) -> None:
@@ -128,11 +131,12 @@ class NameFindings:
                     node.span, "an event is judged alone; compare in a step's guard",
                 )  # fmt: skip
 
-    def cycles(self, events: Iterable[ast.EventDecl]) -> None:
+    def cycles(self, events: Collection[ast.EventDecl]) -> None:
         """Report the events that are defined in terms of themselves."""
-        guards = event_guards(self.names)
+        guards = self.events
+        behind = events_behind((event.name for event in events), guards)
         try:
-            TopologicalSorter(names_between(guards)).prepare()
+            TopologicalSorter(names_between({name: guards[name] for name in behind})).prepare()
         except CycleError:
             pass
         else:
@@ -152,7 +156,7 @@ class NameFindings:
             return False
         if not isinstance(names.get(inner.name), ast.StepDecl):
             return False
-        operator, event = type(node).__name__, _event_of(inner.name, names)
+        operator, event = type(node).__name__, self._event_of(inner.name)
         written = f"`{operator}({event}, {inner.name})`: the event, then its anchor"
         if any(part is node for part in walk(names[inner.name])):
             written = f"`{operator}({event})`: without an anchor it is the event taken before"
@@ -167,7 +171,7 @@ class NameFindings:
         if isinstance(names.get(name), ast.StepDecl):
             self.error(
                 "K101", f"`{name}` is a step, and guards are made of events", node.span,
-                f"write `{_event_of(name, names)}`, the event that it is of; "
+                f"write `{self._event_of(name)}`, the event that it is of; "
                 f"`{name}.attribute` is a value of its event",
             )  # fmt: skip
         elif isinstance(names.get(name), ast.ParamDecl):
@@ -188,14 +192,27 @@ class NameFindings:
             )
             self.error("K101", f"there is no event `{name}`", node.span, hint)
 
+    def _event_of(self, step: str) -> str:
+        """Return the event that a step is of, or a name that stands for it."""
+        seen: set[str] = set()
+        while step not in seen:
+            seen.add(step)
+            declared = self.names.get(step)
+            if isinstance(declared, ast.EventDecl):
+                return step
+            if not isinstance(declared, ast.StepDecl):
+                break
+            named = [n.name for n in walk(declared.guard) if isinstance(n, ast.Name)]
+            step = named[0] if named else step
+        return next(iter(self.events)) if len(self.events) == 1 else "Event"
+
     def _known_step(
         self, name: str, span: Span | None, reference: ast.Reference | None = None
     ) -> None:
         """Check the name of a step in a reference, or in an anchor."""
-        steps = steps_among(self.names)
-        if name in steps:
+        if name in self.steps:
             return
-        hint = did_you_mean(name, steps)
+        hint = did_you_mean(name, self.steps)
         if reference is not None:
             of = reference.of
             rest = of.name if isinstance(of, ast.Field) else ".".join(of.path)
@@ -260,37 +277,6 @@ def events_behind(names: Iterable[str], guards: Mapping[str, ast.Guard]) -> set[
 def names_between(guards: Mapping[str, ast.Guard]) -> dict[str, set[str]]:
     """Return which events the guard of each event names."""
     return {name: names_in(guard) & guards.keys() for name, guard in guards.items()}
-
-
-def event_guards(names: Mapping[str, Declaration]) -> dict[str, ast.Guard]:
-    """Return the guards of the events among declarations."""
-    return {name: d.guard for name, d in names.items() if isinstance(d, ast.EventDecl)}
-
-
-def _event_of(step: str, names: Mapping[str, Declaration]) -> str:
-    """Return the event that a step is of, or a name that stands for it."""
-    seen: set[str] = set()
-    while step not in seen:
-        seen.add(step)
-        declared = names.get(step)
-        if isinstance(declared, ast.EventDecl):
-            return step
-        if not isinstance(declared, ast.StepDecl):
-            break
-        named = [n.name for n in walk(declared.guard) if isinstance(n, ast.Name)]
-        step = named[0] if named else step
-    known = [*event_guards(names)]
-    return known[0] if len(known) == 1 else "Event"
-
-
-def params_among(names: Mapping[str, Declaration]) -> dict[str, ast.ParamDecl]:
-    """Return the parameters among declarations."""
-    return {name: d for name, d in names.items() if isinstance(d, ast.ParamDecl)}
-
-
-def steps_among(names: Mapping[str, Declaration]) -> set[str]:
-    """Return the names that can stand in a body: of steps, and of events used as such."""
-    return {name for name, d in names.items() if not isinstance(d, ast.ParamDecl)}
 
 
 def declared_as(node: Declaration) -> str:

@@ -10,6 +10,7 @@ The one rule: a finding is returned, never raised, and each fault is reported on
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 
 from ketal.analysis.bodies import body_findings, required_steps
@@ -17,11 +18,8 @@ from ketal.analysis.declared_names import (
     Declaration,
     NameFindings,
     declared_as,
-    event_guards,
     events_behind,
     names_in,
-    params_among,
-    steps_among,
 )
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.analysis.statements import (
@@ -64,7 +62,7 @@ class _Shared(NameFindings):
     """The declarations of the file outside of its patterns."""
 
     def __init__(self, file: ast.File, registered: Mapping[str, RegisteredGuard]) -> None:
-        super().__init__([], registered)
+        super().__init__({}, registered)
         self.file = file
         self.used: set[str] = set()
 
@@ -113,7 +111,7 @@ class _PatternNames(NameFindings):
         self._check_body()
         self._check_alphabet()
         self._check_localhost()
-        for finding in statement_findings(self.pattern, params_among(self.names)):
+        for finding in statement_findings(self.pattern, self.params):
             self.add(finding)
         self._check_returns()
         self._check_use()
@@ -122,13 +120,12 @@ class _PatternNames(NameFindings):
 
     def _check_body(self) -> None:
         pattern = self.pattern
-        steps = steps_among(self.names)
         for node in walk(pattern.body):
             if isinstance(node, ast.Absent):
                 self._check_absent(node)
             if isinstance(node, ast.Step | ast.Edge):
                 name = node.name if isinstance(node, ast.Step) else node.step
-                if name in steps:
+                if name in self.steps:
                     continue
                 if isinstance(node, ast.Step) and name in STATEMENTS:
                     self.error(
@@ -137,7 +134,9 @@ class _PatternNames(NameFindings):
                     )  # fmt: skip
                     break  # what comes behind it is no step either
                 hint = (
-                    did_you_mean(name, steps) or self._no_strategy(node) or self._unused_step(name)
+                    did_you_mean(name, self.steps)
+                    or self._no_strategy(node)
+                    or self._unused_step(name)
                 )
                 self.error("K102", f"there is no step `{name}`", node.span, hint)
         if isinstance(pattern.body, ast.AutomatonBody):
@@ -162,7 +161,7 @@ class _PatternNames(NameFindings):
         if name in RESERVED:
             return f"`{name}` is a word of the language: remove it"
         declare = f"declare `{name} = …;`"
-        mentioned = self._mentioned()
+        mentioned = self._mentioned
         unused = [
             step.name
             for step in self.pattern.declarations
@@ -187,15 +186,16 @@ class _PatternNames(NameFindings):
             else f"write the guard of `{declared.name}` itself, in parentheses: `not (…)`",
         )  # fmt: skip
 
+    @functools.cached_property
     def _mentioned(self) -> set[str]:
-        """Return every name that the pattern mentions."""
+        """Every name that the pattern mentions."""
         parts: list[ast.Node] = [d.guard for d in self.pattern.declarations]
         parts += [n for n in (self.pattern.returns, self.pattern.order) if n is not None]
         parts += [n for n in (self.pattern.window, self.pattern.body) if n is not None]
         return steps_of(self.pattern.body).union(*(names_in(part) for part in parts))
 
     def _check_use(self) -> None:
-        mentioned = self._mentioned()
+        mentioned = self._mentioned
         self.shared.used |= mentioned
         body = steps_of(self.pattern.body)
         for declaration in self.pattern.declarations:
@@ -230,7 +230,7 @@ class _PatternNames(NameFindings):
         return pattern.kind == "check" or pattern.strategy == "strict" or counted
 
     def _check_alphabet(self) -> None:
-        if not self.pattern.events and self._mentioned().isdisjoint(event_guards(self.names)):
+        if not self.pattern.events and self._mentioned.isdisjoint(self.events):
             self.error(
                 "K125", f"the pattern `{self.pattern.name}` names no event",
                 self.pattern.span,
@@ -243,8 +243,7 @@ class _PatternNames(NameFindings):
         todo = [d.guard for d in self.pattern.declarations]
         todo += [n.guard for n in walk(self.pattern.body) if isinstance(n, ast.Absent)]
         named = steps_of(self.pattern.body).union(*(names_in(guard) for guard in todo))
-        guards = event_guards(self.names)
-        todo += [guards[name] for name in sorted(events_behind(named, guards))]
+        todo += [self.events[name] for name in sorted(events_behind(named, self.events))]
         for node in (n for guard in todo for n in walk(guard)):
             if isinstance(node, ast.Localhost):
                 self.error(

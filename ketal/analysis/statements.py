@@ -8,15 +8,14 @@ The one rule: a finding names the statement to change or remove.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 from ketal.analysis.bodies import Finding
+from ketal.analysis.value_kinds import Params
 from ketal.errors import Span, nearest
 from ketal.model import syntax as ast
 from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node
-
-Params = Mapping[str, ast.ParamDecl]
 
 
 def did_you_mean(name: str, known: Collection[str], cutoff: float = 0.6) -> str:
@@ -33,7 +32,12 @@ def unknown_param(node: ast.ParamRef, params: Params) -> Finding:
 
 def first_repeated(names: tuple[str, ...]) -> str | None:
     """Return the first name that stands there twice."""
-    return next((name for i, name in enumerate(names) if name in names[:i]), None)
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def statement_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:

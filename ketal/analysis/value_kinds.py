@@ -18,7 +18,7 @@ from ketal.model.guard_functions import FUNCTIONS, Kind
 from ketal.model.syntax_walks import walk
 from ketal.model.wording import counted
 
-Params = Mapping[str, ast.Literal | ast.Duration]
+Params = Mapping[str, ast.ParamDecl]
 
 
 def kind_of(value: ast.Value, params: Params) -> Kind:
@@ -35,7 +35,7 @@ def kind_of(value: ast.Value, params: Params) -> Kind:
         case ast.Reference(of=of):
             return kind_of(of, params)
         case ast.ParamRef(name=name) if name in params:
-            return kind_of(params[name], params)
+            return kind_of(params[name].value, params)
     return "any"
 
 

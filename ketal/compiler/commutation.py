@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from ketal.compiler.automaton import ANONYMOUS, Automaton, Ways
-from ketal.compiler.minterms import PartialAssignment, Region, Theory, negation, split
+from ketal.compiler.minterms import PartialAssignment, Region, Theory, split
 from ketal.compiler.predicates import (
     Atom,
     Formula,
     conjunction,
     disjunction,
+    negation,
     registers,
     with_literals,
 )

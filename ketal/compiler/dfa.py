@@ -6,7 +6,7 @@ each read an attribute of their own make 2^11 - 1 classes of events, though no s
 ever has to choose between more than one or two of them. So it is done in two stages.
 
 1. *Over steps.* With the guards on edges (variants) for letters, the position
-   automaton is determinised and minimised by automata-lib. No event is looked
+   automaton is determinised, and minimised by automata-lib. No event is looked
    at, and the result depends on nothing but the language of the body over steps.
 2. *Over events.* An event satisfies several guards at once. Of one group (the
    steps whose events are bound alike) all readings are followed as one, so a state is
@@ -37,7 +37,6 @@ from collections import deque
 from collections.abc import (
     Callable,
     Collection,
-    Container,
     Hashable,
     Iterable,
     Iterator,
@@ -166,8 +165,7 @@ def determinise(
         moves[p].setdefault(numbers[Variant(positions.steps[q], nots)], set()).add(q)
     rows = [{v: frozenset(qs) for v, qs in sorted(row.items())} for row in moves]
     nfa = _TableRows(rows, positions.finals)
-    _bound_subsets(nfa, theory.limits, span)
-    steps = _minimal(nfa, len(numbers))
+    steps = _minimal(_subsets(nfa, theory.limits, span), len(numbers))
     labels = []
     if positions.labels:
         labels = [{positions.labels[p] for p in behind} for behind in _behind(steps, nfa)]
@@ -183,49 +181,50 @@ def _too_many(limits: Limits, span: Span | None) -> PatternError:
     )
 
 
-def _bound_subsets(nfa: _TableRows, limits: Limits, span: Span | None) -> None:
-    """Refuse a body whose deterministic form would be too large, before making it."""
-    seen = {frozenset((0,))}
-    todo = deque(seen)
-    while todo:
-        for target in nfa.after(todo.popleft()).values():
-            if target not in seen:
-                seen.add(target)
-                if len(seen) > limits.states_max:
-                    raise _too_many(limits, span)
-                todo.append(target)
+def _subsets(nfa: _TableRows, limits: Limits, span: Span | None) -> _TableRows:
+    """Return the deterministic automaton whose states are sets of states."""
+    initial = frozenset((0,))
+    reached = {initial}
+
+    def moves(states: _States) -> Iterable[tuple[int, _States]]:
+        after = nfa.after(states)
+        reached.update(after.values())
+        if len(reached) > limits.states_max:
+            raise _too_many(limits, span)
+        return after.items()
+
+    return _breadth_first(initial, moves, lambda states: not states.isdisjoint(nfa.finals))
 
 
 # --- automata-lib ----------------------------------------------------------------------
 
 
-def _minimal(nfa: _TableRows, letters: int) -> _TableRows:
-    """Return the minimal deterministic automaton, numbered breadth-first, without dead states."""
+def _minimal(automaton: _TableRows, letters: int) -> _TableRows:
+    """Return the minimal form of a deterministic automaton, without dead states."""
     from automata.fa.dfa import DFA
-    from automata.fa.nfa import NFA
 
     width = max(1, len(f"{max(letters - 1, 0):x}"))
-    transitions: dict[str, dict[str, set[str]]] = {}
-    for p, row in enumerate(nfa.rows):
-        transitions.setdefault(f"{p}", {})
-        for letter, targets in row.items():
+    transitions: dict[str, dict[str, str]] = {}
+    for p, row in enumerate(automaton.rows):
+        transitions[f"{p}"] = {}
+        for letter, (target,) in row.items():
             word, here = f"{letter:0{width}x}", f"{p}"
             for digit in word[:-1]:
-                there = f"{here}.{digit}"
-                transitions[here].setdefault(digit, set()).add(there)
-                transitions.setdefault(there, {})
-                here = there
-            transitions[here].setdefault(word[-1], set()).update(map(str, targets))
-    made = NFA(
+                here = transitions[here].setdefault(digit, f"{here}.{digit}")
+                transitions.setdefault(here, {})
+            transitions[here][word[-1]] = f"{target}"
+    dfa = DFA(
         states=set(transitions),
         input_symbols=set(_DIGITS[: max(letters, 1)] if width == 1 else _DIGITS),
         transitions=transitions,
         initial_state="0",
-        final_states=set(map(str, nfa.finals)),
-    )
-    dfa = DFA.from_nfa(made).to_partial(minify=False)
+        final_states=set(map(str, automaton.finals)),
+        allow_partial=True,
+    ).minify()
     return _breadth_first(
-        dfa.initial_state, lambda state: _letters(dfa, state, width), dfa.final_states
+        dfa.initial_state,
+        lambda state: _letters(dfa, state, width),
+        lambda state: state in dfa.final_states,
     )
 
 
@@ -241,7 +240,9 @@ def _letters(dfa: Any, state: Any, width: int) -> Iterator[tuple[int, Any]]:
 
 
 def _breadth_first(
-    initial: Any, moves: Callable[[Any], Iterable[tuple[int, Any]]], finals: Container[Any]
+    initial: Any,
+    moves: Callable[[Any], Iterable[tuple[int, Any]]],
+    is_final: Callable[[Any], bool],
 ) -> _TableRows:
     """Return a deterministic automaton with its states numbered breadth-first, by letters.
 
@@ -258,7 +259,7 @@ def _breadth_first(
                 order.append(target)
             row[letter] = frozenset((index[target],))
         rows.append(row)
-    return _TableRows(rows, {index[state] for state in order if state in finals})
+    return _TableRows(rows, {index[state] for state in order if is_final(state)})
 
 
 def _restricted(automaton: _TableRows, letters: int) -> _TableRows:
@@ -269,7 +270,7 @@ def _restricted(automaton: _TableRows, letters: int) -> _TableRows:
             if letter < letters:
                 yield letter, target
 
-    return _breadth_first(0, moves, automaton.finals)
+    return _breadth_first(0, moves, lambda state: state in automaton.finals)
 
 
 def _behind(minimal: _TableRows, nfa: _TableRows) -> list[_States]:

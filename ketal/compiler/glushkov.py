@@ -171,14 +171,15 @@ def spelled_out(body: syntax.AutomatonBody, numbers: Mapping[str, int]) -> Posit
     index: dict[tuple[str, int], int] = {(body.initial, -1): 0}
     todo = deque([(body.initial, -1)])
     finals = body.finals
+    leaving: dict[str, list[syntax.Edge]] = {}
+    for edge in body.edges:
+        leaving.setdefault(edge.source, []).append(edge)
     while todo:
         here = todo.popleft()
         position = index[here]
         if finals is None or here[0] in finals:
             out.finals.add(position)
-        for edge in body.edges:
-            if edge.source != here[0]:
-                continue
+        for edge in leaving.get(here[0], ()):
             there = (edge.target, numbers[edge.step])
             if there not in index:
                 index[there] = len(out.steps)

@@ -28,9 +28,10 @@ from typing import Any, TypeAlias
 from ketal.compiler.predicates import (
     Atom,
     Formula,
-    conjunction,
     constant_of,
     disjunction,
+    folded,
+    negation,
     subject,
 )
 from ketal.model import syntax
@@ -49,16 +50,6 @@ _Sample = tuple[str, Any]  # kind of sample, value; ("text", None) is any other 
 _FREE = object()
 _FLOATS_WHOLE = 2**53
 """From here on every float is a whole number."""
-
-
-def negation(formula: Formula) -> Formula:
-    """Return the formula that is on where `formula` is off."""
-    if isinstance(formula, bool):
-        return not formula
-    if formula[0] == "var":
-        return ("var", formula[1], not formula[2])
-    parts = [negation(f) for f in formula[1]]
-    return disjunction(parts) if formula[0] == "and" else conjunction(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +95,11 @@ class Theory:
     def __init__(self, atoms: Sequence[Atom], limits: Limits) -> None:
         self.atoms = tuple(atoms)
         self.limits = limits
-        self._among = {a: frozenset(a.payload[1]) for a in self.atoms if a.shape == "member"}
+        self._among = {
+            number: frozenset(atom.payload[1])
+            for number, atom in enumerate(self.atoms)
+            if atom.shape == "member"
+        }
         self._tests = {
             number: PREDICATES[a.shape].prepare(limits, *PREDICATES[a.shape].read(a.payload)[1])
             for number, a in enumerate(self.atoms)
@@ -235,10 +230,10 @@ class Theory:
             return holds(op, *((value, 0) if repr(left) < repr(right) else (0, value)))
         if shape == "member":
             # As `x == 1 || x == 2`, and where false is expected, `x != 1 && x != 2`.
-            if what in ("constant", "number") and (kind(value), value) in self._among[atom]:
+            if what in ("constant", "number") and (kind(value), value) in self._among[number]:
                 return atom.expects
             value_kind = "string" if what == "text" else kind(value)
-            return not atom.expects and {k for k, _ in self._among[atom]} == {value_kind}
+            return not atom.expects and {k for k, _ in self._among[number]} == {value_kind}
         return (what == "true") == atom.expects
 
     def _predicate(self, number: int, sample: _Sample) -> Any:
@@ -289,8 +284,9 @@ class Theory:
         while True:
             rest: list[Formula] = []
             touched: set[int] = set()
+            parts: dict[int, tuple[Formula, Formula]] = {}
             while todo:
-                reduced = _reduced(todo.pop(), on, off)
+                reduced = _reduced(todo.pop(), on, off, parts)
                 if reduced is False:
                     return None
                 if reduced is True:
@@ -305,6 +301,7 @@ class Theory:
                         (on | 1 << reduced[1], off) if reduced[2] else (on, off | 1 << reduced[1])
                     )
                     touched.add(self._term_of[reduced[1]])
+                    parts = {}
             if not touched:
                 return PartialAssignment(on, off, tuple(reversed(rest)))
             for number in sorted(touched):
@@ -327,7 +324,7 @@ class Theory:
             after = self.narrowed(before, formulas) if formulas else before
             if after is None:
                 continue
-            sizes = [_size(f) for f in after.rest]
+            sizes = _sizes(after.rest)
             splits += 1 + sum(sizes) // SPLIT_PARTS
             if not sizes or splits > SPLITS_MAX:
                 return True
@@ -357,8 +354,14 @@ class Theory:
         )
 
 
-def _reduced(formula: Formula, on: int, off: int) -> Formula:
-    """Return a formula simplified under an assignment."""
+def _reduced(
+    formula: Formula, on: int, off: int, known: dict[int, tuple[Formula, Formula]]
+) -> Formula:
+    """Return a formula simplified under an assignment.
+
+    `known` has the parts that were, each by its `id` and with what it became: a part may stand in
+    several places, as the formula of an event that guards name.
+    """
     if isinstance(formula, bool):
         return formula
     tag = formula[0]
@@ -367,23 +370,30 @@ def _reduced(formula: Formula, on: int, off: int) -> Formula:
         if on & bit:
             return bool(formula[2])
         return not formula[2] if off & bit else formula
-    parts: list[Formula] = []
+    before = known.get(id(formula))
+    if before is not None:
+        return before[1]
     decides = tag == "or"  # the value of a part that decides the whole
+    parts: list[Formula] = []
+    result: Formula = not decides
     for part in formula[1]:
-        reduced = _reduced(part, on, off)
+        reduced = _reduced(part, on, off, known)
         if reduced is decides:
-            return decides
+            result = decides
+            break
         if not isinstance(reduced, bool):
             parts.append(reduced)
-    if not parts:
-        return not decides
-    return parts[0] if len(parts) == 1 else (tag, tuple(parts))
+    else:
+        if parts:
+            result = parts[0] if len(parts) == 1 else (tag, tuple(parts))
+    known[id(formula)] = formula, result
+    return result
 
 
-def _size(formula: Formula) -> int:
-    if isinstance(formula, bool) or formula[0] == "var":
-        return 1
-    return sum(map(_size, formula[1]))
+def _sizes(formulas: Iterable[Formula]) -> list[int]:
+    """Return how many literals each formula has, those of a part wherever it stands."""
+    known: dict[int, int] = {}
+    return [folded(one, lambda _: 1, lambda _, parts: sum(parts), known) for one in formulas]
 
 
 def _between(numbers: list[Any]) -> Iterator[float]:

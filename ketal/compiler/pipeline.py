@@ -17,7 +17,7 @@ from dataclasses import replace
 from graphlib import TopologicalSorter
 
 from ketal.analysis.bodies import Finding
-from ketal.analysis.declared_names import events_behind, names_between
+from ketal.analysis.declared_names import events_behind, names_between, names_in
 from ketal.analysis.parameters import ParamValue, with_params
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.compiler.automaton import ANONYMOUS, Automaton, LiveRegisters, Variant
@@ -114,10 +114,6 @@ class _Compilation:
         bindings = Bindings(positions, self.steps, self.guards, self.not_guards)
         self._add(*bindings.unbound_references(self.pattern.returns))
         self._add(*bindings.void_anchors())
-        if self.pattern.kind == "find" and 0 in positions.finals:
-            message = "the body of a `find` accepts the empty word"
-            hint = "a match has at least one event"
-            self._add(("K202", "error", message, self.pattern.body.span, hint))
         self._refuse()
         named = {n.name for n in walk(self.pattern) if isinstance(n, syntax.Name)}
         declared = self._named(named | steps_of(self.pattern.body))  # they make the alphabet
@@ -255,8 +251,10 @@ def _refuse_large(
     measured before they are expanded.
     """
     levels_max = limits.nesting_max * EXPANDED_NESTING
+    guards = tuple(guards)
+    behind = events_behind(set().union(*map(names_in, guards)), events)
     known: dict[str, tuple[int, int]] = {}
-    for name in TopologicalSorter(names_between(events)).static_order():
+    for name in TopologicalSorter(names_between({n: events[n] for n in behind})).static_order():
         known[name] = _measured(events[name], known)
     total = 0
     for guard in guards:
@@ -307,8 +305,9 @@ def _with_liveness(automaton: Automaton) -> Automaton:
     changed = True
     while changed:
         changed = False
-        for state, row in enumerate(automaton.table):
-            for letter, target in row:
+        # Most edges lead to a larger number, so the last state comes first.
+        for state in reversed(range(len(steps))):
+            for letter, target in automaton.table[state]:
                 _, group = automaton.letters[letter]
                 more = steps[target] - {group} - steps[state]
                 if more or (history[target] and not history[state]):

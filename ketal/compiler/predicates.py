@@ -17,9 +17,11 @@ once.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.errors import Span, pattern_error
@@ -29,6 +31,7 @@ from ketal.model.limits import Limits
 from ketal.model.syntax_walks import references
 from ketal.model.values import Key, kind
 
+T = TypeVar("T")
 Formula = bool | tuple[Any, ...]
 """True, False, ("var", index, polarity), ("and", formulas) or ("or", formulas)."""
 
@@ -110,15 +113,15 @@ def disjunction(formulas: Iterable[Formula]) -> Formula:
 
 def _joined(tag: str, decisive: bool, formulas: Iterable[Formula]) -> Formula:
     """Return formulas joined, simplified; one that is `decisive` decides the whole."""
-    parts: list[Formula] = []
+    parts: dict[Formula, None] = {}
     for formula in formulas:
         if formula is decisive:
             return decisive
-        if not isinstance(formula, bool) and formula not in parts:
-            parts.append(formula)
+        if not isinstance(formula, bool):
+            parts[formula] = None
     if not parts:
         return not decisive
-    return parts[0] if len(parts) == 1 else (tag, tuple(parts))
+    return next(iter(parts)) if len(parts) == 1 else (tag, tuple(parts))
 
 
 def evaluate(formula: Formula, mask: int) -> bool:
@@ -134,14 +137,44 @@ def evaluate(formula: Formula, mask: int) -> bool:
     return any(evaluate(f, mask) for f in formula[1])
 
 
+def folded(
+    formula: Formula,
+    of_literal: Callable[[Any], T],
+    of_parts: Callable[[str, list[T]], T],
+    known: dict[int, T] | None = None,
+) -> T:
+    """Return what functions make of a formula, from its literals up; True is an empty "and".
+
+    A part that stands in several places, as the formula of an event that guards name, is folded
+    once; `known` has what parts became, by `id`, also those of other formulas that are still there.
+    """
+    known = {} if known is None else known
+
+    def fold(part: Any) -> T:
+        if part[0] == "var":
+            return of_literal(part)
+        number = id(part)
+        if number not in known:
+            known[number] = of_parts(part[0], [fold(one) for one in part[1]])
+        return known[number]
+
+    if isinstance(formula, bool):
+        return of_parts("and" if formula else "or", [])
+    return fold(formula)
+
+
 def with_literals(formula: Formula, of_literal: Callable[[Any], Formula]) -> Formula:
     """Return a formula with what a function makes of each literal in its place, simplified."""
-    if isinstance(formula, bool):
-        return formula
-    if formula[0] == "var":
-        return of_literal(formula)
-    parts = [with_literals(f, of_literal) for f in formula[1]]
-    return conjunction(parts) if formula[0] == "and" else disjunction(parts)
+    return folded(formula, of_literal, lambda tag, parts: _joined(tag, tag == "or", parts))
+
+
+def negation(formula: Formula) -> Formula:
+    """Return the formula that is on where `formula` is off."""
+    return folded(
+        formula,
+        lambda v: ("var", v[1], not v[2]),
+        lambda tag, parts: disjunction(parts) if tag == "and" else conjunction(parts),
+    )
 
 
 def simplify(formula: Formula, known: Mapping[int, bool]) -> Formula:
@@ -161,23 +194,18 @@ def of_field(formula: Formula, atoms: Sequence[Atom], field: syntax.Field) -> Fo
 
 def variables(formula: Formula) -> frozenset[int]:
     """Return the variables of a formula."""
-    if isinstance(formula, bool):
-        return frozenset()
-    if formula[0] == "var":
-        return frozenset((formula[1],))
-    return frozenset().union(*(variables(f) for f in formula[1]))
+    return folded(formula, lambda v: frozenset((v[1],)), lambda _, parts: frozenset().union(*parts))
 
 
 def necessary(formula: Formula) -> frozenset[int]:
     """Return the variables that are on wherever a formula holds, as far as its shape shows."""
     if isinstance(formula, bool):
         return frozenset()
-    if formula[0] == "var":
-        return frozenset((formula[1],)) if formula[2] else frozenset()
-    parts = [necessary(f) for f in formula[1]]
-    if formula[0] == "and":
-        return frozenset().union(*parts)
-    return frozenset.intersection(*parts)
+    return folded(
+        formula,
+        lambda v: frozenset((v[1],) if v[2] else ()),
+        lambda tag, parts: functools.reduce(operator.or_ if tag == "and" else operator.and_, parts),
+    )
 
 
 def constant_of(value: syntax.Value) -> str | int | float | bool | None:
@@ -249,6 +277,7 @@ class Lowering:
         self.registered = registered
         self.clocks_decide = clocks_decide
         self._span: Span | None = None  # of the guard that is lowered just now
+        self._of_events: dict[tuple[str, bool], Formula] = {}
 
     def _variable(self, atom: Atom, polarity: bool = True) -> Formula:
         return self.table.variable(atom, polarity, self._span)
@@ -260,7 +289,7 @@ class Lowering:
             case syntax.Truth(value=value):
                 return value == positive
             case syntax.Name(name=name):
-                return self.lower(self.events[name], positive)
+                return self._event(name, positive)
             case syntax.Not(operand=operand):
                 return self.lower(operand, not positive)
             case syntax.And(operands=operands) | syntax.Or(operands=operands):
@@ -286,6 +315,14 @@ class Lowering:
                 payload = (name, self.registered[name].version, arguments)
                 return self._literal("registered", payload, positive)
         raise AssertionError(guard)
+
+    def _event(self, name: str, positive: bool) -> Formula:
+        """Lower the guard of an event once: all who name it share its formula."""
+        formula = self._of_events.get((name, positive))
+        if formula is None:
+            formula = self.lower(self.events[name], positive)
+            self._of_events[name, positive] = formula
+        return formula
 
     def _literal(
         self, shape: str, payload: tuple[Any, ...], positive: bool, *, decided: bool = False

@@ -5,18 +5,23 @@ The one rule: nodes come in the order of the text.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import fields
 
 from ketal.model.syntax import Absent, Body, Edge, Guard, Node, Reference, Step
 
 
+@functools.cache
+def _fields_of(sort: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(sort) if field.name != "span")
+
+
 def children(node: Node) -> Iterator[Node]:
     """Yield the nodes that `node` is made of, in the order of the text."""
-    for item in fields(node):
-        if item.name == "span":
-            continue
-        value = getattr(node, item.name)
+    sort: type = type(node)
+    for name in _fields_of(sort):
+        value = getattr(node, name)
         for child in value if isinstance(value, tuple) else (value,):
             if isinstance(child, Node):
                 yield child

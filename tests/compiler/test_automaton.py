@@ -25,6 +25,7 @@ from ketal.compiler.minterms import Theory
 from ketal.compiler.pipeline import compile_pattern
 from ketal.compiler.predicates import evaluate
 from ketal.errors import Diagnostic, PatternError, SettingError
+from ketal.grammar import format_text
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.values import arguments_match
@@ -651,6 +652,49 @@ def test_a_proof_over_large_guards_is_given_up_in_time() -> None:
     )
     with quick(30):
         assert ketal.compile(f"event E0 = z == 0;\n{links}pattern P {{ find next E{last}; }}")
+
+
+def test_events_that_double_are_compiled_as_they_are_shared() -> None:
+    """Each event has the one before twice: 98,302 parts, of which few are different."""
+    links = "".join(
+        f"event E{n} = E{n - 1} && !(x{n} == 1) || !E{n - 1} && x{n} == 1;\n" for n in range(1, 16)
+    )
+    with quick():
+        assert ketal.compile(f"event E0 = x == 1;\n{links}pattern P {{ find any E15; }}")
+
+
+EVENT = "event A = x == 1;"
+
+
+def _each(count: int, statement: str) -> str:
+    return " ".join(statement.format(n, n + 1) for n in range(count))
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        (f"{_each(6_000, 'event E{} = x == {};')} check E0*;", {"K210"}),
+        (f"{EVENT * 5_000} check A*;", {"K105"}),
+        (f"{EVENT} partition by {_each(30_000, 'k{},')} k; check A*;", set()),
+        (f"event A = x in [{_each(15_000, '{},')} 0]; check A*;", set()),
+        (f"{EVENT} find any A {'A? ' * 600};", {"K220"}),
+        (
+            f"{EVENT} check automaton {{ initial q0; {_each(20_000, 'q{} -> q{} on A;')} }}",
+            {"K212"},
+        ),
+    ],
+    ids=["declarations", "findings", "keys", "list", "choices", "edges"],
+)
+def test_a_long_pattern_takes_no_square_of_its_length(text: str, codes: set[str]) -> None:
+    with quick():
+        found = ketal.lint(f"pattern P {{ {text} }}")
+    assert {diagnostic.code for diagnostic in found} == codes
+
+
+def test_many_comments_are_laid_out_in_time() -> None:
+    text = "pattern P {\n" + "    event A = x == 1;  // a comment\n" * 8_000 + "    check A*;\n}\n"
+    with quick():
+        assert format_text(text).count("// a comment") == 8_000
 
 
 # --- hostile attributes ---------------------------------------------------------------------

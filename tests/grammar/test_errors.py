@@ -102,8 +102,8 @@ DOCUMENTED = [
     for example in re.findall(r"`([^`]+)`", re.split(r"(?<!\\)\|", cells)[-1])
     if not code.startswith("K3")  # tests/runtime/test_names_in_log.py, which has their log
 ]
-# What takes hundreds of predicates or nodes, and what another code says first.
-WITHOUT_EXAMPLE = {"K202", "K210", "K211", "K213", "K214"}
+# What takes hundreds of predicates or nodes.
+WITHOUT_EXAMPLE = {"K210", "K211", "K213", "K214"}
 
 
 @pytest.mark.parametrize(("code", "example"), DOCUMENTED)
