@@ -19,7 +19,7 @@ from functools import cached_property
 from lark import Token
 
 from ketal.errors import Diagnostic, Span, nearest
-from ketal.model.guard_functions import FUNCTIONS
+from ketal.model.guard_functions import GUARD_WORDS
 from ketal.model.language_words import STATEMENTS
 
 CLOSING = {"(": ")", "[": "]", "{": "}"}
@@ -204,11 +204,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A known mistake: the situation it applies to, message and hint.
-
-    `message` and `hint` may name `{found}`, `{before}`, `{keyword}`, `{what}`
-    (the statement in words), `{pattern}`, `{open}` and `{near}`.
-    """
+    """A known mistake: the situation it applies to, message and hint, with words of `_fillings`."""
 
     when: Callable[[Situation], bool]
     message: str
@@ -384,11 +380,7 @@ RULES: tuple[Rule, ...] = (
     ),
     # --- guards that are words ---
     Rule(
-        lambda s: (
-            s.before in (*FUNCTIONS, "call", "Causal", "Conc")
-            and s.expects == {"LPAR"}
-            and s.keyword != "at"
-        ),
+        lambda s: s.before in GUARD_WORDS and s.expects == {"LPAR"} and s.keyword != "at",
         "`{before}` is a guard and wants its argument in parentheses",
         "write `{before}(…)`; an attribute of that name is `data.{before}`",
         at="before",

@@ -23,7 +23,7 @@ from ketal.grammar.parse_tree import Fault, ParseTree, bare_word, span_of
 from ketal.grammar.printer import render_value
 from ketal.grammar.reader import too_deep
 from ketal.model import syntax as ast
-from ketal.model.guard_functions import FUNCTIONS
+from ketal.model.guard_functions import FUNCTIONS, GUARD_WORDS
 from ketal.model.limits import Limits
 
 GUARDS = frozenset(
@@ -32,7 +32,6 @@ GUARDS = frozenset(
         "call", "predicate", "causal", "conc",
     }
 )  # fmt: skip
-OPERATORS = ("Causal", "Conc", "call", *FUNCTIONS)
 
 
 class Expressions:
@@ -145,7 +144,7 @@ class Expressions:
         name = cast(Token, tree.children[0])
         arguments = [cast(ParseTree, a) for a in tree.children[1:] if a is not None]
         of_events = any(self._is_guard(argument) for argument in arguments)
-        meant = nearest(name, OPERATORS, 0.7 if of_events else 1, any_case=True)
+        meant = nearest(name, GUARD_WORDS, 0.7 if of_events else 1, any_case=True)
         if name not in FUNCTIONS and (of_events or meant is not None):
             # Its argument is a guard, so judging it as a value would only confuse.
             self.fault(

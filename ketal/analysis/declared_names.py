@@ -16,7 +16,7 @@ from ketal.analysis.statements import did_you_mean, unknown_param
 from ketal.analysis.value_kinds import guard_findings
 from ketal.errors import Diagnostic, Span
 from ketal.model import syntax as ast
-from ketal.model.guard_functions import FUNCTIONS
+from ketal.model.guard_functions import FUNCTIONS, GUARD_WORDS
 from ketal.model.language_words import ARGUMENTS, RESERVED
 from ketal.model.syntax_walks import walk
 
@@ -232,8 +232,7 @@ class NameFindings:
                 f"write `{name}`" if isinstance(names[name], ast.EventDecl) else "",
             )  # fmt: skip
             return
-        known = {"call", "Causal", "Conc", *FUNCTIONS, *self.registered}
-        hint = did_you_mean(name, known, 0.7)
+        hint = did_you_mean(name, {*GUARD_WORDS, *self.registered}, 0.7)
         self.error(
             "K104", f"there is no guard `{name}`", node.span,
             hint or "the language has no functions; add a guard with "

@@ -33,7 +33,7 @@ from ketal.model.language_words import RESERVED
 Function: TypeAlias = Callable[..., bool | None]
 
 _LOGGER = logging.getLogger("ketal")
-_KINDS: dict[object, Kind] = {int: "number", float: "number", str: "string", bool: "boolean"}
+_KINDS: dict[type, Kind] = {int: "number", float: "number", str: "string", bool: "boolean"}
 # `causal(…)` is reported as a misspelt `Causal(…)`.
 _TAKEN = frozenset(word.lower() for word in RESERVED.union(FUNCTIONS))
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -208,11 +208,8 @@ def _is_event(annotation: object) -> bool:
 
 
 def _kind(annotation: object) -> Kind:
-    if isinstance(annotation, str):
-        # An annotation that could not be evaluated, as text.
-        return {"int": _KINDS[int], "float": _KINDS[float], "str": _KINDS[str],
-                "bool": _KINDS[bool]}.get(annotation, "any")  # fmt: skip
     for known, kind in _KINDS.items():
-        if annotation is known:
+        # An annotation that could not be evaluated is text.
+        if annotation is known or (isinstance(annotation, str) and annotation == known.__name__):
             return kind
     return "any"

@@ -247,7 +247,7 @@ class _Swaps:
             elif name in steps:
                 # Compared with the other event now: nothing is known of it.
                 after[number] = ("var", len(atoms), True)
-                atoms.append(Atom("after", (group, number), True, relational=True, decided=True))
+                atoms.append(Atom("after", (group, number), relational=True))
         return after
 
     # symbolic events

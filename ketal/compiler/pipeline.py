@@ -186,7 +186,7 @@ class _Compilation:
             self.numbers[name]
             for atom in atoms
             if atom.relational
-            for name in registers(atom)[1]
+            for name in registers(atom).steps
             if name in self.numbers
         }
         return tuple(n if n in read else ANONYMOUS for n in range(len(self.steps)))
@@ -299,9 +299,9 @@ def _with_liveness(automaton: Automaton) -> Automaton:
         asked += [automaton.nots[n] for v in enabled for n in automaton.variants[v].nots]
         atoms_read = (automaton.atoms[n] for n in {n for f in asked for n in variables(f)})
         read = [registers(atom) for atom in atoms_read if atom.relational]
-        prior.append(any(of_prior for of_prior, _, _ in read))
-        steps.append({numbers[name] for _, names, _ in read for name in names if name in numbers})
-        history.append(any(of_all for _, _, of_all in read))
+        prior.append(any(one.prior for one in read))
+        steps.append({numbers[name] for one in read for name in one.steps if name in numbers})
+        history.append(any(one.history for one in read))
     changed = True
     while changed:
         changed = False

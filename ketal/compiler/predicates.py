@@ -21,7 +21,7 @@ import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.errors import Span, pattern_error
@@ -227,18 +227,24 @@ def subject(atom: Atom) -> syntax.Value | None:
     return None if callable(of) else of
 
 
-def registers(atom: Atom) -> tuple[bool, frozenset[str], bool]:
-    """Return the registers that a relational atom reads: prior, steps by name, history."""
-    if atom.shape in RELATIONS:
-        (anchor,) = atom.payload
-        if anchor == syntax.PRIOR:
-            return True, frozenset(), False
-        if anchor == syntax.ALL:
-            return False, frozenset(), True
-        return False, frozenset((anchor,)), False
-    if atom.shape == "barred":
-        return False, frozenset(), False
-    return False, frozenset(r.step for r in _references(atom.payload)), False
+class RegistersRead(NamedTuple):
+    """The registers that an atom reads: the prior event, steps by name, the history."""
+
+    prior: bool = False
+    steps: frozenset[str] = frozenset()
+    history: bool = False
+
+
+def registers(atom: Atom) -> RegistersRead:
+    """Return the registers that a relational atom reads."""
+    if atom.shape not in RELATIONS:
+        return RegistersRead(steps=frozenset(r.step for r in _references(atom.payload)))
+    (anchor,) = atom.payload
+    if anchor == syntax.PRIOR:
+        return RegistersRead(prior=True)
+    if anchor == syntax.ALL:
+        return RegistersRead(history=True)
+    return RegistersRead(steps=frozenset((anchor,)))
 
 
 def _references(payload: tuple[Any, ...]) -> Iterator[syntax.Reference]:

@@ -98,7 +98,7 @@ class Relations:
 
     def _names(self, atom: Atom) -> list[tuple[str, int | None]]:
         """Return the steps whose events an atom reads, each with the slot of its register."""
-        return [(s, self.slot(s)) for s in sorted(registers(atom)[1])]
+        return [(s, self.slot(s)) for s in sorted(registers(atom).steps)]
 
     def slot(self, step: str) -> int | None:
         """Return the slot of a step's register; None for a step that nothing reads after it."""

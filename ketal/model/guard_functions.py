@@ -118,6 +118,9 @@ FUNCTIONS = _by_name(
 )
 """The functions that a pattern calls by name; no registered guard has the name of one."""
 
+GUARD_WORDS = ("Causal", "Conc", "call", *FUNCTIONS)
+"""The words of guards that take arguments in parentheses."""
+
 PREDICATES = FUNCTIONS | _by_name(
     Predicate("matches", _matching, ("string",)),
     Predicate(

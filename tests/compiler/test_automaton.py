@@ -678,12 +678,13 @@ def _each(count: int, statement: str) -> str:
         (f"{EVENT} partition by {_each(30_000, 'k{},')} k; check A*;", set()),
         (f"event A = x in [{_each(15_000, '{},')} 0]; check A*;", set()),
         (f"{EVENT} find any A {'A? ' * 600};", {"K220"}),
+        (f"{EVENT} B = A && y == S.y; S = A; find next S (A{{90}}){{60}} B;", {"K220"}),
         (
             f"{EVENT} check automaton {{ initial q0; {_each(20_000, 'q{} -> q{} on A;')} }}",
             {"K212"},
         ),
     ],
-    ids=["declarations", "findings", "keys", "list", "choices", "edges"],
+    ids=["declarations", "findings", "keys", "list", "choices", "registers", "edges"],
 )
 def test_a_long_pattern_takes_no_square_of_its_length(text: str, codes: set[str]) -> None:
     with quick():

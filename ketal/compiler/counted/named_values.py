@@ -19,7 +19,7 @@ from ketal.model import syntax
 from ketal.model.syntax_walks import walk
 
 What = Literal["type", "attribute", "partition", "node"]
-Key = tuple[str, str]
+NameKey = tuple[str, str]
 """What is named, and the name."""
 TYPE, NODE = syntax.Field("type"), syntax.Field("node")
 
@@ -52,7 +52,7 @@ class NamedValue:
     known_by: Formula = False
 
     @property
-    def key(self) -> Key:
+    def key(self) -> NameKey:
         """What identifies it."""
         return self.what, self.name
 
@@ -71,7 +71,7 @@ def named_values(
     atoms : sequence of Atom
         Those of its guards.
     """
-    found: dict[Key, NamedValue] = {}
+    found: dict[NameKey, NamedValue] = {}
     for one in _occurrences(pattern, events):
         found.setdefault(one.key, one)
     known = _known_by(atoms)
@@ -132,9 +132,9 @@ def _items(value: syntax.Value, items: Iterable[syntax.Value]) -> Iterator[tuple
                 yield value.name, item.value, ""
 
 
-def _known_by(atoms: Sequence[Atom]) -> dict[Key, list[Formula]]:
+def _known_by(atoms: Sequence[Atom]) -> dict[NameKey, list[Formula]]:
     """Return, of each name, literals that are true only of events that have it."""
-    known: dict[Key, list[Formula]] = {}
+    known: dict[NameKey, list[Formula]] = {}
     for number, atom in enumerate(atoms):
         if atom.relational or atom.shape == "registered":
             continue
@@ -156,7 +156,7 @@ def _known_by(atoms: Sequence[Atom]) -> dict[Key, list[Formula]]:
 
 def needed(
     guard: syntax.Guard, events: Mapping[str, syntax.Guard], *, positive: bool = True
-) -> frozenset[Key]:
+) -> frozenset[NameKey]:
     """Return the names without which no event satisfies a guard, or its negation.
 
     Parameters
@@ -192,12 +192,12 @@ def needed(
     return frozenset()
 
 
-def _keys(guard: syntax.Guard) -> frozenset[Key]:
+def _keys(guard: syntax.Guard) -> frozenset[NameKey]:
     """Return the types and nodes that a condition names."""
     return frozenset((what, name) for what, name, _ in _names_of(guard))
 
 
-def _attributes(guard: syntax.Guard) -> frozenset[Key]:
+def _attributes(guard: syntax.Guard) -> frozenset[NameKey]:
     """Return the attributes of the event itself that a condition reads."""
     inner = {id(node.of) for node in walk(guard) if isinstance(node, syntax.Reference)}
     return frozenset(

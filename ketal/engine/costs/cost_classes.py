@@ -307,7 +307,7 @@ class _OfFindAny:
         atoms = self.roles.machine.automaton.atoms
         literals = necessary(role.left)
         relational = [n for n in sorted(variables(role.left)) if atoms[n].relational]
-        several = [n for n in relational if len(registers(atoms[n])[1]) > 1]
+        several = [n for n in relational if len(registers(atoms[n]).steps) > 1]
         for number in [n for n in relational if n not in literals] + several:
             if atoms[number].shape == "barred":
                 return self.text.absent()

@@ -63,7 +63,7 @@ class PatternPlaces:
     def atom(self, step: int, number: int) -> TextPlace:
         """Return the part of a step's guard that reads what a relational atom reads."""
         atom = self._compiled.automaton.atoms[number]
-        _, names, _ = registers(atom)
+        names = registers(atom).steps
         for node in walk(self._guards[self._compiled.automaton.steps[step]]):
             if isinstance(node, syntax.Causal | syntax.Conc):
                 found = atom.shape in _SHAPES[type(node)] and atom.payload == (node.anchor,)

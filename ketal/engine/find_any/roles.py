@@ -216,7 +216,7 @@ class Roles:
         equalities = {
             n: steps
             for n in self.compiled.bound.equalities
-            if n in numbers and len(steps := registers(automaton.atoms[n])[1]) == 1
+            if n in numbers and len(steps := registers(automaton.atoms[n]).steps) == 1
         }
         self.equating = bool(equalities)
         self.returns = any(not edge.target for edge in self.edges)
@@ -322,7 +322,7 @@ class Roles:
             atom = atoms[n]
             if not atom.relational:
                 continue
-            reads = reads or (atom.shape not in RELATIONS and bool(registers(atom)[1]))
+            reads = reads or (atom.shape not in RELATIONS and bool(registers(atom).steps))
             if n not in asked:
                 continue
             if atom.shape in ("before", "concurrent"):
@@ -335,7 +335,7 @@ class Roles:
                 covered.add((n, True))
             elif atom.shape in RELATIONS:
                 continue
-            elif len(names := registers(atom)[1]) == 1 and (name := min(names)) in steps:
+            elif len(names := registers(atom).steps) == 1 and (name := min(names)) in steps:
                 step = steps.index(name)
                 if n in self.compiled.bound.equalities:
                     equalities.append(Equality(n, step))

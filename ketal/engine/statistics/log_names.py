@@ -16,7 +16,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-from ketal.compiler.counted.named_values import Key, NamedValue
+from ketal.compiler.counted.named_values import NamedValue, NameKey
 from ketal.engine.statistics.sampling import sampled
 from ketal.model.events.event import Event
 from ketal.model.values import base_node, dig, glob_regex
@@ -33,7 +33,7 @@ _COUNTED = {"type": "type", "node": "node", "attribute": "attribute", "partition
 class NamesMet:
     """Which names of a program no event has; of parts of an execution, their sum."""
 
-    unmet: list[Key]  # the names that none of the events has that were looked at
+    unmet: list[NameKey]  # the names that none of the events has that were looked at
     looked_at: int  # how many events were
     # How many of these have each type, node or attribute, as long as one of the kind is unmet, the
     # most frequent first.
@@ -85,7 +85,7 @@ class LogNames:
         self._all = sorted(self.unmet)
         self.looked_at = 0
         self._read = 0
-        self._globs: dict[Key, Any] = {}
+        self._globs: dict[NameKey, Any] = {}
         self.counts: dict[str, Counter[str]] = {}  # as of `NamesMet`
         self._count_unmet()
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from ketal.analysis.bodies import required_steps
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.compiler.counted.named_values import Key, NamedValue, needed
+from ketal.compiler.counted.named_values import NamedValue, NameKey, needed
 from ketal.compiler.predicates import Formula
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.statistics.comparison_kinds import Counts
@@ -290,7 +290,7 @@ class _Vacuity:
 
     # --- steps ---
 
-    def _unmet_steps(self, stated: set[Key]) -> Iterator[Entry]:
+    def _unmet_steps(self, stated: set[NameKey]) -> Iterator[Entry]:
         """Yield why no event satisfies a step that every word has, if no cause is stated yet."""
         compiled = self._compiled
         guards, required = dict(compiled.guards), required_steps(compiled.pattern.body)
@@ -313,7 +313,7 @@ class _Vacuity:
                 message = _none_of(self._events, "is", f"a `{unmet}`")
                 yield self._entry(what, unmet, spans.get(unmet), message)
 
-    def _unmet_event(self, guard: syntax.Guard) -> Key | None:
+    def _unmet_event(self, guard: syntax.Guard) -> NameKey | None:
         """Return the declared event that no event is, of those that a guard needs."""
         parts = guard.operands if isinstance(guard, syntax.And) else (guard,)
         for part in parts:
