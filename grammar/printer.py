@@ -101,14 +101,20 @@ def clause(name: str, value: Any, scope: DeclaredNames) -> str:
     match value:
         case ast.Order():
             return _order(value)
-        case ast.Deployment():
-            return _deployment(value)
-        case ast.Topology():
-            return _topology(value)
-        case ast.Window():
-            return _window(value)
-        case ast.Returns():
-            return _returns(value, scope)
+        case ast.Deployment(glob=glob, everything=everything, receiving=receiving):
+            where = "every node" if glob is None else f"host({_string(glob)})"
+            return f"at {where}{' all' if everything else ' receiving' if receiving else ''};"
+        case ast.Topology(edges=edges):
+            return "\n".join([topology_head(value), *(INDENT + link(e) for e in edges), "}"])
+        case ast.Window(length=length):
+            return (
+                f"within {f'{length} events' if isinstance(length, int) else render_value(length)};"
+            )
+        case ast.Returns(count=True):
+            return "return count;"
+        case ast.Returns(items=items):
+            given = (f"{item.name} = {render_value(item.value, scope)}" for item in items)
+            return f"return {', '.join(given)};"
         case tuple() as keys:
             return f"partition by {', '.join(render_value(key, scope) for key in keys)};"
     return f"{name.replace('_', ' ')} {value};"
@@ -129,18 +135,6 @@ def _order(node: ast.Order) -> str:
                 options.append(f"{name} = {render_value(length)}")
     kind = "arrival" if node.kind == "arrival" else "CausalOrder"
     return f"order {kind}({', '.join(options)});" if options else f"order {kind};"
-
-
-def _deployment(node: ast.Deployment) -> str:
-    """Write `at every node;` or `at host("…");`."""
-    where = "every node" if node.glob is None else f"host({_string(node.glob)})"
-    seen = " all" if node.everything else " receiving" if node.receiving else ""
-    return f"at {where}{seen};"
-
-
-def _topology(node: ast.Topology) -> str:
-    """Write `topology { … }`, an edge a line."""
-    return "\n".join([topology_head(node), *(INDENT + link(edge) for edge in node.edges), "}"])
 
 
 def topology_head(node: ast.Topology) -> str:
@@ -179,20 +173,6 @@ def automaton(body: ast.AutomatonBody) -> list[str]:
 def edge(node: ast.Edge) -> str:
     """Write one edge of an automaton."""
     return f"{node.source} -> {node.target} on {node.step};"
-
-
-def _window(node: ast.Window) -> str:
-    """Write `within 5 s;` or `within 100 events;`."""
-    length = node.length
-    return f"within {f'{length} events' if isinstance(length, int) else render_value(length)};"
-
-
-def _returns(node: ast.Returns, scope: DeclaredNames) -> str:
-    """Write `return a = …;` or `return count;`."""
-    if node.count:
-        return "return count;"
-    items = (f"{item.name} = {render_value(item.value, scope)}" for item in node.items)
-    return f"return {', '.join(items)};"
 
 
 # --- bodies ---

@@ -118,16 +118,13 @@ class Glushkov:
         raise AssertionError(body)
 
     def _sequence(self, items: Sequence[Any]) -> _Fragment:
-        whole: _Fragment | None = None
+        whole = _Fragment(True, set(), set())
         nots: tuple[int, ...] = ()
         for item in items:
             if isinstance(item, syntax.Absent):
                 nots = (*nots, self.nots[item.guard])
                 continue
             part = self._fragment(item)
-            if whole is None:
-                whole = part
-                continue
             self._link(whole.last, part.first, tuple(sorted(set(nots))))
             nots = ()
             whole = _Fragment(
@@ -135,7 +132,6 @@ class Glushkov:
                 whole.first | part.first if whole.nullable else whole.first,
                 whole.last | part.last if part.nullable else part.last,
             )
-        assert whole is not None
         assert not nots, "resolve refuses a leading or trailing not"
         return whole
 

@@ -213,17 +213,10 @@ class Theory:
                 return holds(op, value, constant_of(right))
             if what == "text":
                 constant = constant_of(right)
-                if not isinstance(constant, str):
-                    return False
                 # The sample is a string just after `value`, no constant itself.
-                return {
-                    "==": False,
-                    "!=": True,
-                    "<": constant > value,
-                    "<=": constant > value,
-                    ">": constant <= value,
-                    ">=": constant <= value,
-                }[op]
+                return isinstance(constant, str) and holds(
+                    op, *((1, 0) if value >= constant else (0, 1))
+                )
             if what == "unequal":
                 return op == "!="
             # The sample is of the two values in the order of their names.

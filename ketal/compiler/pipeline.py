@@ -12,7 +12,7 @@ The one rule: nothing that depends on hash order leaves this module.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from graphlib import TopologicalSorter
 
@@ -242,7 +242,7 @@ EXPANDED_NESTING = 3
 
 
 def _refuse_large(
-    events: Mapping[str, syntax.Guard], guards: Iterable[syntax.Guard], limits: Limits
+    events: Mapping[str, syntax.Guard], guards: Sequence[syntax.Guard], limits: Limits
 ) -> None:
     """Refuse guards that are too deep, or together too large, with the events that they name.
 
@@ -251,7 +251,6 @@ def _refuse_large(
     measured before they are expanded.
     """
     levels_max = limits.nesting_max * EXPANDED_NESTING
-    guards = tuple(guards)
     behind = events_behind(set().union(*map(names_in, guards)), events)
     known: dict[str, tuple[int, int]] = {}
     for name in TopologicalSorter(names_between({n: events[n] for n in behind})).static_order():
