@@ -133,16 +133,15 @@ class NameFindings:
 
     def cycles(self, events: Collection[ast.EventDecl]) -> None:
         """Report the events that are defined in terms of themselves."""
-        guards = self.events
-        behind = events_behind((event.name for event in events), guards)
+        names = set().union(*(names_in(event.guard) for event in events))
         try:
-            TopologicalSorter(names_between({name: guards[name] for name in behind})).prepare()
+            TopologicalSorter(events_behind(names, self.events)).prepare()
         except CycleError:
             pass
         else:
             return
         for event in events:
-            if event.name in events_behind(names_in(event.guard), guards):
+            if event.name in events_behind(names_in(event.guard), self.events):
                 self.error(
                     "K116", f"the event `{event.name}` is defined by itself", event.span,
                     "say what its events are like: a type, an attribute",
@@ -252,8 +251,8 @@ def names_in(node: ast.Node) -> set[str]:
     return names
 
 
-def events_behind(names: Iterable[str], guards: Mapping[str, ast.Guard]) -> set[str]:
-    """Return the events among names and those that their guards name, directly or through others.
+def events_behind(names: Iterable[str], guards: Mapping[str, ast.Guard]) -> dict[str, set[str]]:
+    """Return the events among names and those behind them, each with the events that it names.
 
     Parameters
     ----------
@@ -262,20 +261,15 @@ def events_behind(names: Iterable[str], guards: Mapping[str, ast.Guard]) -> set[
     guards : mapping of str to Guard
         The guard of each event.
     """
-    reached: set[str] = set()
+    behind: dict[str, set[str]] = {}
     todo = [*names]
     while todo:
         name = todo.pop()
-        if name in guards and name not in reached:
-            reached.add(name)
+        if name in guards and name not in behind:
             # Not all guards are walked: a file may have many more.
-            todo.extend(names_in(guards[name]))
-    return reached
-
-
-def names_between(guards: Mapping[str, ast.Guard]) -> dict[str, set[str]]:
-    """Return which events the guard of each event names."""
-    return {name: names_in(guard) & guards.keys() for name, guard in guards.items()}
+            behind[name] = names_in(guards[name]) & guards.keys()
+            todo += behind[name]
+    return behind
 
 
 def declared_as(node: Declaration) -> str:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from graphlib import TopologicalSorter
 
 from ketal.analysis.bodies import Finding
-from ketal.analysis.declared_names import events_behind, names_between, names_in
+from ketal.analysis.declared_names import events_behind, names_in
 from ketal.analysis.parameters import ParamValue, with_params
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.compiler.automaton import ANONYMOUS, Automaton, LiveRegisters, Variant
@@ -251,9 +251,9 @@ def _refuse_large(
     measured before they are expanded.
     """
     levels_max = limits.nesting_max * EXPANDED_NESTING
-    behind = events_behind(set().union(*map(names_in, guards)), events)
     known: dict[str, tuple[int, int]] = {}
-    for name in TopologicalSorter(names_between({n: events[n] for n in behind})).static_order():
+    behind = events_behind(set().union(*map(names_in, guards)), events)
+    for name in TopologicalSorter(behind).static_order():
         known[name] = _measured(events[name], known)
     total = 0
     for guard in guards:
