@@ -87,15 +87,8 @@ class CheckRun:
         return refused
 
     def _after(self, seen: Seen) -> tuple[Configuration, ...]:
-        configurations = self.configurations
-        if len(configurations) == 1:
-            moved = step(self.machine, configurations[0], seen)
-            if len(moved) == 1:
-                return (moved[0][1],)
-            return tuple(dict.fromkeys(c for _, c in moved))
-        return tuple(
-            dict.fromkeys(c for one in configurations for _, c in step(self.machine, one, seen))
-        )
+        moved = [c for one in self.configurations for _, c in step(self.machine, one, seen)]
+        return tuple(moved if len(moved) == 1 else dict.fromkeys(moved))
 
     def halt(self) -> None:
         """End the run: it takes nothing more."""

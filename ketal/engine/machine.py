@@ -22,8 +22,6 @@ from ketal.operators.history import EMPTY
 
 PLANS_MAX = 65_536
 """Plans cached for each pattern: (state, mask) pairs met."""
-WAITING_MAX = 256
-"""Sets of states in which the runs of a scope wait, of each pattern, whose masks are cached."""
 
 Targets = tuple[tuple[int, int], ...]
 """(group, state) pairs."""
@@ -119,41 +117,19 @@ class NotPlan(NamedTuple):
 NO_NOTS = NotPlan((), None)
 
 
-class Concerned(dict[int, bool]):
-    """Whether an event with a mask starts a run, or concerns those that wait, computed once.
-
-    The states in which runs wait are the bits of `waiting`; `sets` has the masks of all sets of
-    states, this one included, which share the room.
-    """
-
-    def __init__(self, machine: Machine, waiting: int, sets: Mapping[int, Concerned]) -> None:
-        self._machine = machine
-        self._sets = sets
-        every = range(1, len(machine.automaton.table))
-        self._states = (0, *(state for state in every if waiting >> state & 1))
-        self._waits = bool(waiting)
-
-    def __missing__(self, mask: int) -> bool:
-        if len(self) * len(self._sets) >= PLANS_MAX:
-            self.clear()
-        plans = self._machine.plans[mask]
-        concerned = self[mask] = any(plans[state] is not None for state in self._states) or (
-            # Only what waits has a `not` that can be broken.
-            self._waits and self._machine.breaks_some(mask)
-        )
-        return concerned
-
-
 class Machine:
     """An automaton made ready to run: plans, evaluators, targets. Holds no run.
 
     Attributes
     ----------
     plans : Memo
-        What an event can do, by its mask and the state; None for nothing.
+        For (state, mask), what such an event can do; None for nothing.
     decided : Memo
         For a state and then a mask, the one configuration that such an event leads to, and what is
         decided there; None where it depends on registers, or where there is not just one.
+    concerned : Memo
+        For (states in which runs wait, as bits; mask), whether such an event starts a run, or may
+        concern those that wait.
     not_plans : Memo
         For (state, mask), the `not` guards that such an event may break.
     breaks : Memo
@@ -172,14 +148,13 @@ class Machine:
         self.fresh = (Configuration(0, None, self.empty_bound, None, ()),)
         self.has_way_on = tuple(map(bool, automaton.table))
         states = len(automaton.table)
-        self._masks_max = max(1, PLANS_MAX // states)
-        self.plans = Memo(self._plans_of, self._masks_max)
+        self.plans = Memo(self._plan, PLANS_MAX)
         self.decided = Memo(self._decided_of, states)
+        self.concerned = Memo(self._concerns, PLANS_MAX)
         self.not_plans = Memo(self._not_plan, PLANS_MAX)
         self.breaks = Memo(self._breaks, PLANS_MAX)
         self.refusals = Memo(self._refusal, PLANS_MAX)
         self._ways = Memo(partial(Ways, automaton), states)
-        self._concerned: dict[int, Concerned] = {}
         self.pending = tuple(
             tuple(sorted({n for v in vs for n in automaton.variants[v].nots}))
             for vs in automaton.enabled
@@ -198,22 +173,6 @@ class Machine:
 
     # --- plans ---
 
-    def plan(self, state: int, mask: int) -> Plan | None:
-        """Return what an event with this mask can do in a state; None for nothing."""
-        return self.plans[mask][state]
-
-    def _plans_of(self, mask: int) -> Memo[int, Plan | None]:
-        return Memo(partial(self._plan, mask), PLANS_MAX)
-
-    def concerned(self, waiting: int) -> Concerned:
-        """Return which masks concern a scope whose runs wait in some states, given as bits."""
-        concerned = self._concerned.get(waiting)
-        if concerned is None:
-            if len(self._concerned) >= WAITING_MAX:
-                self._concerned.clear()
-            concerned = self._concerned[waiting] = Concerned(self, waiting, self._concerned)
-        return concerned
-
     def local(self, mask: int) -> dict[int, bool]:
         """Return the truth of the local atoms that a mask says."""
         return {
@@ -222,7 +181,16 @@ class Machine:
             if not atom.relational
         }
 
-    def _plan(self, mask: int, state: int) -> Plan | None:
+    def _concerns(self, at: tuple[int, int]) -> bool:
+        waiting, mask = at
+        states = [s for s in range(len(self.automaton.table)) if not s or waiting >> s & 1]
+        # Only what waits has a `not` that can be broken.
+        return any(self.plans[state, mask] is not None for state in states) or (
+            bool(waiting) and self.breaks_some(mask)
+        )
+
+    def _plan(self, at: tuple[int, int]) -> Plan | None:
+        state, mask = at
         known = self.local(mask)
         residual = []
         for v in self.automaton.enabled[state]:
@@ -274,12 +242,13 @@ class Machine:
     # --- configurations ---
 
     def _decided_of(self, state: int) -> Decided:
-        return Memo(partial(self._decide_by_mask, state), self._masks_max)
+        masks_max = max(1, PLANS_MAX // len(self.automaton.table))
+        return Memo(partial(self._decide_by_mask, state), masks_max)
 
     def _decide_by_mask(
         self, state: int, mask: int
     ) -> tuple[tuple[Configuration, ...], Decided] | None:
-        plan = self.plan(state, mask)
+        plan = self.plans[state, mask]
         if plan is None or plan.reads_prior or plan.unbound is None:
             return None
         targets = plan.unbound.constant
@@ -371,7 +340,7 @@ def step(
     machine: Machine, configuration: Configuration, seen: Seen
 ) -> tuple[tuple[int, Configuration], ...]:
     """Return every (group, configuration) that an offered event leads to."""
-    plan = machine.plan(configuration.state, seen.mask)
+    plan = machine.plans[configuration.state, seen.mask]
     if plan is None:
         return ()
     sub = plan.under(seen, configuration.prior)

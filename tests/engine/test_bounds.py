@@ -226,9 +226,9 @@ def test_masks_are_cached_of_many_sets_of_states_in_one_room(
     for mask in range(32):
         for waiting in sets:
             states = (0, *(state for state in range(1, 5) if waiting >> state & 1))
-            expected = any(one.plan(state, mask) is not None for state in states)
-            assert one.concerned(waiting)[mask] == expected
-    assert sum(len(one.concerned(waiting)) for waiting in sets) <= machine.PLANS_MAX
+            expected = any(one.plans[state, mask] is not None for state in states)
+            assert one.concerned[waiting, mask] == expected
+    assert len(one.concerned) <= machine.PLANS_MAX
 
 
 @examples(130, 5_000)

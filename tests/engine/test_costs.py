@@ -101,7 +101,7 @@ def check_run(cost: Cost, run: PatternRun) -> None:
                 known
                 for state, decided in machine.decided.items()
                 for mask, known in decided.items()
-                if machine.plan(state, mask)
+                if machine.plans[state, mask]
             ]
             assert None not in taken or cost.name != costs.LOOK_UP
         elif isinstance(scope.run, RunsFind):

@@ -76,12 +76,12 @@ class RunsFind:
         waiting = self._waiting.states()
         if self._strict and waiting:
             return begin  # what waits takes the next event, or ends at it
-        number, end, concerned = begin, len(masks), self.machine.concerned(waiting)
+        number, end, concerned = begin, len(masks), self.machine.concerned
         if self.window.events is not None and self._expiring.first != math.inf:
             end = max(
                 begin, min(end, begin + int(self._expiring.first) + self.window.events - place)
             )
-        while number < end and not concerned[masks[number]]:
+        while number < end and not concerned[waiting, masks[number]]:
             number += 1
         return number
 
@@ -98,16 +98,16 @@ class RunsFind:
 
     def _take(self, seen: Seen, findings: Findings) -> None:
         """Let the runs take an event, and start one."""
-        plans = self.machine.plans[seen.mask]
+        plans = self.machine.plans
         born: list[RunGroup] = []
         for state, waiting in self._waiting.items():
-            if waiting.count and (plan := plans[state]) is not None:
+            if waiting.count and (plan := plans[state, seen.mask]) is not None:
                 self._extend(state, plan, waiting, seen, born, findings)
         if self._strict:
             self._waiting.drop_all()
         elif self.machine.arrival and self.machine.automaton.nots:
             self._waiting.pass_over(seen)
-        if (plan := plans[0]) is not None and plan.unbound is not None:
+        if (plan := plans[0, seen.mask]) is not None and plan.unbound is not None:
             self._start(plan.unbound, seen, born, findings)
         for group in born:
             self._waiting.add(group)
