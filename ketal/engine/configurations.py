@@ -88,6 +88,11 @@ class Seen:
             self._key = canonical_key(self.event)
         return self._key
 
+    def last_before(self, node: str) -> int:
+        """Return the counter of a node's last event that happened-before it; 0 for none."""
+        counter = self.clock.get(node, 0)
+        return counter - 1 if node == self.node else counter
+
     def __repr__(self) -> str:
         return f"<{self.dot} at {self.place}>"
 

@@ -20,7 +20,7 @@ import pytest
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find_any import bounds, occurrences, search
-from ketal.engine.find_any.columns import BLOCK, REGION, Bounds
+from ketal.engine.find_any.columns import BLOCK, REGION, Bounds, Column
 from ketal.engine.find_any.event_store import EventStore
 from ketal.engine.find_any.kept_events import KeptEvents, RoleColumns
 from ketal.engine.find_any.occurrences import AnyFind
@@ -154,7 +154,7 @@ FAULTS = (
     Fault(
         "what a range of events can come before is taken from its last",
         bounds, "_range_after",
-        "column.not_after(last,", "column.not_after(first,",
+        "column.first_knowing(last,", "column.first_knowing(first,",
         by_shape(shapes.test_a_range_is_pushed_on_from_its_first_to_its_last),
     ),
     Fault(
@@ -227,8 +227,8 @@ FAULTS = (
     ),
     Fault(
         "the last event of a column is taken for the one with the latest start",
-        RoleColumns, "latest_start",
-        "column.latest", "column.starts[-1]",
+        Column, "latest_start",
+        "return self.latest", "return self.starts[-1]",
         (by_shape(shapes.test_times_that_regress, shapes.ARRIVAL, "S = B; T = C;"), by_modes),
     ),
     Fault(
@@ -252,8 +252,8 @@ FAULTS = (
     Fault(
         "the last event of a concurrent range is left out",
         Search, "_range",
-        "high = column.not_after(other, False, low, high)",
-        "high = max(low, column.not_after(other, False, low, high) - 1)",
+        "high = column.first_knowing(other, low, high)",
+        "high = max(low, column.first_knowing(other, low, high) - 1)",
         (by_oracle, by_modes),
     ),
     Fault(
@@ -296,7 +296,7 @@ FAULTS = (
     Fault(
         "an anchor that is hidden by a nearer one is asked all the same",
         search, "asked_before",
-        "hidden = hidden or later.edge.step == step", "hidden = False",
+        "hidden = hidden or path[i].edge.step == step", "hidden = False",
         by_shape(
             shapes.test_a_named_anchor_is_the_last_of_its_step,
             shapes.CAUSAL, "Causal(C, A)", (2, 1),

@@ -127,11 +127,8 @@ class Breakers:
             if self._machine.arrival:
                 low = bisect_right(line, prior.place, key=_place)
                 yield from line[low : bisect_left(line, seen.place, low, key=_place)]
-            elif node == prior.node:
-                low = bisect_right(line, prior.counter, key=_counter)
-                yield from line[low : _known_to(line, node, seen)]
             else:
-                low = bisect_left(line, prior.counter, key=lambda x: x.clock.get(prior.node, 0))
+                low = bisect_left(line, prior.counter, key=lambda x: x.last_before(prior.node))
                 yield from line[low : _known_to(line, node, seen)]
 
     # --- state ---
@@ -160,9 +157,7 @@ class Breakers:
 
 def _known_to(line: list[Seen], node: str, seen: Seen) -> int:
     """Return the index past the events of a node that happened-before `seen`."""
-    if node == seen.node:
-        return bisect_left(line, seen.counter, key=_counter)
-    return bisect_right(line, seen.clock.get(node, 0), key=_counter)
+    return bisect_right(line, seen.last_before(node), key=_counter)
 
 
 def _place(seen: Seen) -> int:

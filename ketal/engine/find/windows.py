@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import deque
 from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
@@ -64,86 +63,40 @@ class MatchWindow:
 class Expiring:
     """The places of events, by the times or places that their windows count from.
 
-    What comes in rising order waits in a queue, what comes late in a heap, so both a clock that
-    is set back and one that runs ahead cost O(log n) and no room.
+    A heap, so both a clock that is set back and one that runs ahead cost O(log n) and no room.
     """
 
-    __slots__ = ("_late", "_queue")
+    __slots__ = ("_heap",)
 
     def __init__(self) -> None:
-        self._queue: deque[tuple[float, int]] = deque()
-        self._late: list[tuple[float, int]] = []
+        self._heap: list[tuple[float, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
 
     @property
     def first(self) -> float:
         """What the first counts from, whether or not it is alive; infinity for none."""
-        queue, late = self._queue, self._late
-        first = queue[0][0] if queue else math.inf
-        return min(first, late[0][0]) if late else first
+        return self._heap[0][0] if self._heap else math.inf
 
     def add(self, low: float, place: int) -> None:
-        """Put in what counts from `low`; places rise."""
-        if not self._queue or low >= self._queue[-1][0]:
-            self._queue.append((low, place))
-        else:
-            heapq.heappush(self._late, (low, place))
+        """Put in what counts from `low`."""
+        heapq.heappush(self._heap, (low, place))
 
     def first_alive(self, alive: Container[int]) -> float:
         """Return what the first of those alive counts from; infinity for none."""
-        while self._queue and self._queue[0][1] not in alive:
-            self._queue.popleft()
-        while self._late and self._late[0][1] not in alive:
-            heapq.heappop(self._late)
+        while self._heap and self._heap[0][1] not in alive:
+            heapq.heappop(self._heap)
         return self.first
 
     def passed(self, last: float) -> Iterator[int]:
         """Take out, in order, and yield what counts from `last` or before."""
-        queue, late = self._queue, self._late
-        while (queue and queue[0][0] <= last) or (late and late[0][0] <= last):
-            if late and not (queue and queue[0] < late[0]):
-                yield heapq.heappop(late)[1]
-            else:
-                yield queue.popleft()[1]
+        while self._heap and self._heap[0][0] <= last:
+            yield heapq.heappop(self._heap)[1]
 
     def clear(self) -> None:
         """Remove everything."""
-        self._queue.clear()
-        self._late.clear()
-
-
-class Unpassed:
-    """How many events are kept that a window has not passed, by the time or place of each."""
-
-    __slots__ = ("_late", "_queue")
-
-    def __init__(self) -> None:
-        self._queue: deque[float] = deque()
-        self._late: list[float] = []  # a heap, of those that did not come in rising order
-
-    @property
-    def first(self) -> float:
-        """The first of them; infinity for none."""
-        first = self._queue[0] if self._queue else math.inf
-        return min(first, self._late[0]) if self._late else first
-
-    def add(self, at: float) -> None:
-        """Count an event."""
-        if not self._queue or at >= self._queue[-1]:
-            self._queue.append(at)
-        else:
-            heapq.heappush(self._late, at)
-
-    def evict(self, last: float) -> int:
-        """Remove the events at `last` or before; return how many there were."""
-        count = len(self)
-        while self._queue and self._queue[0] <= last:
-            self._queue.popleft()
-        while self._late and self._late[0] <= last:
-            heapq.heappop(self._late)
-        return count - len(self)
-
-    def __len__(self) -> int:
-        return len(self._queue) + len(self._late)
+        self._heap.clear()
 
 
 class Firsts:

@@ -93,11 +93,10 @@ def _range_before(
     """
     low, high = 0, len(column.seens)
     if role.causal:
-        known = last.counter - 1 if node == last.node else last.clock.get(node, 0)
-        high = bisect_right(column.counters, known, low, high)
+        high = bisect_right(column.counters, last.last_before(node), low, high)
     else:
-        high = column.not_after(last, node == last.node, low, high)
-    if role.conc and node != first.node:
+        high = column.first_knowing(last, low, high)
+    if role.conc:
         low = bisect_right(column.counters, first.clock.get(node, 0), low, high)
     return low, high
 
@@ -106,11 +105,9 @@ def _range_after(
     column: Column, node: str, role: StepRole, first: Seen, last: Seen
 ) -> tuple[int, int]:
     """Return the range that can come, in a role, just after some event of a node."""
-    low, high = 0, len(column.seens)
-    known = first.counter if node == first.node else first.clock.get(node, 0)
-    low = bisect_right(column.counters, known, low, high)
+    low, high = bisect_right(column.counters, first.clock.get(node, 0)), len(column.seens)
     if role.causal:
-        low = max(low, column.first_after(first, node == first.node, low, high))
+        low = column.first_knowing(first, low, high)
     if role.conc:
-        high = column.not_after(last, node == last.node, low, high)
+        high = column.first_knowing(last, low, high)
     return low, high

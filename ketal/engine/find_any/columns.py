@@ -264,23 +264,12 @@ class Column:
 
     # --- ranges ---
 
-    def first_knowing(self, node: str, counter: int, low: int, high: int) -> int:
-        """Return the index of the first event in [low, high) that knows (node, counter)."""
+    def first_knowing(self, seen: Seen, low: int, high: int) -> int:
+        """Return the index of the first event in [low, high) that is an event or is after it."""
+        node, counter = seen.node, seen.counter
         if low >= high or self.seens[high - 1].clock.get(node, 0) < counter:
             return high
         return bisect_left(self.seens, counter, low, high, key=lambda s: s.clock.get(node, 0))
-
-    def not_after(self, of: Seen, own: bool, low: int, high: int) -> int:
-        """Return the index past the events in [low, high) that `of` is not, nor is before."""
-        if own:
-            return bisect_left(self.counters, of.counter, low, high)
-        return self.first_knowing(of.node, of.counter, low, high)
-
-    def first_after(self, of: Seen, own: bool, low: int, high: int) -> int:
-        """Return the index of the first event in [low, high) that `of` happened before."""
-        if own:
-            return bisect_right(self.counters, of.counter, low, high)
-        return self.first_knowing(of.node, of.counter, low, high)
 
     # --- a forward search ---
 
@@ -288,6 +277,8 @@ class Column:
         """Return the greatest of `starts` in [low, high)."""
         if low >= high:
             return NEVER
+        if high - low == len(self.starts):
+            return self.latest
         return self.starts[high - 1] if self._starts_rise else max(self.starts[low:high])
 
     # --- what is worth to look at ---

@@ -22,7 +22,7 @@ from typing import Any
 from ketal.engine.configurations import Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.findings import Live
-from ketal.engine.find.windows import Unpassed
+from ketal.engine.find.windows import Expiring
 from ketal.engine.find_any.bounds import keep_bounded
 from ketal.engine.find_any.columns import NEVER
 from ketal.engine.find_any.kept_events import KeptEvents
@@ -119,12 +119,14 @@ class EventStore:
         """Begin a search, with nothing kept."""
         self.unindexed: deque[Offered] = deque()
         self._reached = 1  # what may come next: see `Use.sources`
-        self._unpassed = Unpassed()
+        self._unpassed = Expiring()  # the indexed events
         self._garbage = 0  # events that the window has passed and that are not swept
         self._kept_events = KeptEvents(
             self._roles, by_place=by_place, searched=not forward, counting=self.counting
         )
-        self.search = Search(self._roles, self._kept_events, self._breakers, forward=forward)
+        self.search = Search(
+            self._roles, self._kept_events, self._breakers, self._limits, forward=forward
+        )
 
     # --- how many there are ---
 
@@ -252,7 +254,7 @@ class EventStore:
         """
         search = self.search
         by_start = search.forward and self._by_start
-        counting = self.counting and self.counts(use)
+        counting = self.counts(use)
         # All of them before one is added: the event does not come before itself.
         placed: list[tuple[StepRole, float, int]] = []
         if search.forward:
@@ -281,7 +283,8 @@ class EventStore:
             roles = [role for role, _, _ in placed]
             keep_bounded(self._kept_events, seen, roles, at if self._window.bounded else 0)
         if self._window.bounded:
-            self._unpassed.add(int(max([start for _, start, _ in placed])) if by_start else at)
+            last_start = max([start for _, start, _ in placed]) if by_start else at
+            self._unpassed.add(last_start, seen.place)
         return None
 
     # --- eviction ---
@@ -295,7 +298,7 @@ class EventStore:
     def evict(self, last: float) -> None:
         """Evict what counts from `last` or before, once `take_passed` has taken out what waits."""
         self.search.passed = max(self.search.passed, last)
-        count = self._unpassed.evict(last)
+        count = sum(1 for _ in self._unpassed.passed(last))
         self._add(-count)
         if self._by_start and self.count == len(self.unindexed):
             self._evict_unstarted()

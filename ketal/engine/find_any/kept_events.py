@@ -54,17 +54,8 @@ class RoleColumns:
     def add(self, seen: Seen, start: float, bounds: tuple[float, float], ways: int = 0) -> None:
         """Put in an event; the arguments are those of `Column.add`."""
         name, at = ("", seen.place) if self._by_place else (seen.node, seen.counter)
-        column = self.nodes.get(name)
-        if column is None:
-            column = self._begun(self.nodes, name)
-        column.add(at, seen, start, bounds, ways)
-        if not self._indexes:
-            return
-        for index, value in self._values(seen):
-            keyed = self.keyed[index]
-            columns = keyed.get(value)
-            if columns is None:
-                columns = keyed[value] = {}
+        keyed = [self.keyed[index].setdefault(value, {}) for index, value in self._values(seen)]
+        for columns in (self.nodes, *keyed):
             column = columns.get(name)
             if column is None:
                 column = self._begun(columns, name)
@@ -97,14 +88,6 @@ class RoleColumns:
                 _sweep(columns, is_kept)
                 if not columns:
                     del keyed[value]
-
-    def beginnings(self) -> int:
-        """Return how many beginnings of matches come to the events together."""
-        return sum([c.beginnings(0, len(c.seens)) for c in self.nodes.values()])
-
-    def latest_start(self) -> float:
-        """Return the latest start of a match that comes to some event."""
-        return max([column.latest for column in self.nodes.values()])
 
     def having(self, index: Indexed, value: Key | None) -> Columns:
         """Return the columns of the events with a value of an equality."""
@@ -221,15 +204,14 @@ class KeptEvents:
 
         Where a later event has an equality with it, those of its value.
         """
-        if self._roles.equating:
-            step = before.role.edge.step
-            for later, (_, x) in zip(path.roles, taken, strict=True):
-                for equality in later.equalities:
-                    if equality.step == step:
-                        value = self._roles.later_value(equality.atom, x.event)
-                        return before.having((False, equality.atom), value).items()
-                if later.edge.step == step:
-                    break
+        step = before.role.edge.step
+        for i, later in enumerate(path):
+            for equality in later.equalities:
+                if equality.step == step:
+                    value = self._roles.later_value(equality.atom, taken[i][1].event)
+                    return before.having((False, equality.atom), value).items()
+            if later.edge.step == step:
+                break
         return before.nodes.items()
 
     def earliest(self, path: Path, taken: Taken, *, forward: bool) -> int | None:
@@ -241,16 +223,16 @@ class KeptEvents:
         """
         passed: set[int] = set()
         earliest = -1
-        for role, (step, x) in zip(path.roles, taken, strict=True):
+        for i, role in enumerate(path):
             for equality in role.equalities:
                 if equality.step not in passed:
-                    value = self._roles.later_value(equality.atom, x.event)
+                    value = self._roles.later_value(equality.atom, taken[i][1].event)
                     first = self.first_place(equality, value)
                     if first is None:
                         return None
                     if forward:
                         earliest = max(earliest, first)
-            passed.add(step)
+            passed.add(role.edge.step)
         return earliest
 
     def first_place(self, equality: Equality, value: Key | None) -> int | None:

@@ -38,13 +38,11 @@ class AnyFind:
     """The run of a `find any` in one scope."""
 
     __slots__ = (
-        "_end_place", "_limits", "_live", "_roles", "_store", "_traced", "_window", "breakers",
-        "firsts",
+        "_end_place", "_live", "_roles", "_store", "_traced", "_window", "breakers", "firsts",
     )  # fmt: skip
 
     def __init__(self, roles: Roles, limits: Limits, live: Live, *, traced: bool) -> None:
         self._roles = roles
-        self._limits = limits
         self._live = live
         self._traced = traced
         self._window = roles.window
@@ -77,12 +75,11 @@ class AnyFind:
         The arguments, and what is returned, are those of `CheckRun.take_plain`.
         """
         end, window = len(masks), self._window
-        if window.events is None:
-            return self._defer(events, masks, begin, end, place)
-        # Before it has taken so many it cannot come to the end of what it takes itself.
-        end = min(end, begin + window.events)
-        if self._end_place != math.inf:
-            end = max(begin, min(end, begin + int(self._end_place) - place))
+        if window.events is not None:
+            # Before it has taken so many it cannot come to the end of what it takes itself.
+            end = min(end, begin + window.events)
+            if self._end_place != math.inf:
+                end = max(begin, min(end, begin + int(self._end_place) - place))
         taken = self._defer(events, masks, begin, end, place)
         self._set_end_place()
         return taken
@@ -110,7 +107,7 @@ class AnyFind:
         seen = Seen(event, mask, place)
         store.watch(seen)
         roles = use.ending if store.search.forward else use.roles
-        if roles and store.counting and store.counts(use):
+        if roles and store.counts(use):
             findings = findings or Findings()
             findings.counted = sum(store.search.beginnings(role, seen) for role in roles)
         elif roles:
@@ -154,7 +151,7 @@ class AnyFind:
         self, seen: Seen, roles: Sequence[StepRole], findings: Findings | None
     ) -> Findings | None:
         """Put the matches that an event completes, mirror images removed, into findings."""
-        matches, paths, limit = self._store.search.find(seen, roles, self._limits)
+        matches, paths, limit = self._store.search.find(seen, roles)
         if not (matches or limit):
             return findings
         findings = findings or Findings()
@@ -175,7 +172,7 @@ class AnyFind:
             return
         for role in use.starting:
             taken = ((role.edge.step, seen),)
-            if role.exact or replays(self._roles.machine, self.breakers, role.path, taken):
+            if role.exact or replays(self._roles.machine, self.breakers, (role,), taken):
                 self.firsts.add(seen, role.edge.step, at)
                 return
 

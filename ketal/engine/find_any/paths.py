@@ -20,25 +20,20 @@ Checks = list[tuple[Callable[[Event, Event], bool], Seen]]
 """Comparisons, each with one of the two events that it compares."""
 
 
-def asked_before(role: StepRole, path: Path, taken: Taken, *, prior_only: bool) -> Asked:
+def asked_before(role: StepRole, path: Path, taken: Taken) -> Asked:
     """Return what an event in a role, just before a part of a word, must be related to.
 
-    An anchor is the last event of its step, so one that is nearer hides those before it. Where
-    `prior_only`, no guard of the pattern asks for another than the event before it.
+    An anchor is the last event of its step, so one that is nearer hides those before it.
     """
     step = role.edge.step
     seen = taken[0][1]
-    asked = [
-        (seen, r.concurrent) for r in path.roles[0].relations if r.anchor < 0 or r.anchor == step
-    ]
-    if prior_only:
-        return asked
-    hidden = path.roles[0].edge.step == step
-    for later, (_, x) in zip(path.roles[1:], taken[1:], strict=True):
-        for r in later.relations:
+    asked = [(seen, r.concurrent) for r in path[0].relations if r.anchor < 0 or r.anchor == step]
+    hidden = path[0].edge.step == step
+    for i in range(1, len(path)):
+        for r in path[i].relations:
             if r.anchor == ALL_ANCHOR or (r.anchor == step and not hidden):
-                asked.append((x, r.concurrent))
-        hidden = hidden or later.edge.step == step
+                asked.append((taken[i][1], r.concurrent))
+        hidden = hidden or path[i].edge.step == step
     return asked
 
 
@@ -46,8 +41,8 @@ def checks_before(role: StepRole, path: Path, taken: Taken) -> Checks:
     """Return the comparisons of later events with an event in a role."""
     checks: Checks = []
     step = role.edge.step
-    for later, (_, x) in zip(path.roles, taken, strict=True):
-        checks += [(c.holds, x) for c in later.checks if c.step == step]
+    for i, later in enumerate(path):
+        checks += [(c.holds, taken[i][1]) for c in later.checks if c.step == step]
         if later.edge.step == step:
             break
     return checks
@@ -80,7 +75,7 @@ def last_of(taken: Taken, step: int) -> Seen | None:
 def replays(machine: Machine, breakers: Breakers | None, path: Path, taken: Taken) -> bool:
     """Return whether the automaton takes the events of a word, each in its role."""
     configuration, prior = machine.start(), None
-    for role, (step, seen) in zip(path.roles, taken, strict=True):
+    for role, (step, seen) in zip(path, taken, strict=True):
         pending = machine.pending[configuration.state]
         if pending and prior is not None and breakers is not None:
             flags = breakers.broken(configuration, prior, seen)
@@ -101,6 +96,6 @@ def moves_of(matches: Sequence[Taken], paths: Sequence[Path]) -> list[tuple[int,
     moves = [
         (role.edge.source, step, role.edge.target, seen)
         for taken, path in zip(matches, paths, strict=True)
-        for (step, seen), role in zip(taken, path.roles, strict=True)
+        for (step, seen), role in zip(taken, path, strict=True)
     ]
     return list(dict.fromkeys(moves))

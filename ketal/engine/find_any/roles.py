@@ -119,7 +119,6 @@ class StepRole:
     free: bool = field(init=False)  # whether it asks nothing of the event before it
     causal: bool = field(init=False)  # whether its event is after the one before it in the word
     conc: bool = field(init=False)  # whether it is concurrent with that one
-    path: Path = field(init=False, repr=False)  # of this role alone
 
     def __post_init__(self) -> None:
         self.sort_key = self.edge.number, repr(self.left)
@@ -128,35 +127,10 @@ class StepRole:
         self.free = not (self.relations or self.equalities or self.nots)
         self.causal = any(not r.concurrent and r.anchor < 0 for r in self.relations)
         self.conc = any(r.concurrent and r.anchor < 0 for r in self.relations)
-        self.path = Path(self)
 
 
-class Path:
-    """The roles of the events of a part of a word, in order; those of a search are made once.
-
-    It is `exact` if each of them is.
-    """
-
-    __slots__ = ("_longer", "exact", "roles")
-
-    def __init__(self, *roles: StepRole) -> None:
-        self.roles = roles
-        self.exact = all(role.exact for role in roles)
-        self._longer: dict[tuple[StepRole, bool], Path] = {}
-
-    def prepended(self, role: StepRole) -> Path:
-        """Return the path that begins with a role and goes on with this one."""
-        longer = self._longer.get((role, True))
-        if longer is None:
-            longer = self._longer[role, True] = Path(role, *self.roles)
-        return longer
-
-    def appended(self, role: StepRole) -> Path:
-        """Return the path that goes on with a role."""
-        longer = self._longer.get((role, False))
-        if longer is None:
-            longer = self._longer[role, False] = Path(*self.roles, role)
-        return longer
+Path = tuple[StepRole, ...]
+"""The roles of the events of a part of a word, in order."""
 
 
 class Roles:
@@ -176,10 +150,6 @@ class Roles:
     bounding : bool
         Whether events have bounds where any one of a match may come last: the words have a
         bounded length, and no equality narrows the search.
-    equating : bool
-        Whether an equality with an earlier step narrows the search.
-    prior_only : bool
-        Whether guards ask about the event before alone.
     plain : bool
         Whether guards are local and there is no `not`: neighbours of a class may change places.
     mirrors : bool
@@ -206,10 +176,8 @@ class Roles:
         self.edges = _edges(automaton)
         numbers = frozenset().union(*(variables(edge.formula) for edge in self.edges))
         used = [atom for n in numbers if (atom := automaton.atoms[n]).relational]
-        read = [registers(atom) for atom in used]
         related = any(atom.shape in RELATIONS for atom in used)
         self.by_mask = Memo(self._use, MASKS_MAX)
-        self.prior_only = all(not steps and not history for _, steps, history in read)
         self.nots = bool(automaton.nots)
         self.plain = not used and not self.nots
         self.classes = automaton.classes
@@ -218,7 +186,6 @@ class Roles:
             for n in self.compiled.bound.equalities
             if n in numbers and len(steps := registers(automaton.atoms[n]).steps) == 1
         }
-        self.equating = bool(equalities)
         self.returns = any(not edge.target for edge in self.edges)
         later = [self._role(e, e.formula) for e in self.edges if e.source or self.returns]
         self.not_causal = tuple([role for role in later if not role.causal])
@@ -235,9 +202,9 @@ class Roles:
         self.countable = not (self.window.bounded or self.mirrors)
         in_place = machine.arrival and not related
         self.by_place = in_place or self.order is ReleaseOrder.CANONICAL
-        self.free = self.by_place and not (self.equating or self.nots)
+        self.free = self.by_place and not (equalities or self.nots)
         self.longest = self._longest()
-        self.bounding = not self.equating and self.longest is not None
+        self.bounding = not equalities and self.longest is not None
         self.anchors = {
             step: [n for n, steps in equalities.items() if automaton.steps[step] in steps]
             for step in {edge.step for edge in self.edges}

@@ -41,49 +41,53 @@ class Search:
     """The search through the events that one scope keeps; what counts from `passed` is evicted."""
 
     __slots__ = (
-        "_breakers", "_by_place", "_found", "_kept_events", "_length", "_limit", "_matches_max",
-        "_paths", "_roles", "_timed", "_visits_left", "_windowed", "forward", "passed",
+        "_breakers", "_by_place", "_kept_events", "_limit", "_limits", "_matches", "_paths",
+        "_roles", "_visits_left", "_window", "forward", "passed",
     )  # fmt: skip
 
     def __init__(
-        self, roles: Roles, kept: KeptEvents, breakers: Breakers | None, *, forward: bool
+        self,
+        roles: Roles,
+        kept: KeptEvents,
+        breakers: Breakers | None,
+        limits: Limits,
+        *,
+        forward: bool,
     ) -> None:
         self._roles = roles
         self._kept_events = kept
         self._breakers = breakers
+        self._limits = limits
         self.forward = forward
         self.passed = NEVER
         self._by_place = roles.machine.arrival or kept.by_place
-        window = roles.window
-        self._timed = window.us is not None
-        self._windowed = window.bounded
-        self._length = window.length
-        self._found: list[Taken] = []
+        self._window = roles.window
+        self._matches: list[Taken] = []
         self._paths: list[Path] = []
-        self._matches_max = self._visits_left = 0
+        self._visits_left = 0
         self._limit: str | None = None
 
     def find(
-        self, seen: Seen, roles: Iterable[StepRole], limits: Limits
+        self, seen: Seen, roles: Iterable[StepRole]
     ) -> tuple[list[Taken], list[Path], str | None]:
         """Return the matches that an event completes in some roles, mirror images included.
 
         With them are returned the roles of the events of each, and the limit, if any, that ended
         the search before its end.
         """
-        self._begin(limits)
-        at = self._roles.window.at(seen)
+        self._begin()
+        at = self._window.at(seen)
         for role in roles:
             if self.forward or self._kept_events.can_stand(role):
                 taken = ((role.edge.step, seen),)
-                if not self._back(role.path, taken, at, at):
+                if not self._back((role,), taken, at, at):
                     break
-        return self._found, self._paths, self._limit
+        return self._matches, self._paths, self._limit
 
-    def _begin(self, limits: Limits) -> None:
+    def _begin(self) -> None:
         """Reset what a search finds and may do."""
-        self._found, self._paths, self._limit = [], [], None
-        self._matches_max, self._visits_left = limits.matches_per_event_max, limits.visits_max
+        self._matches, self._paths, self._limit = [], [], None
+        self._visits_left = self._limits.visits_max
 
     def latest_start(self, role: StepRole, seen: Seen, at: int) -> float:
         """Return the latest start of a match that comes to an event in a role.
@@ -96,17 +100,14 @@ class Search:
             return at
         best: float = NEVER
         for before in self._kept_events.into.get(role.edge.source, ()):
-            if role.free and self._by_place:
-                best = max(best, before.latest_start())
-                continue
-            path, taken = role.path, ((role.edge.step, seen),)
-            asked = asked_before(before.role, path, taken, prior_only=self._roles.prior_only)
+            path, taken = (role,), ((role.edge.step, seen),)
+            asked = asked_before(before.role, path, taken)
             for node, column in self._kept_events.lines_before(before, path, taken):
                 if column.latest <= best:
                     continue
                 low, high = self._range(column, node, before.role, path, taken, asked)
                 best = max(best, column.latest_start(low, high))
-                if best > NEVER and not self._windowed:
+                if best > NEVER and not self._window.bounded:
                     return at
         return min(best, at)
 
@@ -118,11 +119,8 @@ class Search:
         """
         count = int(role.starts)
         for before in self._kept_events.into.get(role.edge.source, ()):
-            if role.free and self._by_place:
-                count += before.beginnings()
-                continue
-            path, taken = role.path, ((role.edge.step, seen),)
-            asked = asked_before(before.role, path, taken, prior_only=self._roles.prior_only)
+            path, taken = (role,), ((role.edge.step, seen),)
+            asked = asked_before(before.role, path, taken)
             for node, column in before.nodes.items():
                 low, high = self._range(column, node, before.role, path, taken, asked)
                 if low < high:
@@ -137,28 +135,30 @@ class Search:
         Under a search that is not forward, the part of which it is the end is completed by
         events after it. The times or places of its events lie between `least` and `most`.
         """
-        first = path.roles[0]
-        if first.starts and not self._begun(path, taken, least, most):
-            return False
-        earliest = (
-            self._kept_events.earliest(path, taken, forward=self.forward)
-            if self._roles.equating
-            else -1
-        )
+        first = path[0]
+        if first.starts:
+            has_room = (
+                self._complete(path, taken)
+                if self.forward
+                else self._ahead(path, taken, least, most)
+            )
+            if not has_room:
+                return False
+        columns_before = self._kept_events.into.get(first.edge.source)
+        if not columns_before:
+            return True
+        earliest = self._kept_events.earliest(path, taken, forward=self.forward)
         if earliest is None:
             return True
-        forward, windowed, timed, length = self.forward, self._windowed, self._timed, self._length
-        passed, prior_only = self.passed, self._roles.prior_only
+        forward, window, passed = self.forward, self._window, self.passed
+        bounded, length = window.bounded, window.length
         oldest = max(most - length, passed)
-        for before in self._kept_events.into.get(first.edge.source, ()):
+        for before in columns_before:
             role = before.role
             step = role.edge.step
-            longer = path.prepended(role)
-            # Nothing comes before an event that leaves the first state for good.
-            begins = role.starts and not self._roles.returns
-            go_on = self._begun if begins else self._back
-            asked = asked_before(role, path, taken, prior_only=prior_only)
-            checks = [] if prior_only else checks_before(role, path, taken)
+            longer = (role, *path)
+            asked = asked_before(role, path, taken)
+            checks = checks_before(role, path, taken)
             for node, column in self._kept_events.lines_before(before, path, taken):
                 low, high = self._range(column, node, role, path, taken, asked)
                 if earliest > 0 and low < high and column.rising:
@@ -171,13 +171,9 @@ class Search:
                     return False
                 for x in worth:
                     lo, hi = least, most
-                    if windowed:
-                        at = x.time_us if timed else x.place
-                        assert at is not None
-                        if at < lo:
-                            lo = at
-                        if at > hi:
-                            hi = at
+                    if bounded:
+                        at = window.at(x)
+                        lo, hi = min(lo, at), max(hi, at)
                         if at <= passed or hi - lo >= length:
                             continue
                     if mixed and not self._is_offered_before(x, first, taken[0][1]):
@@ -185,23 +181,18 @@ class Search:
                     if checks and not all(check(later.event, x.event) for check, later in checks):
                         continue
                     more = ((step, x), *taken)
-                    if not go_on(longer, more, lo, hi):
+                    if not self._back(longer, more, lo, hi):
                         return False
         return True
 
-    def _begun(self, path: Path, taken: Taken, least: int, most: int) -> bool:
-        """Find the matches that a part of a word begins; return whether there is room."""
-        if self.forward:
-            return self._complete(path, taken)
-        return self._ahead(path, taken, least, most)
-
     def _complete(self, path: Path, taken: Taken) -> bool:
         """Put a word that is whole among the matches; return whether there is room."""
-        if path.exact or replays(self._roles.machine, self._breakers, path, taken):
-            if len(self._found) >= self._matches_max:
+        exact = all(role.exact for role in path)
+        if exact or replays(self._roles.machine, self._breakers, path, taken):
+            if len(self._matches) >= self._limits.matches_per_event_max:
                 self._limit = "matches_per_event_max"
                 return False
-            self._found.append(taken)
+            self._matches.append(taken)
             self._paths.append(path)
         return True
 
@@ -224,7 +215,7 @@ class Search:
 
     def _ahead(self, path: Path, taken: Taken, least: int, most: int) -> bool:
         """Find the matches that a part of a word, from its beginning, goes on to."""
-        last, prior, breakers = path.roles[-1], taken[-1][1], self._breakers
+        last, prior, breakers = path[-1], taken[-1][1], self._breakers
         if last.ends and not self._complete(path, taken):
             return False
         if not last.goes_on:
@@ -234,7 +225,7 @@ class Search:
             role = after.role
             asked = asked_after(role, taken)
             checks = checks_after(role, taken)
-            longer = path.appended(role)
+            longer = (*path, role)
             mirrored = self._roles.are_mirrored(last, role)
             for node, column in self._kept_events.lines_after(after, taken):
                 low, high = _range_after(column, node, join, asked)
@@ -242,13 +233,15 @@ class Search:
                     low = bisect_right(column.seens, prior.key, low, high, key=_key)
                 if low >= high:
                     continue
-                worth = column.worth_after(low, high, -least - self._length)
+                worth = column.worth_after(low, high, -least - self._window.length)
                 if not self._visit(len(worth)):
                     return False
                 for y in worth:
-                    at = self._roles.window.at(y)
+                    at = self._window.at(y)
                     lo, hi = min(least, at), max(most, at)
-                    if self._windowed and (at <= self.passed or hi - lo >= self._length):
+                    if self._window.bounded and (
+                        at <= self.passed or hi - lo >= self._window.length
+                    ):
                         continue
                     if (
                         breakers is not None
@@ -270,7 +263,7 @@ class Search:
     ) -> tuple[int, int]:
         """Return the range of a role's column that can come just before a part of a word."""
         low, high = 0, len(column.seens)
-        role, seen = path.roles[0], taken[0][1]
+        role, seen = path[0], taken[0][1]
         if self._by_place:
             if column.rising:
                 if column.places[-1] >= seen.place:
@@ -284,21 +277,18 @@ class Search:
                 low = bisect_left(column.counters, allowed, low, high)
             if not self.forward:
                 for _, later in taken:
-                    high = column.not_after(later, node == later.node, low, high)
+                    high = column.first_knowing(later, low, high)
                 if low < high and self._roles.are_mirrored(of, role):
                     high = bisect_left(column.seens, seen.key, low, high, key=_key)
         for other, concurrent in asked:
             if low >= high:
                 break
-            known = other.counter - 1 if node == other.node else other.clock.get(node, 0)
-            if not concurrent:
-                if column.counters[high - 1] > known:
-                    high = bisect_right(column.counters, known, low, high)
-            elif node == other.node:
-                high = low
-            else:
+            known = other.last_before(node)
+            if concurrent:
                 low = bisect_right(column.counters, known, low, high)
-                high = column.not_after(other, False, low, high)
+                high = column.first_knowing(other, low, high)
+            elif column.counters[high - 1] > known:
+                high = bisect_right(column.counters, known, low, high)
         return low, high
 
 
@@ -309,12 +299,11 @@ def _range_after(
     low = bisect_right(column.counters, join.get(node, 0))
     high = len(column.seens)
     for x, concurrent in asked:
-        own = node == x.node
         if concurrent:
             low = bisect_right(column.counters, x.clock.get(node, 0), low)
-            high = column.not_after(x, own, low, high)
+            high = column.first_knowing(x, low, high)
         else:
-            low = max(low, column.first_after(x, own, low, high))
+            low = column.first_knowing(x, low, high)
     return low, high
 
 

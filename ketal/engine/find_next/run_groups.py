@@ -42,11 +42,7 @@ class Run:
 
 @dataclass(slots=True, eq=False)
 class RunGroup:
-    """Runs that have taken the same event into the same configuration.
-
-    Where there is a time window `newest_us` is when the last of the runs started. It is in `span`
-    too, which a start, with one time only, does without.
-    """
+    """Runs that have taken the same event into the same configuration."""
 
     number: int  # in the order in which the groups of the scope were made
     configuration: Configuration
@@ -54,21 +50,13 @@ class RunGroup:
     parents: dict[RunGroup, None]  # the groups that took the event; empty for a start
     heirs: list[RunGroup]  # the groups that have this one as a parent
     run: Run | None  # of a start
-    newest_us: int | None
-    span: TimeSpan | None
+    span: TimeSpan | None  # where there is a time window
     waiting: bool = False
 
     @property
     def prior(self) -> Seen:
         """The event that was taken last."""
         return self.binding[1]
-
-    def times(self) -> TimeSpan:
-        """Return when its events were; there is a time window."""
-        if self.span is not None:
-            return self.span
-        assert self.newest_us is not None
-        return TimeSpan(self.newest_us, self.newest_us, math.inf, self.newest_us)
 
 
 NO_PARENTS: dict[RunGroup, None] = {}
@@ -107,8 +95,12 @@ class RunGroups:
         if run is None:
             run = self.runs[seen.place] = Run(seen, [])
             self.live.count += 1
-        time_us = None if self._window_us is None else seen.time_us
-        group = RunGroup(self._made, configuration, binding, NO_PARENTS, [], run, time_us, None)
+        span = None
+        if self._window_us is not None:
+            time_us = seen.time_us
+            assert time_us is not None, "events without a time are offered to no window"
+            span = TimeSpan(time_us, time_us, math.inf, time_us)
+        group = RunGroup(self._made, configuration, binding, NO_PARENTS, [], run, span)
         run.starts.append(group)
         self.count += 1
         self._made += 1
@@ -121,16 +113,14 @@ class RunGroups:
         binding: tuple[int, Seen],
     ) -> RunGroup:
         """Return the group of runs that took an event."""
-        newest_us = span = None
+        span = None
         if self._window_us is not None:
             time_us = binding[1].time_us
             assert time_us is not None, "events without a time are offered to no window"
-            oldest, newest, least, greatest = zip(
-                *[parent.times() for parent in parents], strict=True
-            )
-            newest_us = max(newest)
-            span = TimeSpan(min(oldest), newest_us, min(time_us, *least), max(time_us, *greatest))
-        group = RunGroup(self._made, configuration, binding, parents, [], None, newest_us, span)
+            spans = [parent.span for parent in parents if parent.span is not None]
+            oldest, newest, least, greatest = zip(*spans, strict=True)
+            span = TimeSpan(min(oldest), max(newest), min(time_us, *least), max(time_us, *greatest))
+        group = RunGroup(self._made, configuration, binding, parents, [], None, span)
         for parent in parents:
             parent.heirs.append(group)
         self.count += 1
@@ -211,9 +201,7 @@ class RunGroups:
         span, length, own = group.span, self._window_us, group.prior.time_us
         assert length is not None
         assert own is not None
-        if span is None:
-            within = max(high, own) - min(low, own) < length
-            return (group, None) if within else (None, group)
+        assert span is not None
         oldest = max(span.oldest, self.passed_us + 1)
         if max(high, span.greatest) - min(low, span.least, oldest) < length:
             return group, None
@@ -318,9 +306,7 @@ class RunGroups:
             assert all(parent.heirs.count(group) == 1 for parent in group.parents)
             assert all(parent.number < group.number for parent in group.parents)
             assert all(group in heir.parents for heir in group.heirs)
-            timed = self._window_us is not None
-            assert (group.newest_us is not None) == timed
-            assert (group.span is not None) == (timed and bool(group.parents))
+            assert (group.span is not None) == (self._window_us is not None)
         for place, run in self.runs.items():
             assert place == run.start.place
             assert run.starts

@@ -49,7 +49,7 @@ class GroupRow:
 
     def add(self, at: int, group: RunGroup) -> None:
         """Put in a group by the counter or place of its last event; most come last."""
-        newest, own_us = self._newest, group.newest_us
+        newest, own_us = self._newest, group.span.newest if group.span is not None else None
         if not self.at or self.at[-1] <= at:
             self.at.append(at)
             self.groups.append(group)
@@ -84,9 +84,7 @@ class GroupRow:
 
     def before(self, node: str, seen: Seen) -> int:
         """Return the index past the groups whose last events, `node`'s, are before `seen`."""
-        if node == seen.node:
-            return bisect_left(self.at, seen.counter)
-        return bisect_right(self.at, seen.clock.get(node, 0))
+        return bisect_right(self.at, seen.last_before(node))
 
     def after(self, seen: Seen, low: int) -> int:
         """Return the index, from `low`, of the first group whose last event is after `seen`."""
@@ -207,8 +205,6 @@ class WaitingGroups:
             for group in self:
                 self._add_keyed(key, group)
         rows = self._keyed[key].get(value, NOTHING)
-        if len(rows) < 2:
-            return rows.items()
         # In the order of all rows: it is the order of one event's matches, and a restored
         # run has it too.
         return sorted(rows.items(), key=lambda item: self.rows[item[0]].number)
@@ -240,7 +236,7 @@ class WaitingGroups:
                 continue
             # Up to `before`: prior → e. From `after` on: e → prior. Between: concurrent.
             before = row.before(node, seen)
-            after = before if node == seen.node else row.after(seen, before)
+            after = row.after(seen, before)
             if plan.before is not None and before > first:
                 yield plan.before, groups[first:before]
             low = max(before, first)
