@@ -9,7 +9,7 @@ The one rule: a name is needed by a guard only if no event without it satisfies 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,6 +17,7 @@ from ketal.compiler.predicates import Atom, Formula, disjunction
 from ketal.errors import Span
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
+from ketal.model.values import glob_regex
 
 What = Literal["type", "attribute", "partition", "node"]
 NameKey = tuple[str, str]
@@ -55,6 +56,13 @@ class NamedValue:
     def key(self) -> NameKey:
         """What identifies it."""
         return self.what, self.name
+
+    def matcher(self) -> Callable[[str], bool]:
+        """Return what tells whether it is the name of something, or a glob that fits that."""
+        if not self.glob:
+            return self.name.__eq__
+        glob = glob_regex(self.name, dotted=self.glob == "dotted")
+        return lambda name: glob.fullmatch(name) is not None
 
 
 def named_values(

@@ -19,7 +19,7 @@ from typing import Any
 from ketal.compiler.counted.named_values import NamedValue, NameKey
 from ketal.engine.statistics.sampling import sampled
 from ketal.model.events.event import Event
-from ketal.model.values import base_node, dig, glob_regex
+from ketal.model.values import base_node, dig
 
 NAMES_MAX = 256
 """Types, nodes and attributes that are counted, of each the most frequent."""
@@ -85,7 +85,7 @@ class LogNames:
         self._all = sorted(self.unmet)
         self.looked_at = 0
         self._read = 0
-        self._globs: dict[NameKey, Any] = {}
+        self._globs = {name.key: name.matcher() for name in self.unmet.values() if name.glob}
         self.counts: dict[str, Counter[str]] = {}  # as of `NamesMet`
         self._count_unmet()
 
@@ -136,12 +136,7 @@ class LogNames:
 
     def _is_met(self, name: NamedValue) -> bool:
         counter = self.counts[_COUNTED[name.what]]
-        if not name.glob:
-            return name.name in counter
-        glob = self._globs.get(name.key)
-        if glob is None:
-            glob = self._globs[name.key] = glob_regex(name.name, dotted=name.glob == "dotted")
-        return any(glob.fullmatch(one) for one in counter)
+        return any(map(self._globs[name.key], counter)) if name.glob else name.name in counter
 
     def _count_unmet(self) -> None:
         """Count what unmet names are of, and no more, within the bound."""

@@ -20,7 +20,7 @@ from ketal.grammar.printer import render_value
 from ketal.model import syntax
 from ketal.model.values import base_node
 from ketal.model.wording import counted
-from ketal.runtime.silence.near_names import matcher, nearest
+from ketal.runtime.silence.near_names import nearest
 
 SHOWN = 3
 """Names of the log that are listed where none is near."""
@@ -96,7 +96,7 @@ def _is_in(name: NamedValue, stats: LogStats) -> bool:
     if name.what == "node" and base_node(name.name) in known:
         # Which incarnations there are is known when the log is run.
         return True
-    return any(map(matcher(name), known))
+    return any(map(name.matcher(), known))
 
 
 def _hint(name: NamedValue, stats: LogStats, pattern: Iterable[NamedValue]) -> str:

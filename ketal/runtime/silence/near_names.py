@@ -12,22 +12,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from ketal.compiler.counted.named_values import NamedValue
-from ketal.model.values import glob_regex
 
 _ONE_FAULT_CHARS = 4
 """From this length on a name is near with one fault, from twice this with two."""
 _FAR = 99
-
-
-def matcher(name: NamedValue) -> Callable[[str], bool]:
-    """Return what tells whether a name of a log is one of a pattern, which may be a glob."""
-    if not name.glob:
-        return name.name.__eq__
-    glob = glob_regex(name.name, dotted=name.glob == "dotted")
-    return lambda known: glob.fullmatch(known) is not None
 
 
 def nearest(
@@ -55,7 +46,7 @@ def nearest(
         return None
     kinds = {"attribute", "partition"} if name.path else {name.what}
     own = [one for one in pattern if one.what in kinds]
-    names, globs = {one.name for one in own}, [matcher(one) for one in own if one.glob]
+    names, globs = {one.name for one in own}, [one.matcher() for one in own if one.glob]
     others = [one for one in known if one not in names and not any(is_it(one) for is_it in globs)]
     faults = {one: _faults(name.name, one, glob=name.glob == "dotted") for one in others}
     near = [one for one, number in faults.items() if number < _FAR]
