@@ -9,7 +9,8 @@ from typing import Any
 from ketal import semantics
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
-from ketal.engine.pattern_run import PatternRun, one
+from ketal.engine.pattern_run import PatternRun
+from ketal.engine.verdict_building import flat
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import ScopeKey
 from ketal.model.limits import Limits
@@ -78,7 +79,7 @@ def outcome_of(
     run = PatternRun(compiled, limits)
     verdicts: list[RunVerdict] = []
     for event in released:
-        verdicts += one(run.process((event,)))
+        verdicts += flat(run.process((event,)))
         run.validate_state()
     if any(isinstance(v, Overflow) for v in verdicts):
         raise TooManyError

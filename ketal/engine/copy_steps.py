@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from ketal.engine.copies import Copies, Unlearned
 from ketal.engine.scope_steps import ScopeSteps
 from ketal.engine.statistics.mask_counts import MaskCounts
+from ketal.engine.verdict_building import flat
 from ketal.model.events.event import Event
 from ketal.model.values import keyed
 from ketal.model.verdicts.verdict_kinds import RunVerdict
@@ -96,8 +97,7 @@ class CopySteps:
                 events.append(one.event)
                 masks.append(one.mask)
         if not self._partitioned:
-            found = self._steps.step_all((keyed(node),), events, masks)
-            return [verdict for _, verdicts in found for verdict in verdicts]
+            return flat(self._steps.step_all((keyed(node),), events, masks))
         out: list[RunVerdict] = []
         for event, mask in zip(events, masks, strict=True):
             name = self._steps.scopes.name_of(event)

@@ -57,7 +57,7 @@ class Losses:
 
     Attributes
     ----------
-    some : bool
+    any_missed : bool
         Whether any event was missed so far.
     awaited : callable, or None
         Returns the dots in the pasts of a stream's events that have not arrived, where runs wait
@@ -66,7 +66,7 @@ class Losses:
 
     __slots__ = (
         "_by_scope", "_closed", "_evicted", "_merged", "_open", "_places", "_scopes",
-        "_unplaced", "awaited", "most", "past_matters", "placed", "some",
+        "_unplaced", "any_missed", "awaited", "most", "past_matters", "placed",
     )  # fmt: skip
 
     def __init__(self, most: int, *, placed: bool = False, past_matters: bool = True) -> None:
@@ -74,7 +74,7 @@ class Losses:
         self.placed = placed
         self.past_matters = past_matters
         self.awaited: Callable[[], Iterable[Dot]] | None = None
-        self.some = False
+        self.any_missed = False
         # Each dot with its scope: a name, None for none, ANY where it is not known; oldest first.
         self._scopes: dict[Dot, ScopeName | None] = {}
         self._by_scope: dict[ScopeName, DotSet] = {}  # by these scopes, ANY included
@@ -122,7 +122,7 @@ class Losses:
         self._displace(dot)
 
     def _put(self, dot: Dot, scope: ScopeName | None) -> None:
-        self.some = True
+        self.any_missed = True
         self._scopes[dot] = scope
         if scope is not None:
             self._by_scope.setdefault(scope, DotSet()).add(dot.node, dot.counter)
@@ -197,7 +197,7 @@ class Losses:
 
     def ended(self, scope: ScopeName, upto: CanonicalKey | None = None) -> tuple[Dot, ...]:
         """Return what a scope may have waited for in vain, up to a place (None: the end)."""
-        dots = self._ended(scope, upto) if self.some else NO_DOTS
+        dots = self._ended(scope, upto) if self.any_missed else NO_DOTS
         return dots if self.awaited is None else first(heapq.merge(dots, self.awaited()))
 
     def _ended(self, scope: ScopeName, upto: CanonicalKey | None) -> tuple[Dot, ...]:
@@ -208,7 +208,7 @@ class Losses:
 
     def before(self, scope: ScopeName, clocks: Iterable[Mapping[str, int]]) -> tuple[Dot, ...]:
         """Return what is missed, and may be of a scope, in the past of one of some clocks."""
-        if not (self.some and self.past_matters):
+        if not (self.any_missed and self.past_matters):
             return NO_DOTS
         clock = vector.join(clocks)
         dots = [of.before(clock) for of in self._concerning(scope)]
@@ -251,7 +251,7 @@ class Losses:
     def load(self, value: Any) -> int:
         """Put what `save` returned into a fresh object; return how many a smaller limit evicts."""
         rows, self._evicted, places, merged, self.past_matters = value
-        self.some = bool(rows or self._evicted or places or merged)
+        self.any_missed = bool(rows or self._evicted or places or merged)
         for dot, saved in rows:
             scope = ANY if saved == 0 else None if saved is None else tuple(map(keyed, saved))
             self._put(Dot(*dot), scope)
@@ -266,7 +266,7 @@ class Losses:
         """Assert the rule of this module."""
         assert len(self._scopes) <= self.most
         assert len(self._places) <= self.most
-        assert self.some or not (self._scopes or self._evicted or self._places)
+        assert self.any_missed or not (self._scopes or self._evicted or self._places)
         for name, dots in self._by_scope.items():
             assert dots, "a set that is empty is removed"
             assert sorted(dots) == sorted(d for d, scope in self._scopes.items() if scope == name)

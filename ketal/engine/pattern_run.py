@@ -56,9 +56,9 @@ class PatternRun:
     """
 
     __slots__ = (
-        "_copy_steps", "_every_type", "_masks", "_one_scope", "_scoped", "_unknown_types",
-        "_window_us", "compiled", "copies", "counts", "execution", "limits", "listing", "losses",
-        "machine", "met", "scopes", "steps", "verdicts",
+        "_copy_steps", "_every_type", "_masks", "_one_scope", "_unknown_types", "_window_us",
+        "compiled", "copies", "counts", "execution", "limits", "listing", "losses", "machine",
+        "met", "scopes", "steps", "verdicts",
     )  # fmt: skip
 
     def __init__(
@@ -97,7 +97,6 @@ class PatternRun:
         if self.copies is not None:
             self._copy_steps = CopySteps(self.copies, self.steps, self.met)
         self._masks = machine.compiled.masks
-        self._scoped = bool(compiled.partition) or self._window_us is not None
         self._unknown_types = compiled.unknown_types
         alone = deployment is None and not compiled.partition
         self._one_scope = alone and self.steps.by_mask and self._unknown_types is None
@@ -124,7 +123,7 @@ class PatternRun:
         out: list[tuple[int, list[RunVerdict]]] = []
         losses, copies, unknown = self.losses, self.copies, self._unknown_types
         for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
-            if losses.some:
+            if losses.any_missed:
                 self.scopes.live.counting = False  # whether a match is uncertain is found of each
                 losses.offered(event)
                 if copies is not None and not copies.everything:
@@ -145,7 +144,7 @@ class PatternRun:
         """Return whether all events are of one scope, and nothing else is asked of each."""
         return (
             self._one_scope
-            and not self.losses.some
+            and not self.losses.any_missed
             and (self._window_us is None or None not in map(_time, events))
         )
 
@@ -155,13 +154,13 @@ class PatternRun:
             self._copy_steps is not None
             and self.steps.by_mask
             and self._unknown_types is None
-            and not self.losses.some
+            and not self.losses.any_missed
             and self._copy_steps.are_alike(events)
         )
 
     def _step_scoped(self, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope; count it where it has none."""
-        name = self.scopes.name_of(event) if self._scoped else ()
+        name = self.scopes.name_of(event)
         if name is None:
             self.scopes.count_unscoped(event, self.counts)
             return []
@@ -174,7 +173,7 @@ class PatternRun:
         copies learns by every event what its node knows; one that missed an event, where that
         stood.
         """
-        return self._every_type or self.losses.some or self.compiled.names_type(event)
+        return self._every_type or self.losses.any_missed or self.compiled.names_type(event)
 
     def count(self, events: Sequence[Event]) -> None:
         """Count events which other runs of the pattern are offered, in every order (`mode`)."""
@@ -259,8 +258,3 @@ class PatternRun:
         self.met.validate_state()
         if self.copies is not None:
             self.copies.validate_state()
-
-
-def one(processed: list[tuple[int, list[RunVerdict]]]) -> list[RunVerdict]:
-    """Return the verdicts of a batch of one event."""
-    return processed[0][1] if processed else []

@@ -54,7 +54,7 @@ class ScopeSteps:
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope."""
         scopes, losses = self.scopes, self.losses
-        if name not in scopes and not losses.some and scopes.passes_over(mask):
+        if name not in scopes and not losses.any_missed and scopes.passes_over(mask):
             scopes.created += 1  # one that was over at once
             return []
         scope = self._scope(name)
@@ -65,7 +65,7 @@ class ScopeSteps:
         before: tuple[Configuration, ...] | None = None
         if isinstance(run, CheckRun):
             before = run.configurations
-            if losses.some and (scope.past or losses.before(name, (event.clock,))):
+            if losses.any_missed and (scope.past or losses.before(name, (event.clock,))):
                 scope.past = vector.join((scope.past or {}, event.clock))
         if not run.take_plain((event,), (mask,), 0, scope.offered):
             out = self._take(scope, event, mask)
@@ -85,8 +85,7 @@ class ScopeSteps:
         scope = scopes.get(name)
         if scope is None:
             return scopes.create(name) if len(scopes) < self.limits.scopes_max else None
-        if scopes.dirty is not None:
-            scopes.dirty[scope.number] = scope
+        scopes.mark_dirty(scope)
         return scope
 
     def _taken_plain(self, scope: Scope, count: int) -> None:
@@ -134,7 +133,7 @@ class ScopeSteps:
         """
         assert not self.scopes.removes
         at, end = 0, len(masks)
-        by_mask = self.by_mask and not self.losses.some
+        by_mask = self.by_mask and not self.losses.any_missed
         while at < end:
             scope = self._scope(name) if by_mask else None
             if scope is None:

@@ -47,7 +47,7 @@ class TypeDispatch:
         """Process released events in turn; return the verdicts as `PatternRun.process` does."""
         if len(self.runs) == 1:
             return self.runs[0].process(events)
-        with_losses = sum([run.losses.some for run in self.runs])
+        with_losses = sum([run.losses.any_missed for run in self.runs])
         if with_losses != self._with_losses:
             self._with_losses = with_losses
             self._concerned.clear()

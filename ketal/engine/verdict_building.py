@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from ketal.compiler.automaton import ANONYMOUS
 from ketal.engine.check_run import CheckRun, Refused
@@ -25,6 +25,8 @@ from ketal.model.verdicts.check_verdicts import Incomplete, Violation
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.run_verdicts import Overflow, Transition
 from ketal.model.verdicts.verdict_kinds import RunVerdict
+
+V = TypeVar("V")
 
 _key = attrgetter("key")
 
@@ -79,7 +81,7 @@ class VerdictBuilder:
         out: list[RunVerdict] = []
         if refused is not None:
             lost = NO_DOTS
-            if self.losses.some:
+            if self.losses.any_missed:
                 place = canonical_key(seen.event)
                 lost = self._missed(scope, (scope.past or {},), None, place)
             self.counts.violations += 1
@@ -113,10 +115,8 @@ class VerdictBuilder:
         self.counts.uncertain += bool(lost)
         if not self.listing:
             return []
-        state, common = (
-            self.machine.automaton.named(run.states()),
-            self._common(scope.mapping, None, lost),
-        )
+        state = self.machine.automaton.named(run.states())
+        common = self._common(scope.mapping, None, lost)
         return [Incomplete(state=state, expected=run.expected(), **common)]
 
     def _transition(
@@ -145,7 +145,7 @@ class VerdictBuilder:
         counts.timed_out += len(findings.timed_out)
         lost = self._lost_until(scope, event) if findings.timed_out else NO_DOTS
         counts.uncertain += len(findings.timed_out) if lost else 0
-        if self.losses.some:
+        if self.losses.any_missed:
             counts.uncertain += sum(bool(self._lost_of(scope, taken)) for taken in findings.matches)
         if self.listing and findings.matches and not self._only_counts:
             assert event is not None, "time alone completes no match"
@@ -179,7 +179,7 @@ class VerdictBuilder:
         mapping, names, time = scope.mapping, self.machine.automaton.steps, _time(event)
         pattern, fingerprint, execution = self._name, self._fingerprint, self.execution
         reads, returns = self.compiled.bound.returns, None
-        any_may_come_last, loses = self._any_may_come_last, self.losses.some
+        any_may_come_last, loses = self._any_may_come_last, self.losses.any_missed
         lost = NO_DOTS
         for taken in listed:
             if any_may_come_last:
@@ -246,7 +246,7 @@ class VerdictBuilder:
     def _lost_until(self, scope: Scope, event: Event | None = None) -> tuple[Dot, ...]:
         """Return what a scope may have waited for in vain, until an event (None: the end)."""
         upto = None
-        if event is not None and self.losses.some:
+        if event is not None and self.losses.any_missed:
             upto = self.learned_at or canonical_key(event)
         return self.losses.ended(scope.name, upto)
 
@@ -259,6 +259,11 @@ class VerdictBuilder:
         events = [seen.event for _, seen in taken]
         keys = [canonical_key(event) for event in events]
         return self._missed(scope, (event.clock for event in events), min(keys), max(keys))
+
+
+def flat(numbered: Iterable[tuple[int, Sequence[V]]]) -> list[V]:
+    """Return the verdicts on some events, without the numbers of these."""
+    return [verdict for _, verdicts in numbered for verdict in verdicts]
 
 
 def _time(event: Event) -> float | None:

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.pattern_run import PatternRun
+from ketal.engine.verdict_building import flat
 from ketal.errors import EventError
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
@@ -28,7 +29,7 @@ from ketal.model.limits import Limits
 from ketal.model.log_arguments import no_log_item
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.programs.program import Program, checked_program
+from ketal.programs.program import Program
 from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN, Tally
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.queues.reports import BEHIND_WATERMARK, came_late, is_late, overflowed
@@ -104,7 +105,7 @@ class Execution:
         retiring: Program | None = None,
         on_named: Callable[[str, Dot, str], None] | None = None,
     ) -> None:
-        patterns = checked_program(program).compiled
+        patterns = program.compiled
         given = Limits.given(limits, patterns[0].limits)
         self.name, self._on_named = name, on_named
         self.runs = [
@@ -172,8 +173,7 @@ class Execution:
         place : str
             Where an event was read, for a rejection.
         """
-        results = self.process((item,), (place,).__getitem__ if place else None)
-        return results[0][1] if results else []
+        return flat(self.process((item,), (place,).__getitem__ if place else None))
 
     def process(
         self, batch: Sequence[Item], place: Callable[[int], str] | None = None

@@ -22,8 +22,9 @@ import msgspec
 
 from ketal.engine.copies import NEVER_US
 from ketal.engine.find.windows import ends_windows_early
-from ketal.engine.pattern_run import PatternRun, one
+from ketal.engine.pattern_run import PatternRun
 from ketal.engine.type_dispatch import TypeDispatch
+from ketal.engine.verdict_building import flat
 from ketal.model import syntax
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -146,8 +147,7 @@ class LogRelease(Release):
             batch = events[place : place + size]
             self._impossible += known.release(batch)
             if size > 1:
-                for _, verdicts in dispatch.process(batch):
-                    yield from verdicts
+                yield from flat(dispatch.process(batch))
                 continue
             (event,) = batch
             refusing = self._admission.refusing(event) if closed else ()
@@ -159,7 +159,7 @@ class LogRelease(Release):
                 if number in arrival:
                     yield from arrival[number].pop(event.dot, ())
                 elif number not in refusing:
-                    yield from one(self._runs[number].process(batch))
+                    yield from flat(self._runs[number].process(batch))
         self._judged = len(events)
         self._referred = len(self._events), known
         for number, run in enumerate(self._runs):
@@ -281,26 +281,15 @@ class KnownCounters:
         """Release events in canonical order; return how many have a later one in their past."""
         known, count = self.highest, 0
         for event in events:
-            own = event.node
+            ahead = False
             for node, counter in event.clock.items():
                 before = known.get(node, 0)
                 if counter > before:
-                    if counter == before + 1 and node == own:
-                        known[node] = counter
-                    else:
-                        count += self._is_ahead(event)
-                        break
+                    known[node] = counter
+                    others = counter - 1 if node == event.node else counter
+                    ahead |= others > before and self._has_between(node, before, others)
+            count += ahead
         return count
-
-    def _is_ahead(self, event: Event) -> bool:
-        """Return whether an event whose clock goes beyond by more than itself has a later one."""
-        known, ahead = self.highest, False
-        for node, counter in event.clock.items():
-            before = known.get(node, 0)
-            if counter > before:
-                known[node] = counter
-                ahead |= self._has_between(node, before, counter - (node == event.node))
-        return ahead
 
     def _has_between(self, node: str, low: int, high: int) -> bool:
         """Return whether the log has an event of the node with a counter in (low, high]."""

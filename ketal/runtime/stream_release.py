@@ -16,8 +16,9 @@ from dataclasses import replace
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.engine.pattern_run import PatternRun, one
+from ketal.engine.pattern_run import PatternRun
 from ketal.engine.type_dispatch import TypeDispatch
+from ketal.engine.verdict_building import flat
 from ketal.errors import NotAvailableError
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
@@ -27,7 +28,7 @@ from ketal.model.verdicts.execution_verdicts import Late
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.queues.execution_queues import Queues, flat, seen_without
+from ketal.runtime.queues.execution_queues import Queues, seen_without
 from ketal.runtime.release import Release
 
 
@@ -118,11 +119,8 @@ class StreamRelease(Release):
             processed = self._direct.process(events)
         if not self.queues:
             return processed
-        queued = self.queues.take(events)
-        if not processed:
-            return queued
         by_number: dict[int, list[Verdict]] = dict(processed)
-        for number, verdicts in queued:
+        for number, verdicts in self.queues.take(events):
             by_number.setdefault(number, []).extend(verdicts)
         return sorted(by_number.items())
 
@@ -142,8 +140,7 @@ class StreamRelease(Release):
                 known = admission.membership.so_far(event)
         if self.retiring is not None:
             out += self.retiring.take_identified(event, known, late, ())
-        own = self.take_identified(event, known, late, refusing)
-        return out + own if out else own
+        return out + self.take_identified(event, known, late, refusing)
 
     def take_identified(
         self, event: Event, known: Event, late: Late | None, refusing: Sequence[PatternRun]
@@ -172,9 +169,9 @@ class StreamRelease(Release):
         if refusing:
             for run in self._direct.runs:
                 if run not in refusing:
-                    out += one(run.process((known,)))
+                    out += flat(run.process((known,)))
         else:
-            out += one(self._direct.process((known,)))
+            out += flat(self._direct.process((known,)))
         if self.queues:
             out += flat(self.queues.take((event,), refusing=refusing))
         return out

@@ -14,7 +14,7 @@ import pytest
 import ketal
 from ketal import semantics
 from ketal.engine.pattern_run import PatternRun
-from ketal.engine.pattern_run import one as single
+from ketal.engine.verdict_building import flat
 from ketal.errors import PatternError
 from ketal.explanation.explaining import explanations, verdict_explained
 from ketal.explanation.guard_evidence import GuardEvidence
@@ -370,7 +370,7 @@ def test_the_order_that_explains_a_mode_gives_the_verdict(mode: str) -> None:
             order = [placed.event for placed in one.extension]
             _is_linear_extension(order, events)
             run = PatternRun(program.compiled[0], LIMITS)
-            found = [v for event in order for v in single(run.process((event,)))]
+            found = [v for event in order for v in flat(run.process((event,)))]
             given = [v for v in found if isinstance(v, type(verdict))]
             assert verdict.scope in [v.scope for v in given]
             if isinstance(verdict, ketal.Violation):

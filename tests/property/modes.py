@@ -21,7 +21,8 @@ from ketal.engine.find import breakers
 from ketal.engine.find_any import columns, event_store
 from ketal.engine.find_any.roles import Roles, StepRole
 from ketal.engine.find_any.search import Search
-from ketal.engine.pattern_run import PatternRun, one
+from ketal.engine.pattern_run import PatternRun
+from ketal.engine.verdict_building import flat
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.find_verdicts import Match, TimedOut
@@ -214,7 +215,7 @@ def _run(
     for place, event in enumerate(order):
         if mode.restored and place == len(order) // 2:
             run = _restored(compiled, mode, run)
-        verdicts = one(run.process((event,)))
+        verdicts = flat(run.process((event,)))
         if marks is not None:
             verdicts = verdicts + run.steps.advance(marks[place])
         found += [(place, verdict) for verdict in verdicts]

@@ -28,8 +28,9 @@ import msgspec
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.losses import ScopeName
 from ketal.engine.machine import Machine
-from ketal.engine.pattern_run import PatternRun, one
+from ketal.engine.pattern_run import PatternRun
 from ketal.engine.scope_steps import OfferedEvents
+from ketal.engine.verdict_building import flat
 from ketal.errors import SettingError
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
@@ -427,7 +428,7 @@ class _Lattice:
             before = run.counts.violations + run.counts.matches
             run.process((event,))
             return run.counts.violations + run.counts.matches > before
-        for verdict in one(run.process((event,))):
+        for verdict in flat(run.process((event,))):
             if isinstance(verdict, Match | Violation) and verdict.scope == self.scope:
                 mark = self.compiled.fingerprint
                 self._last = msgspec.structs.replace(verdict, fingerprint=mark)

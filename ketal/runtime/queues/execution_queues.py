@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ketal.engine.pattern_run import PatternRun
+from ketal.engine.verdict_building import flat
 from ketal.model import syntax
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -292,11 +293,6 @@ class Queues:
                 missing.load(state["missing"][missing.name])
             else:
                 missing.begin(self.watermark_us)
-
-
-def flat(numbered: Iterable[Numbered]) -> list[Verdict]:
-    """Return verdicts without the numbers of their events."""
-    return [verdict for _, verdicts in numbered for verdict in verdicts]
 
 
 def _by_order(runs: Iterable[PatternRun]) -> list[list[PatternRun]]:

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.type_dispatch import TypeDispatch
+from ketal.engine.verdict_building import flat
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -160,8 +161,7 @@ class PatternQueue:
 
     def _offer(self, events: Sequence[Event]) -> list[Verdict]:
         """Offer events in turn to the runs."""
-        by_event = self._dispatch.process(events)
-        return [verdict for _, verdicts in by_event for verdict in verdicts]
+        return flat(self._dispatch.process(events))
 
     def _miss_event(self, event: Event) -> None:
         for run in self.runs:
