@@ -79,7 +79,7 @@ class Search:
         at = self._window.at(seen)
         for role in roles:
             if self.forward or self._kept_events.can_stand(role):
-                taken = ((role.edge.step, seen),)
+                taken: Taken = ((role.edge.step, seen),)
                 if not self._back((role,), taken, at, at):
                     break
         return self._matches, self._paths, self._limit
@@ -100,7 +100,8 @@ class Search:
             return at
         best: float = NEVER
         for before in self._kept_events.into.get(role.edge.source, ()):
-            path, taken = (role,), ((role.edge.step, seen),)
+            path: Path = (role,)
+            taken: Taken = ((role.edge.step, seen),)
             asked = asked_before(before.role, path, taken)
             for node, column in self._kept_events.lines_before(before, path, taken):
                 if column.latest <= best:
@@ -119,7 +120,8 @@ class Search:
         """
         count = int(role.starts)
         for before in self._kept_events.into.get(role.edge.source, ()):
-            path, taken = (role,), ((role.edge.step, seen),)
+            path: Path = (role,)
+            taken: Taken = ((role.edge.step, seen),)
             asked = asked_before(before.role, path, taken)
             for node, column in before.nodes.items():
                 low, high = self._range(column, node, before.role, path, taken, asked)
