@@ -16,6 +16,8 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ketal
 from ketal import Dot, Event, Gap, Late, Limits, Match, Monitor, Overflow, Rejected, Transition
@@ -75,11 +77,37 @@ def test_verdicts_are_values(kind: str) -> None:
     assert verdict != kind
 
 
-def test_what_is_written_is_the_json_and_the_id() -> None:
-    for verdict in SAMPLES.values():
-        name, text = verdict.written()
-        assert text == msgspec.json.encode(verdict.to_dict())
-        assert name == getattr(verdict, "id", None)
+values: Any = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.text(max_size=3),
+    st.floats(), st.just(-0.0), st.sampled_from(['"', "\\", "\u2028", "\0"]),
+)  # fmt: skip
+
+
+@given(
+    scope=st.lists(st.tuples(st.text(max_size=3), values), max_size=3),
+    texts=st.tuples(*[st.text(max_size=4)] * 4),
+    expected=st.lists(st.text(max_size=3), max_size=3),
+    time=st.none() | st.floats(-1e10, 1e11),
+    lost=st.lists(st.builds(Dot, st.text(max_size=2), st.integers(1, 9)), max_size=2),
+)
+def test_what_is_written_is_the_json(
+    scope: list[tuple[str, Any]],
+    texts: tuple[str, ...],
+    expected: list[str],
+    time: float | None,
+    lost: list[Dot],
+) -> None:
+    pattern, state, reason, execution = texts
+    for shared in ("", execution):
+        violation = Violation(
+            pattern=pattern, fingerprint="f", scope=FrozenMapping(tuple(scope)), execution=shared,
+            time=time, certain=not lost, depends_on=tuple(lost), event=Dot(reason or "n", 7),
+            type="t", expected=tuple(expected), state=state, reason=reason,
+        )  # fmt: skip
+        for verdict in (violation, *SAMPLES.values()):
+            if isinstance(verdict, PatternVerdict):
+                said = msgspec.json.encode(verdict.to_dict())
+                assert verdict.written() == (verdict.id, said)
 
 
 def test_places_stand_beside_the_events_that_they_are_of() -> None:

@@ -5,11 +5,12 @@ The one rule: what each step bound is in match order; what a line shows of it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from ketal.model.events.dot import Dot
 
+T = TypeVar("T")
 Steps = tuple[tuple[str, Dot], ...]
 """(step, dot) pairs, in match order."""
 
@@ -17,14 +18,14 @@ PARTS_MAX = 6
 """Dots that a line shows of one step; of more, so many ranges of dots."""
 
 
-def by_step(steps: Steps) -> dict[str, list[Dot]]:
-    """Return the dots that each step bound."""
-    out: dict[str, list[Dot]] = {}
-    for step, dot in steps:
+def by_step(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
+    """Return what each step bound."""
+    out: dict[str, list[T]] = {}
+    for step, one in pairs:
         if step in out:
-            out[step].append(dot)
+            out[step].append(one)
         else:
-            out[step] = [dot]
+            out[step] = [one]
     return out
 
 
@@ -40,19 +41,11 @@ def triples(steps: Steps) -> list[tuple[str, str, int]]:
 
 def steps_json(steps: Steps, places: Sequence[str] = ()) -> dict[str, Any]:
     """Return the dots, where they stand if that is known of any, and what each step bound."""
-    events: list[str] = []
-    bindings: dict[str, list[str]] = {}
-    for step, dot in steps:
-        text = f"{dot.node}@{dot.counter}"
-        events.append(text)
-        if step in bindings:
-            bindings[step].append(text)
-        else:
-            bindings[step] = [text]
-    out: dict[str, Any] = {"events": events}
+    pairs = [(step, str(dot)) for step, dot in steps]
+    out: dict[str, Any] = {"events": [text for _, text in pairs]}
     if any(places):
         out["places"] = [place or None for place in places]
-    out["bindings"] = bindings
+    out["bindings"] = by_step(pairs)
     return out
 
 

@@ -6,7 +6,7 @@ next band, as music does, and so does a message that is on its way there.
 Lamport, "Time, Clocks, and the Ordering of Events in a Distributed System", 1978; Baquero,
 "Causality is Graphically Simple", Figs. 2 to 10.
 
-The one rule: every event and every message is drawn; who asks bounds how many there are.
+The one rule: every event and every message is drawn, or the limit is named.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ketal.errors import SettingError
 from ketal.pictures import svg_document as elements
 from ketal.pictures.clocks.timeline_layout import SIDE, CurvePiece, Timeline
 from ketal.pictures.labels import short_label
 
+TIMELINE_EVENTS_MAX = 400
+"""The most events that are drawn where the caller names no limit; of more nothing is legible."""
 STAMP_COLUMNS_MAX = 48
 """How many characters of a stamp are drawn; a pointer on the event shows all."""
 RADIUS, HEAD_PX = 5.0, 8.0
@@ -74,11 +77,23 @@ def stamped_space_time_svg(
     nodes: Sequence[str],
     events: Sequence[TimelineEvent],
     messages: Sequence[tuple[int, int]],
+    *,
+    events_max: int = TIMELINE_EVENTS_MAX,
 ) -> str:
     """Draw events, in a linear extension, with their stamps and messages.
 
     A message is the numbers of the events that sent it, and that received it.
+
+    Raises
+    ------
+    SettingError
+        If there are more events.
     """
+    if len(events) > events_max:
+        raise SettingError(
+            f"there are {len(events):,} events, and a picture with their stamps draws "
+            f"{events_max:,} at most (events_max)"
+        )
     row_of = {node: row for row, node in enumerate(nodes)}
     rows = [row_of[event.node] for event in events]
     widths = [max(map(_text_px, (event.stamp, event.name))) for event in events]

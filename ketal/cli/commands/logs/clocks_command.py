@@ -270,7 +270,7 @@ def _show(args: argparse.Namespace) -> int:
         if form == "svg":
             from ketal.explanation.views.stamped_diagram import svg
 
-            sink.text(svg(execution))
+            sink.text(svg(execution, limits.stamped_events_max))
         elif args.output == "json":
             for event, stamp in zip(execution.events, execution.stamps, strict=True):
                 written = execution.scheme.written(stamp)
