@@ -29,7 +29,8 @@ _MAPPING_HINT = (
 )
 _NO_TEXT = re.compile(
     r":\d+: (within the \w+ data )?"
-    "(the (gzip|Zstandard) data |the file is (empty|packed)|the text is UTF-|this is no )"
+    "(the (gzip|Zstandard) data |the file is (empty|packed)|the text is UTF-|this is no |"
+    "the line is not JSON: it holds )"
 )
 """How `ketal.logs` says that the bytes of a file are no text of a log, whose fields are nowhere."""
 

@@ -24,7 +24,6 @@ SEPARATORS = ",\t;|"
 """The separators of columns of a CSV file."""
 _MARK = b"\xef\xbb\xbf"
 """The byte order mark, which UTF-8 may begin with."""
-NO_TEXT = "this is no text: it holds bytes that are zero (--format says what it is)"
 PARQUET = b"PAR1"
 """A Parquet file begins with it."""
 _OTLP = re.compile(rb'[\s\[]*\{\s*"resource(S|_s)pans"')

@@ -197,7 +197,7 @@ NO_TEXT: list[tuple[str, bytes, str]] = [
     ("d.jsonl.gz", b"", "the file is empty; packed as .gz"),
     ("a.jsonl.bz2", bz2.compress(RUN.encode()), "the file is packed with bzip2"),
     ("a.parquet", RUN.encode(), "this is no Parquet file"),
-    ("c.jsonl", bytes(range(256)) * 9, "this is no text: it holds bytes that are zero"),
+    ("c.jsonl", bytes(range(256)) * 9, "the line is not JSON: it holds bytes that are zero"),
     ("b.log", bytes(range(256)) * 9, "this is no text: it holds bytes that are zero"),
 ]
 

@@ -23,7 +23,7 @@ from ketal.logs.json_faults import why_not_json
 from ketal.logs.log_records import rejection
 from ketal.logs.shape import KAFKA, Item, Shape, json_type_of
 from ketal.logs.source import Source
-from ketal.logs.streams import NO_TEXT, blocks
+from ketal.logs.streams import blocks
 from ketal.model.events.control import CONTROL_PREFIX, Control
 from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event
@@ -125,7 +125,7 @@ def _why_not_json(line: bytes, fault: Exception) -> str:
     if isinstance(fault, RecursionError):
         return "the record is nested too deeply"
     if b"\0" in line:
-        return NO_TEXT
+        return "the line is not JSON: it holds bytes that are zero (--format says what it is)"
     if line.lstrip()[:1] not in (b"{", b"["):
         return "the line is not JSON (--format says what kind of log this is)"
     why = why_not_json(line.decode(), fault)

@@ -32,7 +32,7 @@ from ketal.logs.log_records import rejected
 from ketal.logs.regexes import NAME, compile_regex
 from ketal.logs.shape import Item, Shape, brief
 from ketal.logs.source import Source
-from ketal.logs.streams import NO_TEXT, LineNumbers, whole
+from ketal.logs.streams import LineNumbers, whole
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import rfc3339
 from ketal.model.limits import Limits
@@ -180,7 +180,8 @@ class _ShivizReader:
             if lost := text.unmatched(at, end):
                 yield lost
         elif b"\0" in text.text[start:end]:
-            yield EventError(NO_TEXT), text.first_word(start, end)
+            reason = "this is no text: it holds bytes that are zero (--format says what it is)"
+            yield EventError(reason), text.first_word(start, end)
         elif text.text[start:end].strip():
             reason = f"the regular expression `{shortened(events.text, 120)}` matches nothing here"
             hint = "(--regex gives another one, --format another kind of log)"
