@@ -7,6 +7,8 @@ new clients and state.
 
 from __future__ import annotations
 
+import re
+
 from kafka import errors as faults
 
 from ketal.errors import SettingError
@@ -28,6 +30,8 @@ OUT_OF_RANGE = (
     faults.NoOffsetForPartitionError,
     faults.OffsetOutOfRangeError,
 )
+_QUOTED = re.compile(r"'([\w.-]+)'", re.ASCII)
+"""The topics that the text of an error names, as a set of them is written."""
 _RIGHTS = (
     faults.TopicAuthorizationFailedError,
     faults.GroupAuthorizationFailedError,
@@ -51,7 +55,8 @@ def _lacking(job: Job, error: BaseException) -> str | None:
         return None
     if kind is faults.TopicAuthorizationFailedError:
         # One without a name is about the offsets of what is read.
-        topics = error.args[0] if error.args and not by_name else job.topics
+        named = _QUOTED.findall(by_name) if by_name else error.args[0] if error.args else ()
+        topics = named or job.topics
         return f"topic {topics if isinstance(topics, str) else ', '.join(sorted(topics))}"
     if kind is faults.GroupAuthorizationFailedError:
         return f"group {job.group_id}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from kafka.errors import KafkaError
 
 import ketal
 from ketal.errors import SettingError
 from ketal.logs import Source
 from ketal.streaming.job.file import Job, Target
+from ketal.streaming.kafka.connecting.client_errors import of_settings
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import FORKS, accept, committed, job_of, produce, run
 from tests.streaming.secured import PLAIN, Right, Secured, allow
@@ -67,3 +69,17 @@ def test_a_job_runs_with_just_these_rights_and_names_the_one_that_it_lacks(
     run(job, program)
     assert isinstance(job.verdicts.name, str)
     assert len(committed(secured, job.verdicts.name, least=1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "topic"),
+    [
+        ("Unexpected error in TxnOffsetCommitResponse: [Error 29] {}", "read"),
+        ("Cannot execute transactional method because we are in an error state: {}: {'to'}", "to"),
+    ],
+)
+def test_what_a_transaction_lacks_is_the_topic_that_the_error_names(text: str, topic: str) -> None:
+    """Kafka's client says it in the text alone, as soon as the producer knows of it."""
+    job = Job(pattern="p", topics=["read"], bootstrap_servers="b:1", group_id="g")
+    said = of_settings(job, KafkaError(text.replace("{}", "TopicAuthorizationFailedError")))
+    assert f"not allowed: topic {topic} (" in str(said)
