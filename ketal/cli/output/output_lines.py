@@ -113,8 +113,11 @@ class OutputLines:
 
     def text(self, text: str) -> None:
         """Write text as it is."""
-        with self._reported():
+        # Each verdict has a line, and entering `_reported` costs more than writing one.
+        try:
             self._stream.write(text)
+        except OSError as fault:
+            raise unwritten(self._name, fault) from None
 
     def flush(self) -> None:
         """Flush the stream."""

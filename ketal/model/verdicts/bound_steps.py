@@ -5,7 +5,7 @@ The one rule: what each step bound is in match order; what a line shows of it is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from ketal.model.events.dot import Dot
@@ -18,20 +18,21 @@ PARTS_MAX = 6
 """Dots that a line shows of one step; of more, so many ranges of dots."""
 
 
-def by_step(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
-    """Return what each step bound."""
-    out: dict[str, list[T]] = {}
-    for step, one in pairs:
-        if step in out:
-            out[step].append(one)
-        else:
-            out[step] = [one]
-    return out
-
-
 def bound_dots(steps: Steps) -> tuple[Dot, ...]:
     """Return the dots in match order."""
     return tuple([dot for _, dot in steps])
+
+
+def by_step(steps: Steps, values: Sequence[T]) -> dict[str, list[T]]:
+    """Return what each step has of values, one for each dot in match order."""
+    out: dict[str, list[T]] = {}
+    for i, value in enumerate(values):
+        step = steps[i][0]
+        if step in out:
+            out[step].append(value)
+        else:
+            out[step] = [value]
+    return out
 
 
 def triples(steps: Steps) -> list[tuple[str, str, int]]:
@@ -41,17 +42,19 @@ def triples(steps: Steps) -> list[tuple[str, str, int]]:
 
 def steps_json(steps: Steps, places: Sequence[str] = ()) -> dict[str, Any]:
     """Return the dots, where they stand if that is known of any, and what each step bound."""
-    pairs = [(step, str(dot)) for step, dot in steps]
-    out: dict[str, Any] = {"events": [text for _, text in pairs]}
+    # Not `str(dot)`: from compiled code that costs as much as all else here.
+    events = [f"{dot.node}@{dot.counter}" for _, dot in steps]
+    out: dict[str, Any] = {"events": events}
     if any(places):
         out["places"] = [place or None for place in places]
-    out["bindings"] = by_step(pairs)
+    out["bindings"] = by_step(steps, events)
     return out
 
 
 def steps_text(steps: Steps) -> str:
     """Return what each step bound, as text."""
-    return ", ".join(f"{step}={_dots_text(dots)}" for step, dots in by_step(steps).items())
+    bound = by_step(steps, bound_dots(steps))
+    return ", ".join([f"{step}={_dots_text(dots)}" for step, dots in bound.items()])
 
 
 def _dots_text(dots: list[Dot]) -> str:

@@ -21,7 +21,8 @@ class _Bound(PatternVerdict, frozen=True, kw_only=True):
     @property
     def bindings(self) -> dict[str, tuple[Dot, ...]]:
         """The dots that each step bound."""
-        return {step: tuple(dots) for step, dots in by_step(self.steps).items()}
+        bound = by_step(self.steps, bound_dots(self.steps))
+        return {step: tuple(dots) for step, dots in bound.items()}
 
     def _steps(self) -> Steps:
         return self.steps
