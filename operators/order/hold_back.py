@@ -193,6 +193,7 @@ class HoldBackQueue:
         present = dict.fromkeys(members)
         for node in present:
             self.join(node)
+        self._limits.record_held()  # which may name nodes that nothing else does
         named = {*self._store.nodes, *self._live.active, *self._live.departed}
         return self._leave_all(sorted(named - present.keys()))
 

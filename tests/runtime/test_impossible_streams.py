@@ -109,6 +109,19 @@ def test_what_comes_late_may_move_an_event_whose_place_was_known() -> None:
     assert said == [str(v) for v in restored_each_time(made, records)[0] if v.kind == "match"]
 
 
+def test_a_view_is_of_the_nodes_too_that_nothing_but_a_held_event_names() -> None:
+    """Of two events that come together the second alone names d."""
+    made = program("CausalOrder", "find next X")
+    view = Control("view", members=("c",))
+    records: list[Record] = [e("c@1", "a", "b:1"), e("c@2", "a", "b:1 d:1"), view]
+    monitor = Monitor(made)
+    said = [str(v) for v in monitor.feed_many(records)]
+    assert said == [str(v) for v in restored_each_time(made, records)[0]]
+    gaps = ["gap b@1 declared lost", "gap d@1 declared lost"]
+    assert said == [*gaps, "match P: X=c@1", "match P: X=c@2"]
+    assert held(monitor) == []
+
+
 # --- whatever peers may send ---------------------------------------------------------------
 
 ORDERS = (
