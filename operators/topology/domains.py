@@ -260,12 +260,31 @@ class _ChannelGraph:
         return path
 
     def _needed(self, a: int, b: int, allowed: int, path: int) -> int:
-        """Return the inner vertices that every path from a to b needs; all lie on `path`."""
-        needed = 0
-        for v in _bits(path & ~a & ~b):
-            if not _reach(a, allowed & ~v, self.successors) & b:
-                needed |= v
-        return needed
+        """Return the inner vertices that every path from a to b needs.
+
+        All lie on `path`, a shortest one, which is walked. Before each of its vertices all is
+        reached that needs none of those ahead; the vertex is needed if of them it alone has an
+        edge from there.
+        """
+        needed = met = 0
+        here = seen = a
+        ahead = path & ~a
+        while True:
+            left = here
+            while left:
+                least = left & -left
+                left ^= least
+                new = self.successors[least.bit_length() - 1] & allowed & ~seen
+                seen |= new
+                met |= new & ahead
+                left |= new & ~ahead
+            here = self.successors[here.bit_length() - 1] & ahead  # a shortest path skips none
+            if here == b:
+                return needed
+            ahead ^= here
+            met ^= here
+            if not met:
+                needed |= here
 
 
 def _too_hard(steps_max: int, span: Span | None) -> PatternError:
