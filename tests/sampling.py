@@ -78,9 +78,10 @@ class Chances(random.Random):
         x[:] = self.sample(x, len(x))
 
 
-def chances(tape_bytes: int = 512) -> st.SearchStrategy[random.Random]:
+def chances(tape_bytes: int = 1_024) -> st.SearchStrategy[random.Random]:
     """Return a strategy of a `random.Random` whose choices shrink; a choice takes a byte or two."""
-    return st.binary(min_size=tape_bytes, max_size=4 * tape_bytes).map(Chances)
+    # Of one length: whether a tape goes on would be a draw of its own for each byte.
+    return st.binary(min_size=tape_bytes, max_size=tape_bytes).map(Chances)
 
 
 def examples(few: int, whole: int | None = None) -> settings:

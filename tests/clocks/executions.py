@@ -90,4 +90,4 @@ def sample_runs(
     nodes_max: int = 8, steps_max: int = sample(60, 200)
 ) -> st.SearchStrategy[SampleRun]:
     """Return a strategy of executions; a step takes five bytes of a tape."""
-    return chances(4 * steps_max).map(lambda rng: made_run(rng, nodes_max, steps_max))
+    return chances(8 * steps_max).map(lambda rng: made_run(rng, nodes_max, steps_max))

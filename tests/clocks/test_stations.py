@@ -81,7 +81,7 @@ def _moving(rng: random.Random, steps_max: int) -> MobileRun:
 
 def mobile_runs(steps_max: int = sample(60, 200)) -> st.SearchStrategy[MobileRun]:
     """Return a strategy of executions of up to 8 hosts between 3 stations and their own."""
-    return chances(4 * steps_max).map(lambda rng: _moving(rng, steps_max))
+    return chances(8 * steps_max).map(lambda rng: _moving(rng, steps_max))
 
 
 def stayed(*events: tuple[str, str, tuple[int, ...]]) -> MobileRun:

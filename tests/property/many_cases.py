@@ -43,7 +43,7 @@ def chunk(number: int) -> tuple[int, str | None]:
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(chances(tape_bytes=1_024))
+    @given(chances(tape_bytes=2_048))
     def holds(rng: random.Random) -> None:
         nonlocal tried
         pattern = compiled_of(pattern_file(rng, strategy=rng.choice((None, "any"))))

@@ -60,7 +60,7 @@ def test_many_nodes_lose_a_share_each() -> None:
 
 @pytest.mark.parametrize("apart", [2, 16, 1_000])
 @examples(5, 100)
-@given(rng=chances(1_024))
+@given(rng=chances(2_048))
 def test_what_is_given_up_is_the_lowest_however_far_apart_counters_are(
     apart: int, rng: random.Random
 ) -> None:
