@@ -110,7 +110,7 @@ def test_every_order_of_the_lines_gives_the_same_verdicts(name: str, kind: str) 
     program, events = ketal.compile(text(name)), log(name, kind)
     verdicts = [verdict.to_dict() for verdict in ketal.run(program, events)]
 
-    @examples(10, 200)
+    @examples(6, 200)
     @given(chances())
     def holds(rng: random.Random) -> None:
         lines = rng.sample(events, len(events))
@@ -125,7 +125,7 @@ def test_every_order_of_arrival_gives_the_same_matches(name: str, kind: str) -> 
     program, events = ketal.compile(text(name)), log(name, kind)
     ids = sorted(match.id for match in ketal.run(program, events).matches)
 
-    @examples(10, 200)
+    @examples(6, 200)
     @given(chances())
     def holds(rng: random.Random) -> None:
         monitor = ketal.Monitor(program)

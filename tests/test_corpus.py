@@ -11,6 +11,7 @@ or of an id's formula; it refuses a case of which anything else has changed.
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,17 @@ CORPUS = Path(__file__).parent / "corpus"
 CASES = sorted(folder.name for folder in CORPUS.iterdir() if folder.is_dir())
 
 
+@cache
+def _program(name: str) -> ketal.Program:
+    return ketal.load(CORPUS / name / "pattern.ketal")
+
+
 class Case:
     """One folder of the corpus."""
 
     def __init__(self, name: str) -> None:
         folder = CORPUS / name
-        self.program = ketal.load(folder / "pattern.ketal")
+        self.program = _program(name)
         self.log = ketal.read_log(folder / "events.jsonl")
         self.events = [event for event in self.log if isinstance(event, Event)]
         *self.verdicts, last = map(json.loads, (folder / "expected.jsonl").read_text().splitlines())

@@ -101,7 +101,7 @@ def _found(judge: semantics._Judge, order: list[Event]) -> set[tuple[Scope, Hist
 def test_find_any_is_what_some_linear_extension_takes_for_random_patterns() -> None:
     compared = 0
 
-    @drawn(150, 5_000)
+    @drawn(100, 5_000)
     def holds(rng: random.Random) -> None:
         nonlocal compared
         causal, events = _judge(rng, strategy="any", order="causal", without=("absent",))
@@ -122,7 +122,7 @@ def test_find_any_is_what_some_linear_extension_takes_for_random_patterns() -> N
     assert compared > 30
 
 
-@examples(130, 5_000)
+@examples(80, 5_000)
 @given(chances())
 def test_bodies_the_words_are_those_of_a_naive_expansion(rng: random.Random) -> None:
     longest = 4
@@ -172,7 +172,7 @@ def test_bodies_the_words_are_those_of_a_naive_expansion(rng: random.Random) -> 
 def test_guards_that_probe_events_call_the_same_accept_the_same_events() -> None:
     same = 0
 
-    @drawn(130, 5_000)
+    @drawn(80, 5_000)
     def holds(rng: random.Random) -> None:
         nonlocal same
         judge, events = _judge(rng, without=("repeat",))

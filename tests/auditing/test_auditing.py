@@ -383,7 +383,7 @@ def test_an_old_entry_that_a_message_brought_back_is_no_fault(tmp_path: Path) ->
     assert faults(tmp_path / "log.jsonl", beyond) == [(4, "A006", "c@1")]
 
 
-@examples(60, 1_500)
+@examples(40, 1_500)
 @given(runs(restarts=False, events_max=40))
 def test_entries_that_nodes_dropped_are_no_faults(drawn: tuple[Run, random.Random]) -> None:
     """Random executions with nodes that leave, clocks that shrink, and messages in flight."""
@@ -399,7 +399,7 @@ def test_entries_that_nodes_dropped_are_no_faults(drawn: tuple[Run, random.Rando
     )
 
 
-@examples(60, 1_500)
+@examples(40, 1_500)
 @given(runs(restarts=True, events_max=40))
 def test_restarts_are_all_that_is_said_of_executions_with_restarts(
     drawn: tuple[Run, random.Random],
@@ -426,7 +426,7 @@ def names_read(log: list[Event]) -> list[tuple[str, dict[str, int]]]:
     return [(event.node, event.clock) for event in read_restarts(part.events, [], set()).events]
 
 
-@examples(60, 1_500)
+@examples(40, 1_500)
 @given(runs(restarts=True, events_max=40))
 def test_an_audit_names_runs_as_a_run_does(drawn: tuple[Run, random.Random]) -> None:
     """Up to where a clock has dropped an entry; of executions in which a run rejects nothing."""
@@ -554,7 +554,7 @@ def test_where_the_lines_are_shuffled_a_restart_is_all_that_is_said(tmp_path: Pa
     assert ketal.audit(read_log(path)).statistics.events == len(rows)
 
 
-@examples(150, 5_000)
+@examples(100, 5_000)
 @given(executions(events_max=20))
 def test_random_executions_are_clean_in_any_order(events: list[ketal.Event]) -> None:
     audit = ketal.audit(events)

@@ -46,7 +46,7 @@ def judged(rows: list[Row]) -> Examined:
 def test_a_fault_is_named_where_it_is() -> None:
     tried = dict.fromkeys(CODES, 0)
 
-    @drawn(200, 10_000)
+    @drawn(120, 10_000)
     def holds(rng: random.Random) -> None:
         rows = spoilt_log(rng)
         found = [] if valid(rows) else causes(rows)
@@ -80,7 +80,7 @@ def right_logs(found: list[Cause]) -> set[tuple[Any, ...]]:
 def test_what_can_be_one_log_only_is_repaired_and_nothing_else() -> None:
     changed = left = 0
 
-    @drawn(110, 5_000)
+    @drawn(70, 5_000)
     def holds(rng: random.Random) -> None:
         nonlocal changed, left
         rows = spoilt_log(rng)

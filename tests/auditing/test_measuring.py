@@ -73,7 +73,7 @@ def expected(events: list[Event]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("lost", [0.0, 0.2])
-@examples(80, 3_000)
+@examples(50, 3_000)
 @given(rng=chances())
 def test_every_number_is_what_one_counts(lost: float, rng: random.Random) -> None:
     # In a file that is shuffled, some lost events look like one wrong own entry.

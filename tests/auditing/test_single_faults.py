@@ -202,7 +202,7 @@ def check(rng: random.Random, fault: str) -> str:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_single_fault_is_named_and_nothing_else(fault: str) -> None:
-    few, went = sample(50, 2_000), Counter[str]()
+    few, went = sample(35, 2_000), Counter[str]()
 
     @drawn(few)
     def holds(rng: random.Random) -> None:
@@ -309,7 +309,7 @@ def test_messages_tell_a_wrong_own_entry_from_a_lost_event() -> None:
 
 def test_a_repair_gives_a_log_that_can_have_been_meant() -> None:
     repairs = 0
-    few = sample(150, 10_000)
+    few = sample(100, 10_000)
 
     @drawn(few)
     def holds(rng: random.Random) -> None:

@@ -96,6 +96,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.parametrize("name", SCHEMES)
+@examples(25, 1_000)
 @given(value=JSON | st.fixed_dictionaries({"dot": JSON, "past": JSON}), data=st.binary())
 def test_what_is_no_stamp_is_an_error(name: str, value: Any, data: bytes) -> None:
     scheme = scheme_named(name)

@@ -231,7 +231,7 @@ def test_masks_are_cached_of_many_sets_of_states_in_one_room(
     assert len(one.concerned) <= machine.PLANS_MAX
 
 
-@examples(130, 5_000)
+@examples(80, 5_000)
 @given(chances())
 def test_the_earliest_time_after_a_counter(rng: random.Random) -> None:
     """The fast form against a look at all, events put in in any order."""

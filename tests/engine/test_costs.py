@@ -168,7 +168,7 @@ def test_a_flat_search_looks_at_nothing_that_is_in_no_match(
     monkeypatch.setattr(Search, "find", found)
     met = set()
 
-    @examples(80, 5_000)
+    @examples(50, 5_000)
     @given(chances())
     def holds(rng: random.Random) -> None:
         nonlocal flat

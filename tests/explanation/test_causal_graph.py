@@ -136,7 +136,7 @@ def test_paths_to_one_event_visit_an_event_once(monkeypatch: pytest.MonkeyPatch)
     assert len(visited) == len(set(visited)) == 19
 
 
-@examples(100, 2_000)
+@examples(60, 2_000)
 @given(chances())
 def test_the_links_are_program_order_and_the_messages_of_the_transitive_reduction(
     rng: random.Random,
@@ -146,7 +146,7 @@ def test_the_links_are_program_order_and_the_messages_of_the_transitive_reductio
     assert linked(graph, events) == obvious_links(events)
 
 
-@examples(100, 2_000)
+@examples(60, 2_000)
 @given(chances())
 def test_a_path_starts_and_ends_where_it_says_by_links_of_which_no_fewer_suffice(
     rng: random.Random,
@@ -179,7 +179,7 @@ def lacking(events: list[Event], source: Event, target: Event) -> int:
     return sum(Dot(node, n) not in there for n in range(source.counter + 1, end))
 
 
-@examples(100, 2_000)
+@examples(60, 2_000)
 @given(chances())
 def test_the_common_past_has_the_last_event_of_each_node_before_both(rng: random.Random) -> None:
     events = thinned(rng, events_max=14)

@@ -97,7 +97,7 @@ def _truth(evidence: GuardEvidence, literal: Any, at: semantics.Moment) -> bool 
 def test_whatever_else_is_so_the_evidence_decides_the_guard() -> None:
     decided = {True: 0, False: 0}
 
-    @drawn(60, 3_000)
+    @drawn(40, 3_000)
     def holds(rng: random.Random) -> None:
         case = _case(rng, without=("deployment", "localhost"))
         if case is None:
@@ -351,7 +351,7 @@ def test_every_verdict_is_explained() -> None:
 def test_the_order_that_explains_a_mode_gives_the_verdict(mode: str) -> None:
     explained = {"match": 0, "violation": 0}
 
-    @drawn(120, 3_000)
+    @drawn(90, 3_000)
     def holds(rng: random.Random) -> None:
         file = pattern_file(rng, order="causal", without=("params",))
         (pattern,) = file.patterns

@@ -72,7 +72,7 @@ pattern P { event B = type == "b"; find any First B; }
 def test_no_run_came_further_and_what_is_near_fails_a_step() -> None:
     met = [0, 0, 0]
 
-    @drawn(130, 8_000)
+    @drawn(80, 8_000)
     def holds(rng: random.Random) -> None:
         text = _pattern(rng)
         file = parse(text)

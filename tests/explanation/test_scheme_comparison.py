@@ -32,7 +32,7 @@ def _reports(events: list[ketal.Event]) -> dict[str, SchemeReport]:
     return {report.scheme: report for report in compared.reports}
 
 
-@examples(30, 300)
+@examples(20, 300)
 @given(sample_runs().filter(lambda run: len(run.nodes) > 1))
 def test_false_orders_are_counted_and_no_answer_is_wrong(run: SampleRun) -> None:
     events = _events(run)

@@ -38,7 +38,7 @@ def _page_data(html: str) -> Any:
 def test_lines_and_messages_are_the_immediate_predecessors_and_lead_downwards() -> None:
     messages = 0
 
-    @drawn(60, 2_000)
+    @drawn(40, 2_000)
     def holds(rng: random.Random) -> None:
         nonlocal messages
         events = execution(rng, events_max=12)
@@ -62,7 +62,7 @@ def test_lines_and_messages_are_the_immediate_predecessors_and_lead_downwards() 
 
 
 def test_the_page_has_every_event_with_its_whole_clock() -> None:
-    @drawn(30, 1_000)
+    @drawn(20, 1_000)
     def holds(rng: random.Random) -> None:
         events = execution(rng, events_max=10)
         data = _page_data(ketal.view(events).html)
@@ -90,7 +90,7 @@ def data_without_pattern() -> Any:
 def test_the_verdicts_of_a_page_are_those_of_a_run() -> None:
     shown = 0
 
-    @drawn(30, 1_000)
+    @drawn(20, 1_000)
     def holds(rng: random.Random) -> None:
         nonlocal shown
         file, events = pattern_file(rng), execution(rng, events_max=8)
@@ -116,7 +116,7 @@ def test_the_verdicts_of_a_page_are_those_of_a_run() -> None:
 def test_the_moves_of_a_check_are_its_transitions() -> None:
     moved = copies = 0
 
-    @drawn(50, 2_000)
+    @drawn(35, 2_000)
     def holds(rng: random.Random) -> None:
         nonlocal moved, copies
         file = pattern_file(rng, kind="check")
@@ -294,7 +294,7 @@ def test_perfetto_has_the_times_of_the_events_where_they_agree_with_the_clocks()
 
 
 def test_shiviz_reads_back_as_the_same_log(tmp_path: Path) -> None:
-    @drawn(30, 1_000)
+    @drawn(20, 1_000)
     def holds(rng: random.Random) -> None:
         events = execution(rng, events_min=1, events_max=10)
         path = tmp_path / "run.log"

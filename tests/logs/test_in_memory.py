@@ -29,6 +29,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import file_and_line, place_at
+from tests.sampling import examples
 
 # pandas warns while it looks for whole numbers in a column.
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
@@ -160,6 +161,7 @@ def test_rows_give_what_json_lines_of_them_give(rows: list[Row]) -> None:
     hold_the_same(rows, {})
 
 
+@examples(30, 1_000)
 @given(tables({**COLUMNS, "time": ZONED, "clock": st.sampled_from(["a:1", '{"b": 2}', "a"])}))
 def test_clocks_may_be_text(rows: list[Row]) -> None:
     hold_the_same(rows, {"time_unit": "ms"})
@@ -172,6 +174,7 @@ NESTED = {
 }
 
 
+@examples(30, 1_000)
 @given(tables(NESTED))
 def test_fields_are_mapped(rows: list[Row]) -> None:
     fields = {"type": "what", "clock": "pkt.vc", "time": "pkt.at", "id": r"msg\.id"}

@@ -122,7 +122,7 @@ def test_domains_of_small_topologies(text: str, expected: list[str]) -> None:
     assert written(obvious_domains(edges)) == expected
 
 
-@examples(90, 3_000)
+@examples(60, 3_000)
 @given(chances())
 def test_domains_are_obvious_domains(rng: random.Random) -> None:
     edges = random_topology(rng, relaxed=rng.choice((0, 0.3))).edges

@@ -97,7 +97,7 @@ def test_a_log_with_holes_is_judged_as_the_stream_of_its_events() -> None:
     seen: dict[str, int] = {}
     marked = 0
 
-    @drawn(110, 4_000)
+    @drawn(70, 4_000)
     def holds(rng: random.Random) -> None:
         nonlocal marked
         file = pattern_file(rng, order="causal")
@@ -420,7 +420,7 @@ def test_under_total_a_certain_verdict_is_that_of_every_log_that_may_have_been()
         for text in SENSITIVE
     ]
 
-    @drawn(40, 2_000)
+    @drawn(55, 2_000)
     def holds(rng: random.Random) -> None:
         nonlocal certain, doubted
         made = rng.choice(programs)
@@ -499,7 +499,7 @@ def test_under_total_what_came_late_may_have_stood_between() -> None:
 
 
 def test_the_holes_of_a_log_are_what_its_events_know_of_and_it_lacks() -> None:
-    @drawn(40, 1_000)
+    @drawn(27, 1_000)
     def holds(rng: random.Random) -> None:
         kept = [x for x in execution(rng, events_max=14) if rng.random() > 0.4]
         named = {Dot(n, c) for n, first, last in holes(kept) for c in range(first, last + 1)}

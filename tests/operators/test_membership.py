@@ -119,7 +119,7 @@ def respects(order: list[Event], run: Run) -> bool:
 # --- clocks that shrink ----------------------------------------------------------------
 
 
-@examples(60, 1_500)
+@examples(40, 1_500)
 @given(runs(restarts=False))
 def test_a_finite_log_gets_its_clocks_back_whatever_its_order(
     drawn: tuple[Run, random.Random],
@@ -132,7 +132,7 @@ def test_a_finite_log_gets_its_clocks_back_whatever_its_order(
     assert canonical(found) == canonical(run.true)
 
 
-@examples(60, 1_500)
+@examples(40, 1_500)
 @given(runs(restarts=False))
 def test_released_events_have_their_clocks_back_whatever_the_arrival(
     drawn: tuple[Run, random.Random],
@@ -149,7 +149,7 @@ def test_released_events_have_their_clocks_back_whatever_the_arrival(
     assert stage.stage.restorer.in_doubt == 0
 
 
-@examples(40, 1_000)
+@examples(27, 1_000)
 @given(runs(restarts=False))
 def test_leaves_in_the_place_where_they_happened_are_enough(
     drawn: tuple[Run, random.Random],
@@ -165,7 +165,7 @@ def test_leaves_in_the_place_where_they_happened_are_enough(
     assert out == run.true
 
 
-@examples(40, 1_000)
+@examples(27, 1_000)
 @given(runs(restarts=False))
 def test_without_announcements_a_clock_is_never_too_high_and_a_dropped_entry_is_seen(
     drawn: tuple[Run, random.Random],
@@ -182,7 +182,7 @@ def test_without_announcements_a_clock_is_never_too_high_and_a_dropped_entry_is_
         assert not {n for n, _ in wrong} & stage.stage.departed
 
 
-@examples(60, 1_500)
+@examples(40, 1_500)
 @given(runs(restarts=False, events_max=25), st.sampled_from((0.0, 0.2, 0.6)))
 def test_restored_is_obvious_restored_with_holes_too(
     drawn: tuple[Run, random.Random], lost: float
@@ -194,7 +194,7 @@ def test_restored_is_obvious_restored_with_holes_too(
     assert restored_with_doubts(kept, left)[0] == obvious_restored(kept, left)
 
 
-@examples(60, 1_500)
+@examples(40, 1_500)
 @given(executions(events_max=12))
 def test_whole_clocks_are_left_as_they_are(events: list[Event]) -> None:
     """The events themselves come back, also when a node left whose entry nobody dropped."""
@@ -207,7 +207,7 @@ def test_whole_clocks_are_left_as_they_are(events: list[Event]) -> None:
         assert any(event is x for x in events)
 
 
-@examples(40, 1_000)
+@examples(27, 1_000)
 @given(runs(restarts=False))
 def test_restored_clocks_never_go_backwards(drawn: tuple[Run, random.Random]) -> None:
     run, _ = drawn
@@ -218,7 +218,7 @@ def test_restored_clocks_never_go_backwards(drawn: tuple[Run, random.Random]) ->
         last[event.node] = event.clock
 
 
-@examples(60, 1_500)
+@examples(40, 1_500)
 @given(executions(events_max=12))
 def test_present_order_of_whole_clocks_is_a_linear_extension(events: list[Event]) -> None:
     order = present_order(events)
@@ -295,7 +295,7 @@ def test_a_memory_that_begins_late_holds_as_many_clocks_as_it_may() -> None:
 def test_beyond_the_limit_it_says_so_and_no_clock_is_too_high() -> None:
     beyond = 0
 
-    @drawn(30, 750)
+    @drawn(20, 750)
     def holds(rng: random.Random) -> None:
         nonlocal beyond
         run = simulate(rng, restarts=False)
@@ -344,7 +344,7 @@ def timed(rng: random.Random, run: Run) -> None:
         run.stamped[place] = msgspec.structs.replace(run.stamped[place], time=time)
 
 
-@examples(80, 3_750)
+@examples(50, 3_750)
 @given(runs(restarts=False), st.sampled_from(("eager", "total", "frontier")))
 def test_each_policy_releases_shrunk_clocks_as_it_releases_whole_ones(
     drawn: tuple[Run, random.Random], policy: Any
@@ -454,7 +454,7 @@ def _with_restarts(run: Run) -> list[Event]:
 def test_incarnations_are_told_apart_or_rejected_as_ambiguous(numbered: bool) -> None:
     told_apart = 0
 
-    @drawn(40, 1_000)
+    @drawn(27, 1_000)
     def holds(rng: random.Random) -> None:
         nonlocal told_apart
         run = simulate(rng, restarts=True, events_max=40)
@@ -485,7 +485,7 @@ def test_incarnations_are_told_apart_or_rejected_as_ambiguous(numbered: bool) ->
     assert told_apart >= 10, "many executions are not ambiguous"
 
 
-@examples(40, 1_000)
+@examples(27, 1_000)
 @given(runs(restarts=True, events_max=40))
 def test_incarnations_that_the_program_names_go_in_any_order(
     drawn: tuple[Run, random.Random],

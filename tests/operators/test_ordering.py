@@ -108,7 +108,7 @@ def random_calls(rng: random.Random) -> list[tuple[str, Any]]:
 def test_every_policy_does_what_its_definition_says_and_can_be_restored_anywhere(
     policy: str,
 ) -> None:
-    @drawn(60, 2_000)
+    @drawn(40, 2_000)
     def holds(rng: random.Random) -> None:
         options = random_options(rng, policy)
         queue, again, obvious = MarkedQueue(**options), MarkedQueue(**options), Obvious(**options)
@@ -184,7 +184,7 @@ def test_within_a_topology_every_option_does_what_its_definition_says() -> None:
 def test_events_taken_in_together_are_released_as_one_by_one(policy: str) -> None:
     several = 0
 
-    @drawn(60, 3_000)
+    @drawn(40, 3_000)
     def holds(rng: random.Random) -> None:
         nonlocal several
         options = ReleaseOptions(**random_options(rng, policy))
@@ -216,7 +216,7 @@ def test_events_taken_in_together_are_released_as_one_by_one(policy: str) -> Non
 def test_every_event_comes_out_once_and_in_an_order_that_respects_happened_before(
     policy: str,
 ) -> None:
-    @drawn(40, 1_000)
+    @drawn(27, 1_000)
     def holds(rng: random.Random) -> None:
         queue, calls = MarkedQueue(**random_options(rng, policy)), random_calls(rng)
         steps = [getattr(queue, call)(x) for call, x in calls]
@@ -233,7 +233,7 @@ def test_every_event_comes_out_once_and_in_an_order_that_respects_happened_befor
 
 
 def test_eager_releases_what_the_semantics_say() -> None:
-    @drawn(40, 1_000)
+    @drawn(27, 1_000)
     def holds(rng: random.Random) -> None:
         arrival = execution(rng, events_max=12)
         queue = MarkedQueue()
@@ -243,7 +243,7 @@ def test_eager_releases_what_the_semantics_say() -> None:
 
 
 def test_total_with_declared_nodes_is_the_canonical_order_of_the_finite_log() -> None:
-    @drawn(40, 1_000)
+    @drawn(27, 1_000)
     def holds(rng: random.Random) -> None:
         arrival = execution(rng, events_max=12)
         queue = MarkedQueue(policy="total", nodes=NODES)
@@ -256,7 +256,7 @@ def test_total_with_declared_nodes_is_the_canonical_order_of_the_finite_log() ->
 def test_total_without_nodes_is_canonical_but_for_what_is_late() -> None:
     seen_late = 0
 
-    @drawn(40, 1_000)
+    @drawn(27, 1_000)
     def holds(rng: random.Random) -> None:
         nonlocal seen_late
         arrival = execution(rng, events_max=12)
@@ -272,7 +272,7 @@ def test_total_without_nodes_is_canonical_but_for_what_is_late() -> None:
 
 @pytest.mark.parametrize("policy", ["eager", "total"])
 def test_of_one_lost_event_exactly_the_causal_future_is_held_back_or_marked(policy: Policy) -> None:
-    @drawn(40, 1_000)
+    @drawn(27, 1_000)
     def holds(rng: random.Random) -> None:
         arrival = execution(rng, events_max=12)
         if not arrival:

@@ -29,7 +29,7 @@ from tests.operators.marked_queue import MarkedQueue, Released
 from tests.sampling import sample
 
 ORDERS = sample(3, 200)
-DROPS = sample(12, 2_000)
+DROPS = sample(6, 2_000)
 SHARES = 1 + DROPS // 500
 """Into so many tests the drops are cut, for workers to share."""
 S = 1_000_000

@@ -333,7 +333,7 @@ def test_the_largest_picture_is_drawn_in_seconds(
 ) -> None:
     back = [(n, 0) for n in range(1, SVG_STATES_MAX)]
     graph = made(SVG_STATES_MAX, [(n, n + 1) for n in range(SVG_STATES_MAX - 1)] + back)
-    monkeypatch.setattr("ketal.pictures.graphs.graphviz.DOT_TIMEOUT_S", 5)
+    monkeypatch.setattr("ketal.pictures.graphs.graphviz.DOT_TIMEOUT_S", 1)
     begin = time.process_time()
     with warnings.catch_warnings():
         # Graphviz may take too long; the picture is then laid out in layers.

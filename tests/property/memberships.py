@@ -144,7 +144,7 @@ def _happen(run: Run, process: Process) -> None:
 
 
 def runs(**knobs: Any) -> st.SearchStrategy[tuple[Run, random.Random]]:
-    return chances(2_048).map(lambda rng: (simulate(rng, **knobs), rng))
+    return chances().map(lambda rng: (simulate(rng, **knobs), rng))
 
 
 def dressed(rng: random.Random, run: Run) -> Run:

@@ -56,7 +56,7 @@ def said(pairs: Any) -> list[tuple[int, list[Any]]]:
 
 
 @pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
-@examples(30, 1_500)
+@examples(20, 1_500)
 @given(stream=st.lists(items, max_size=40), cut=st.integers(0, 40))
 def test_a_batch_is_its_items(text: str, stream: list[Any], cut: int) -> None:
     program = ketal.compile(text)
@@ -93,7 +93,7 @@ def test_a_batch_that_a_queue_orders_is_its_items(orders: list[str]) -> None:
     program = ketal.compile(text)
     released_together = 0
 
-    @drawn(30, 2_000)
+    @drawn(20, 2_000)
     def holds(rng: random.Random) -> None:
         nonlocal released_together
         share = rng.choice((1.0, 1.0, 0.9))

@@ -55,7 +55,7 @@ def cut_at(case: Case, rng: random.Random) -> tuple[list[Record], list[Record]]:
 def test_with_the_same_program_nothing_changes(restarts: bool, losses: bool) -> None:
     """Whoever left, started again or was lost before: it is known as it was."""
 
-    @drawn(25, 1_000)
+    @drawn(17, 1_000)
     def holds(rng: random.Random) -> None:
         case = membership_case(rng, restarts=restarts, losses=losses)
         before, after = cut_at(case, rng)
@@ -123,7 +123,7 @@ def test_a_new_pattern_says_what_stands_on_events_from_after_the_change(
 def test_no_change_of_the_order_leaves_an_event_waiting(restarts: bool, losses: bool) -> None:
     """From each policy to each, again and again: where nothing is lost, nothing stays held."""
 
-    @drawn(25, 1_000)
+    @drawn(17, 1_000)
     def holds(rng: random.Random) -> None:
         case = membership_case(rng, restarts=restarts, losses=losses)
         (pattern,) = case.program.file.patterns

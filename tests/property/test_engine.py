@@ -53,7 +53,7 @@ def judged(file: File, name: str, events: list[Event]) -> semantics.Outcome:
         reject()
 
 
-@examples(80, 20_000)
+@examples(60, 20_000)
 @given(chances())
 def test_engine_equals_oracle(rng: random.Random) -> None:
     """Check and every find strategy, with every feature of the language."""
@@ -62,7 +62,7 @@ def test_engine_equals_oracle(rng: random.Random) -> None:
     assert facts(outcome(file, events)) == expected
 
 
-@examples(40, 2_000)
+@examples(27, 2_000)
 @given(chances())
 def test_what_is_written_out_and_compiled_is_the_same_pattern(rng: random.Random) -> None:
     """Lint refuses none of these patterns, and the parser reads in the text what was meant."""
@@ -72,7 +72,7 @@ def test_what_is_written_out_and_compiled_is_the_same_pattern(rng: random.Random
     assert program.one.fingerprint == compile_pattern(file, file.patterns[0]).fingerprint
 
 
-@examples(60, 5_000)
+@examples(40, 5_000)
 @given(chances())
 def test_find_any_equals_oracle_in_every_order(rng: random.Random) -> None:
     """In canonical order, in another linear extension and, where that is allowed, shuffled."""
@@ -100,7 +100,7 @@ KINDS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("knobs", KINDS, ids=lambda k: "-".join(k.values()))
 def test_each_kind_equals_oracle(knobs: dict[str, Any]) -> None:
     """Each `on violation` and each strategy has its share of cases."""
-    few = sample(25, 2_000)
+    few = sample(18, 2_000)
     matched = 0
 
     @drawn(few)
@@ -155,7 +155,7 @@ def test_find_any_is_the_same_for_every_linear_extension() -> None:
     """
     pairs = 0
 
-    @drawn(30, 2_500)
+    @drawn(20, 2_500)
     def holds(rng: random.Random) -> None:
         nonlocal pairs
         file = pattern_file(rng, strategy="any", order="causal")
@@ -181,14 +181,14 @@ def test_find_any_is_the_same_for_every_linear_extension() -> None:
                 anyhow = rng.sample(orders[0], len(orders[0]))
                 assert verdicts_of(compiled, anyhow) == expected
 
-    assert pairs >= sample(150, 20_000)
+    assert pairs >= sample(100, 20_000)
 
 
 def test_patterns_called_order_independent_are() -> None:
     """What lint calls order-independent gives each scope the same kinds of verdict."""
     proven = 0
 
-    @drawn(90, 4_000)
+    @drawn(60, 4_000)
     def holds(rng: random.Random) -> None:
         nonlocal proven
         file, events = case(rng, events_max=7, linear=True)
@@ -228,7 +228,7 @@ def program_of(file: File) -> Program:
 
 
 @pytest.mark.parametrize("restoring", [False, True], ids=["plain", "snapshot-restore"])
-@examples(40, 2_000)
+@examples(27, 2_000)
 @given(rng=chances())
 def test_monitor_equals_oracle(restoring: bool, rng: random.Random) -> None:
     """A Monitor, with snapshot and restore after every event, says what the oracle says."""
@@ -248,7 +248,7 @@ def test_monitor_equals_oracle(restoring: bool, rng: random.Random) -> None:
         assert facts(said) == expected
 
 
-@examples(40, 2_000)
+@examples(27, 2_000)
 @given(chances())
 def test_monitor_orders_what_arrives_shuffled(rng: random.Random) -> None:
     """Under CausalOrder a Monitor releases a linear extension, whatever arrives."""
@@ -263,7 +263,7 @@ def test_monitor_orders_what_arrives_shuffled(rng: random.Random) -> None:
     assert facts(collected(monitor.runs[0], verdicts)) == facts(expected)
 
 
-@examples(30, 1_000)
+@examples(20, 1_000)
 @given(chances())
 def test_ids_do_not_depend_on_the_order_of_the_file(rng: random.Random) -> None:
     """`run` gives the same ids for the same execution in another order of lines."""

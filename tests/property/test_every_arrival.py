@@ -215,7 +215,7 @@ def _incarnations_first(run: Small, order: tuple[int, ...]) -> bool:
 @pytest.mark.parametrize("relation", sorted(PROGRAMS))
 @pytest.mark.parametrize("restarts", [False, True], ids=["shrinking", "restarting"])
 def test_clocks_that_name_incarnations(relation: str, restarts: bool) -> None:
-    @examples(15, 750)
+    @examples(10, 750)
     @given(executions(named=True, restarts=restarts))
     def holds(run: Small) -> None:
         check(PROGRAMS[relation], run)

@@ -111,7 +111,7 @@ def test_a_mode_answers_scope_by_scope_what_all_linear_extensions_say() -> None:
     open_cases = scopes = 0
     kinds = ({"kind": "check"}, {"strategy": "next"}, {"strategy": "strict"})
 
-    @drawn(150, 3_000)
+    @drawn(90, 3_000)
     def holds(rng: random.Random) -> None:
         nonlocal open_cases, scopes
         file, events = case(rng, events_max=6, linear=True, **rng.choice(kinds))

@@ -167,7 +167,7 @@ def restored_each_time(
 def test_whatever_comes_a_monitor_goes_on_and_a_snapshot_changes_nothing() -> None:
     busy = 0
 
-    @drawn(80, 2_000)
+    @drawn(50, 2_000)
     def holds(rng: random.Random) -> None:
         nonlocal busy
         made = program(

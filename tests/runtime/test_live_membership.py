@@ -207,7 +207,7 @@ def test_shrunk_clocks_give_the_verdicts_of_whole_ones() -> None:
     """A Monitor over what the program stamped says what the oracle says of the whole clocks."""
     seen: Counter[str] = Counter()
 
-    @drawn(170, 1_000)
+    @drawn(130, 1_000)
     def holds(rng: random.Random) -> None:
         case = membership_case(rng, restarts=False)
         expected, _ = judged(case.program, case.run.true)

@@ -111,7 +111,7 @@ def test_the_log_is_read_once_where_its_verdicts_are_kept() -> None:
     assert len(reads) == 1 + 2, "the summary and the first of the verdicts stay"
 
 
-@examples(60, 2_000)
+@examples(40, 2_000)
 @given(chances())
 def test_every_question_has_the_answer_of_one_pass(rng: random.Random) -> None:
     """Whatever is asked first, in whatever order: the answers are those of one whole pass."""

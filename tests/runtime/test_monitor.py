@@ -998,7 +998,7 @@ def test_total_on_a_stream_is_the_order_of_the_finite_log() -> None:
     expected = [v.to_dict() for v in ketal.run(made, events)]
     assert expected
 
-    @examples(30, 500)
+    @examples(20, 500)
     @given(st.permutations(events))
     def holds(shuffled: list[Event]) -> None:
         m = Monitor(made)
@@ -1244,7 +1244,7 @@ def test_after_a_restore_time_comes_to_scopes_in_the_same_order() -> None:
     program = ketal.compile(p("find next A not N B", "partition by k", "within 4 s", order=order))
     ended = 0
 
-    @drawn(100, 5_000)
+    @drawn(70, 5_000)
     def holds(rng: random.Random) -> None:
         nonlocal ended
         events = [

@@ -178,7 +178,7 @@ def test_every_code_is_documented() -> None:
     assert {code for code, _, _ in ROWS} == set(re.findall(r'"(K3\d\d)"', source))
 
 
-@examples(60, 1_000)
+@examples(40, 1_000)
 @given(rng=chances())
 def test_what_is_told_is_what_no_event_has(rng: random.Random) -> None:
     events = execution(rng, events_min=1, events_max=8)

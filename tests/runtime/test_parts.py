@@ -78,7 +78,7 @@ def test_parts_are_in_doubt_where_the_whole_is() -> None:
         assert unfit(compiled) is None
     doubted = certain = 0
 
-    @drawn(40, 1_000)
+    @drawn(27, 1_000)
     def holds(rng: random.Random) -> None:
         nonlocal doubted, certain
         items = delayed(rng)
@@ -146,7 +146,7 @@ def test_beyond_the_limit_the_lowest_that_is_forgotten_stands_for_all_in_every_s
     assert losses.ended(one) == (first.dot,)
 
 
-@examples(150, 5_000)
+@examples(100, 5_000)
 @given(chances())
 def test_what_stands_for_the_forgotten_is_never_taken_away(rng: random.Random) -> None:
     """Whatever was missed and did not come again stays in doubt, in its scope and after it."""

@@ -85,7 +85,7 @@ def test_causal_order_does_not_reach_across_a_relaxed_edge() -> None:
 def test_a_finite_log_is_released_in_canonical_order_with_any_topology() -> None:
     """Nothing has to wait there, so nothing has to be given up."""
 
-    @drawn(30, 500)
+    @drawn(20, 500)
     def holds(rng: random.Random) -> None:
         where = random_topology(rng, 5, relaxed=rng.choice((0.0, 0.5, 1.0)))
         events = typed(rng, travelled(rng, where))
@@ -96,7 +96,7 @@ def test_a_finite_log_is_released_in_canonical_order_with_any_topology() -> None
 
 
 def test_without_relaxed_edges_a_stream_is_judged_as_without_a_topology() -> None:
-    @drawn(30, 500)
+    @drawn(20, 500)
     def holds(rng: random.Random) -> None:
         where = random_topology(rng, 5)
         events = typed(rng, travelled(rng, where))

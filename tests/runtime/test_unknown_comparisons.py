@@ -141,7 +141,7 @@ VALUES = [1, 2, "a", "1", True, None, [1], {"q": 1}]
 
 
 @given(chances())
-@examples(80, 2_000)
+@examples(50, 2_000)
 def test_an_event_counts_where_the_comparison_decides_and_is_unknown(rng: random.Random) -> None:
     comparison, frame = rng.choice(COMPARISONS), rng.choice(FRAMES)
     events = [
@@ -220,7 +220,7 @@ def test_an_event_counts_once_however_often_it_is_read(order: str) -> None:
 
 
 @given(chances())
-@examples(50, 500)
+@examples(30, 500)
 def test_the_sample_does_not_depend_on_the_batches(rng: random.Random) -> None:
     records = list(range(200_000))
     whole = sampled(records, 0)

@@ -58,7 +58,7 @@ def test_what_is_no_event_is_an_error_of_the_caller() -> None:
         executions_of("run.jsonl", DEFAULT)  # type: ignore[arg-type]
 
 
-@examples(50, 1_000)
+@examples(35, 1_000)
 @given(chances())
 def test_missing_are_the_dots_that_some_clock_knows_and_no_event_has(rng: random.Random) -> None:
     events = thinned(rng, events_max=14)
