@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +23,7 @@ from ketal.streaming.kafka.process_engine import ProcessEngine, session_of
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import Told, Topic, job_of, produce
 
-IDLE_MS, LATENESS_MS, PAIRS, POLLS = 1_000, 5_000, 30, 300
+IDLE_MS, LATENESS_MS, PAIRS, READ_S = 1_000, 5_000, 30, 30.0
 NEAR = """
 pattern Near {
     order CausalOrder; partition by key;
@@ -41,11 +42,10 @@ class Reading:
         monkeypatch.setattr("ketal.streaming.kafka.partition_state.now_ms", lambda: self.now_ms)
 
     def read(self, messages: int) -> None:
-        """Consume until so many messages were read."""
-        for _ in range(POLLS):
+        """Consume until so many messages were read: a poll of a dirty session waits 1 ms only."""
+        end_s = time.monotonic() + READ_S
+        while self.session.engine.consumed < messages and time.monotonic() < end_s:
             self.session._consume()
-            if self.session.engine.consumed >= messages:
-                break
         assert self.session.engine.consumed == messages
 
     def wait_idle(self) -> None:
