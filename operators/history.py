@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +63,4 @@ class History:
         return hash((tuple(sorted(self.first.items())), tuple(sorted(self.last.items()))))
 
 
-EMPTY = History({}, {}, {})
+EMPTY: Final = History({}, {}, {})

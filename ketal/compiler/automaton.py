@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from ketal.compiler.predicates import Atom, Formula
 
-ANONYMOUS = -1
+ANONYMOUS: Final = -1
 """The group of an event that no register keeps."""
 
 

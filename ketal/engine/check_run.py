@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from ketal.compiler.predicates import RELATIONS, Atom, simplify, variables
 from ketal.engine.configurations import Configuration, Seen, SeenTable, states
@@ -15,7 +15,7 @@ from ketal.engine.machine import Machine, step
 from ketal.model.events.event import Event
 from ketal.model.syntax import ALL, PRIOR
 
-_IN_WORDS = {
+_IN_WORDS: Final = {
     "before": "causally after",
     "concurrent": "concurrent with",
     "own_node": "for certain causally after",

@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from ketal.model import syntax
 from ketal.model.events.dot import Dot
@@ -22,9 +22,9 @@ from ketal.model.events.event import Event, load_event, received, save_event
 from ketal.model.limits import Limits
 from ketal.model.values import base_node, glob_regex
 
-NEVER_US = 2**62
+NEVER_US: Final = 2**62
 """Later than any time that an event can have."""
-_NUMBER = attrgetter("number")
+_NUMBER: Final = attrgetter("number")
 
 
 @dataclass(slots=True)

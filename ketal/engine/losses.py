@@ -25,7 +25,7 @@ import heapq
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from ketal.clocks import vector
 from ketal.model.events.dot import Dot
@@ -36,10 +36,10 @@ from ketal.model.values import keyed
 
 ScopeName = tuple[Any, ...]
 """The values of a scope's key, as `keyed` has them."""
-NAMED_MAX = 100
+NAMED_MAX: Final = 100
 """So many events a verdict names at most that it depends on."""
-NO_DOTS: tuple[Dot, ...] = ()
-ANY: ScopeName = (object(),)
+NO_DOTS: Final[tuple[Dot, ...]] = ()
+ANY: Final[ScopeName] = (object(),)
 """The scope of an event that may have belonged to any."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from ketal.compiler.automaton import Automaton, Ways
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -114,7 +114,7 @@ class NotPlan(NamedTuple):
     key: int | None
 
 
-NO_NOTS = NotPlan((), None)
+NO_NOTS: Final = NotPlan((), None)
 
 
 class Machine:

@@ -7,6 +7,7 @@ equality with a register (`k == A.k`) is a key as well, by which runs are found.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.predicates import RELATIONS, Atom, Formula, necessary, registers
@@ -135,7 +136,9 @@ class Relations:
         return lambda configuration, seen: related(seen, configuration.bound[slot])
 
 
-_RELATED: dict[str, tuple[Callable[[Seen, Seen | None], bool], Callable[[History, Seen], bool]]] = {
+_RELATED: Final[
+    dict[str, tuple[Callable[[Seen, Seen | None], bool], Callable[[History, Seen], bool]]]
+] = {
     "before": (causal.fast, lambda taken, e: taken.all_before(e.node, e.counter, e.clock)),
     "concurrent": (conc.fast, lambda taken, e: taken.all_concurrent(e.node, e.counter, e.clock)),
     "own_node": (

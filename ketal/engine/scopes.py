@@ -14,7 +14,7 @@ import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.check_run import CheckRun
@@ -32,7 +32,7 @@ from ketal.model.values import keyed
 from ketal.model.verdicts.verdict_kinds import COUNTED
 
 ScopeRun = CheckRun | AnyFind | RunsFind
-_RARE = (
+_RARE: Final = (
     "halted", "unknown_types", "guard_failures", "overflows", "strangers", "uncertain",
     "marks_forgotten",
 )  # fmt: skip

@@ -13,13 +13,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Final
 from typing import Literal as OneOf
 
 from ketal.errors import Span
 from ketal.model.language_words import UNIT_NS
 
-PRIOR = "prior"
-ALL = "all"
+PRIOR: Final = "prior"
+ALL: Final = "all"
 EVENT_FIELDS = ("node", "type", "time", "id")
 
 

@@ -16,7 +16,7 @@ import operator
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, groupby
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -43,7 +43,7 @@ from ketal.runtime.admission.identification import Admission
 from ketal.runtime.modes.possibly_definitely import in_mode
 from ketal.runtime.release import Release
 
-BATCH_EVENTS = 64
+BATCH_EVENTS: Final = 64
 """So many events are judged at once; the verdicts of so many are in memory."""
 
 

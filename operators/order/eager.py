@@ -12,8 +12,8 @@ The one rule: what is held waits for something that is missing, or in a circle.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
+from heapq import heappop, heappush
 
 from ketal.model.events.event import Event
 from ketal.operators.order.missing import MissingSince
@@ -38,7 +38,7 @@ class Eager(ReleasePolicy):
         # Looked up once for all events, and written out: this is done for every one.
         store, active = self.store, self.live.active
         nodes, settled, arrivals = store.nodes, store.settled, store.arrivals
-        released, add_end = step.released, step.ends.append
+        released, ends = step.released, step.ends
         count = store.count
         for event in events:
             node, clock = event.node, event.clock
@@ -58,7 +58,7 @@ class Eager(ReleasePolicy):
                         count -= self._follow(progress.settle(counter), released)
                     else:
                         settled[node] = counter
-                    add_end(len(released))
+                    ends.append(len(released))
                     continue
             elif counter <= before or counter <= progress.declared:
                 break
@@ -68,7 +68,7 @@ class Eager(ReleasePolicy):
             if awaited is not None:
                 store.node(awaited).waiters.setdefault(known, []).append(held)
             count += 1
-            add_end(len(released))
+            ends.append(len(released))
         else:
             event = None
         store.unrecorded = store.unrecorded or count > 0
@@ -95,10 +95,10 @@ class Eager(ReleasePolicy):
                         store.node(other).waiters.setdefault(known, []).append(held)
                         break
                 else:
-                    heapq.heappush(ready, held)
+                    heappush(ready, held)
             if not ready:
                 return len(released) - before
-            event = heapq.heappop(ready).event
+            event = heappop(ready).event
             progress, counter = nodes[event.node], event.clock[event.node]
             del progress.held[counter]
             if not progress.held:
@@ -110,7 +110,7 @@ class Eager(ReleasePolicy):
         """Release an event next, hold it, or refuse it; return whether there was room."""
         store = self.store
         if store.unsettled(event) is None:
-            heapq.heappush(self._ready, store.arrival(event))
+            heappush(self._ready, store.arrival(event))
             return True
         if store.count >= self.options.held_back_max and not self.options.gives_up:
             return False
@@ -119,12 +119,12 @@ class Eager(ReleasePolicy):
 
     def next(self) -> Held | None:
         """Return the next event to release; None where all that is held has to wait."""
-        return heapq.heappop(self._ready) if self._ready else None
+        return heappop(self._ready) if self._ready else None
 
     def wake(self, held: Held) -> None:
         """Look again at a held event that waited for a dot which is settled now."""
         if not self.store.await_settled(held):
-            heapq.heappush(self._ready, held)
+            heappush(self._ready, held)
 
     def give_up(self, missing: MissingSince) -> GivenUp:
         """Return the hole that was missed first; one of a circle where nothing is missing."""

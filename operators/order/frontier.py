@@ -25,7 +25,7 @@ import heapq
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import CanonicalKey, canonical_key
@@ -34,7 +34,7 @@ from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held
 from ketal.operators.order.policy import GivenUp, ReleasePolicy
 
-_EARLIEST = -(2**63)
+_EARLIEST: Final = -(2**63)
 
 
 class LargestTimes:

@@ -21,6 +21,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
+from typing import Final
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -28,7 +29,7 @@ from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.order.node_progress import Held, NodeProgress
 from ketal.operators.topology.domain_order import DomainPast
 
-_CLOCK = attrgetter("clock")
+_CLOCK: Final = attrgetter("clock")
 
 
 class HeldEvents:

@@ -26,7 +26,7 @@ held back and listed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -43,7 +43,7 @@ from ketal.operators.order.total import Total
 from ketal.operators.order.wait_limits import WaitLimits
 from ketal.operators.topology.domain_order import DomainPast
 
-_POLICIES: dict[Policy, type[ReleasePolicy]] = {
+_POLICIES: Final[dict[Policy, type[ReleasePolicy]]] = {
     "eager": Eager,
     "total": Total,
     "frontier": Frontier,

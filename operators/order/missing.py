@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -34,7 +34,7 @@ from ketal.operators.order.step import ReleaseStep, StreamTime, holes_between, n
 from ketal.operators.stateful import Stateful
 from ketal.operators.topology.domains import takes_part
 
-_ROWS_LEAST = 1_024
+_ROWS_LEAST: Final = 1_024
 
 
 class MissingSince(Stateful):

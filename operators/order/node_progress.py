@@ -9,7 +9,7 @@ The one rule: what is settled, and what was received, stays so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ketal.model.events.event import Event
@@ -36,7 +36,7 @@ class NodeProgress:
     Parameters
     ----------
     node : str
-    counts : mutable mapping of str to int
+    counts : dict of str to int
         What is settled of each node of the queue; of a new one 0.
 
     Attributes
@@ -64,7 +64,7 @@ class NodeProgress:
         "needed", "placed", "waiters",
     )  # fmt: skip
 
-    def __init__(self, node: str, counts: MutableMapping[str, int]) -> None:
+    def __init__(self, node: str, counts: dict[str, int]) -> None:
         self._node, self._counts = node, counts
         self._received = self.placed = self.clock_sum = self.declared = self.needed = 0
         self.held: dict[int, Held] = {}

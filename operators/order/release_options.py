@@ -8,7 +8,7 @@ The one rule: what an option cannot mean with a policy is an error, never ignore
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from ketal.model import syntax
 from ketal.model.limits import DEFAULT, Limits
@@ -17,7 +17,7 @@ Policy: TypeAlias = Literal["eager", "total", "frontier"]
 """When an event is released."""
 
 
-WITHOUT_FRONTIER = {
+WITHOUT_FRONTIER: Final = {
     "total": "releases by time, not when every node was heard",
     "nodes": "waits for time, not for nodes",
     "gap": "waits for no dot, so none can be lost",

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import CanonicalKey
 from ketal.operators.stateful import Stateful
 
-_TIME = attrgetter("time")
+_TIME: Final = attrgetter("time")
 
 
 @dataclass(slots=True)

@@ -8,9 +8,9 @@ The one rule: what ends at one time or place is passed once.
 
 from __future__ import annotations
 
-import heapq
-import math
 from collections.abc import Container, Iterable, Iterator
+from heapq import heappop, heappush
+from math import inf
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -50,7 +50,7 @@ class MatchWindow:
         self.us = machine.compiled.window_us
         self.events = machine.compiled.window_events
         self.bounded = self.us is not None or self.events is not None
-        self.length: float = self.us if self.us is not None else self.events or math.inf
+        self.length: float = self.us if self.us is not None else self.events or inf
 
     def at(self, seen: Seen) -> int:
         """Return the time or place that it counts an event from."""
@@ -77,22 +77,22 @@ class Expiring:
     @property
     def first(self) -> float:
         """What the first counts from, whether or not it is alive; infinity for none."""
-        return self._heap[0][0] if self._heap else math.inf
+        return self._heap[0][0] if self._heap else inf
 
     def add(self, low: float, place: int) -> None:
         """Put in what counts from `low`."""
-        heapq.heappush(self._heap, (low, place))
+        heappush(self._heap, (low, place))
 
     def first_alive(self, alive: Container[int]) -> float:
         """Return what the first of those alive counts from; infinity for none."""
         while self._heap and self._heap[0][1] not in alive:
-            heapq.heappop(self._heap)
+            heappop(self._heap)
         return self.first
 
     def passed(self, last: float) -> Iterator[int]:
         """Take out, in order, and yield what counts from `last` or before."""
         while self._heap and self._heap[0][0] <= last:
-            yield heapq.heappop(self._heap)[1]
+            yield heappop(self._heap)[1]
 
     def clear(self) -> None:
         """Remove everything."""

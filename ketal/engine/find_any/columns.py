@@ -16,14 +16,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from ketal.engine.configurations import Seen
 
-NEVER = float("-inf")
+NEVER: Final = float("-inf")
 """Less than every time and place: a start that there is none of."""
-BLOCK = 16
+BLOCK: Final = 16
 """So many events share a maximum, and so many of these another."""
-REGION = BLOCK * BLOCK
+REGION: Final = BLOCK * BLOCK
 
 
 IsKept = Callable[[Seen, float], bool]
@@ -309,4 +310,4 @@ class Column:
 
 
 Columns = dict[str, Column]
-NOTHING: Columns = {}
+NOTHING: Final[Columns] = {}

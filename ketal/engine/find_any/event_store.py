@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ketal.engine.configurations import Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
@@ -34,9 +34,9 @@ from ketal.model.limits import Limits
 
 Offered = tuple[Event, int, int]
 """An event, its mask, and its place among those offered, from which a `Seen` is made."""
-NO_BOUNDS = (NEVER, NEVER)
+NO_BOUNDS: Final = (NEVER, NEVER)
 
-UNINDEXED_MAX = 65_536
+UNINDEXED_MAX: Final = 65_536
 """Events that wait to be indexed, at most, where no start may come to some of them."""
 SWEEP_MIN = 64
 """Events that a window has passed, at most, before they are swept."""

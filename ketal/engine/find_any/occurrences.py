@@ -17,9 +17,9 @@ The one rule: what is searched, read or saved has been indexed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from math import inf
+from typing import Any, Final
 
 from ketal.engine.configurations import Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
@@ -31,7 +31,7 @@ from ketal.engine.find_any.roles import Roles, StepRole, Use
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 
-KEPT = "events kept for later ones"
+KEPT: Final = "events kept for later ones"
 
 
 class AnyFind:
@@ -48,7 +48,7 @@ class AnyFind:
         self._window = roles.window
         self.firsts = Firsts(self._window)
         self.breakers = Breakers(roles.machine) if roles.nots else None
-        self._end_place = math.inf  # the place at which a window of events first ends something
+        self._end_place = inf  # the place at which a window of events first ends something
         counting = roles.countable and live.counting and not traced and roles.order is not None
         self._store = EventStore(roles, limits, live, self.breakers, counting=counting)
 
@@ -78,7 +78,7 @@ class AnyFind:
         if window.events is not None:
             # Before it has taken so many it cannot come to the end of what it takes itself.
             end = min(end, begin + window.events)
-            if self._end_place != math.inf:
+            if self._end_place != inf:
                 end = max(begin, min(end, begin + int(self._end_place) - place))
         taken = self._defer(events, masks, begin, end, place)
         self._set_end_place()
@@ -228,7 +228,7 @@ class AnyFind:
     def earliest_us(self) -> int | None:
         """Return the first time that a watermark can end something of; None for nothing."""
         earliest = self._first()
-        return None if self._window.us is None or earliest == math.inf else int(earliest)
+        return None if self._window.us is None or earliest == inf else int(earliest)
 
     # --- state ---
 

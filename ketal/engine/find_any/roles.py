@@ -18,7 +18,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ketal.compiler.automaton import Automaton, Ways
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -39,10 +39,10 @@ from ketal.model.events.event import Event
 from ketal.model.syntax import ALL, PRIOR
 from ketal.model.values import Key, keyed
 
-MASKS_MAX = 65_536
+MASKS_MAX: Final = 65_536
 """Masks whose roles are cached."""
-PRIOR_ANCHOR = -1
-ALL_ANCHOR = -2
+PRIOR_ANCHOR: Final = -1
+ALL_ANCHOR: Final = -2
 """Anchors that are no step's number: the event before, and every event before."""
 
 

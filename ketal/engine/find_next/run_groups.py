@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ketal.engine.configurations import Configuration, Seen, SeenTable
 from ketal.engine.find.findings import Live, Taken, rank
@@ -59,7 +59,7 @@ class RunGroup:
         return self.binding[1]
 
 
-NO_PARENTS: dict[RunGroup, None] = {}
+NO_PARENTS: Final[dict[RunGroup, None]] = {}
 """Those of a start; never changed."""
 
 Tail = tuple[tuple[int, Seen], Any] | None

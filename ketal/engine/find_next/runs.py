@@ -10,10 +10,10 @@ The one rule: a group that waits does so in the index of its state.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from math import inf
+from typing import Any, Final
 
 from ketal.engine.configurations import Configuration, Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
@@ -25,8 +25,8 @@ from ketal.engine.machine import Machine, Plan, SubPlan, Targets
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 
-RUNS = "runs"
-TAKEN = "runs that go on"
+RUNS: Final = "runs"
+TAKEN: Final = "runs that go on"
 
 
 class RunsFind:
@@ -77,7 +77,7 @@ class RunsFind:
         if self._strict and waiting:
             return begin  # what waits takes the next event, or ends at it
         number, end, concerned = begin, len(masks), self.machine.concerned
-        if self.window.events is not None and self._expiring.first != math.inf:
+        if self.window.events is not None and self._expiring.first != inf:
             end = max(
                 begin, min(end, begin + int(self._expiring.first) + self.window.events - place)
             )
@@ -259,7 +259,7 @@ class RunsFind:
     def earliest_us(self) -> int | None:
         """Return the first time that a watermark can end something of; None for nothing."""
         earliest = self._expiring.first_alive(self.runs)
-        return None if earliest == math.inf else int(earliest)
+        return None if earliest == inf else int(earliest)
 
     def _end(self, run: Run, findings: Findings) -> None:
         """End a run whose window is over."""

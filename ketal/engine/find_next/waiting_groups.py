@@ -20,7 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.find_next.run_groups import RunGroup, RunGroups
@@ -101,7 +101,7 @@ class GroupRow:
 
 
 GroupRows = dict[str, GroupRow]
-NOTHING: GroupRows = {}
+NOTHING: Final[GroupRows] = {}
 
 
 class WaitingGroups:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.counted.comparisons import Leaf, SiteReading
@@ -19,10 +19,10 @@ from ketal.model import syntax
 from ketal.model.events.event import Event
 from ketal.model.values import dig
 
-MASKS_MAX = 4_096
+MASKS_MAX: Final = 4_096
 """Masks whose readings are known."""
-ABSENT = "absent"
-_KINDS = {
+ABSENT: Final = "absent"
+_KINDS: Final = {
     str: "string", int: "number", float: "number", bool: "boolean", type(None): ABSENT,
     list: "list", tuple: "list", dict: "object",
 }  # fmt: skip

@@ -6,13 +6,13 @@ The one rule: it depends on the numbers of the events alone, not on how they are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-WHOLE = 4_096
+WHOLE: Final = 4_096
 """So many events are all looked at."""
-BLOCK = 512
+BLOCK: Final = 512
 """Events that are looked at together."""
-SAMPLED = 64
+SAMPLED: Final = 64
 """After the first ones one block in so many is looked at."""
 
 

@@ -5,11 +5,13 @@ The one rule: the first run of a node has the name of the node.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ketal.model.attributes import DIGITS_MAX
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 
-INCARNATION = "incarnation"
+INCARNATION: Final = "incarnation"
 """The attribute that numbers the runs of a node (docs/membership.md)."""
 
 

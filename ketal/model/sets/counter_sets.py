@@ -12,13 +12,13 @@ meaning, whether it is set or not.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
-SPAN = 2_048
+SPAN: Final = 2_048
 """Counters in one chunk."""
-BIT = [1 << bit for bit in range(SPAN)]
+BIT: Final = [1 << bit for bit in range(SPAN)]
 """The bit of each counter in its chunk."""
-_BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
+_BITS: Final = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 
 def _place(bits: int, number: int) -> int:

@@ -6,7 +6,7 @@ The one rule: what each step bound is in match order; what a line shows of it is
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ketal.model.events.dot import Dot
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 Steps = tuple[tuple[str, Dot], ...]
 """(step, dot) pairs, in match order."""
 
-PARTS_MAX = 6
+PARTS_MAX: Final = 6
 """Dots that a line shows of one step; of more, so many ranges of dots."""
 
 

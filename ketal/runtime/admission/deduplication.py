@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
 
 from ketal.model.events.content import content, digest
 from ketal.model.events.event import Event
@@ -42,14 +42,14 @@ class Tally:
         return {"read": sum(counts.values()), **counts}
 
 
-EVICTED_SHARE = 16
+EVICTED_SHARE: Final = 16
 """Of more than `counters_max` counters beyond holes, one in so many is evicted at once."""
 
 NEW, DUPLICATE, CONTRADICTION = "new", "duplicate", "contradiction"
 SEEN, EVICTED = "seen", "evicted"
 """What an event is (`Intake.status`)."""
 
-Steady = Mapping[str, tuple[KeysView[str], int]]
+Steady = dict[str, tuple[KeysView[str], int]]
 """Of each node the entries that its clocks had so far, and the last counter that added one."""
 
 
@@ -118,7 +118,7 @@ class Intake:
         named : bool
             Whether they are events under the names of their incarnations; else what is no `Event`,
             or one whose incarnation an attribute gives, is not plainly new.
-        steady : mapping, optional
+        steady : dict, optional
             The entries of clocks so far. An event whose clock has others, or that came before one
             was added, is not plainly new: it may show that a node has left.
         """
@@ -127,7 +127,8 @@ class Intake:
         for event in events:
             if not named and (type(event) is not Event or INCARNATION in event.data):
                 break
-            node, clock = event.node, event.clock
+            node: str = event.node
+            clock: dict[str, int] = event.clock
             counter = clock[node]
             if steady is not None:
                 entries = steady.get(node)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from ketal.operators.membership.clock_memory import Clock
 from ketal.runtime.admission.seen_digests import Content, ContentRow, digest_of
 
-REMOVED_SHARE = 16
+REMOVED_SHARE: Final = 16
 """Evicted contents are removed once they are one in so many."""
 
 

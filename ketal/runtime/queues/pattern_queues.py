@@ -13,7 +13,7 @@ import heapq
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.type_dispatch import TypeDispatch
@@ -30,7 +30,7 @@ from ketal.runtime.queues.reports import Reports
 
 Numbered: TypeAlias = tuple[int, list[Verdict]]
 """Verdicts on an event, and its number among those that were taken in together."""
-_TIMES_LEAST = 1_024
+_TIMES_LEAST: Final = 1_024
 
 
 class PatternQueue:

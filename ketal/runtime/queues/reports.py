@@ -5,7 +5,7 @@ The one rule: a dot is reported once in each of these ways, however many queues 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -15,7 +15,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.stateful import Stateful
 
-BEHIND_WATERMARK = "its time is before the watermark"
+BEHIND_WATERMARK: Final = "its time is before the watermark"
 """The reason of an event that is late by the watermark, in whatever order events are released."""
 
 
