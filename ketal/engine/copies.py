@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final
 
@@ -37,16 +37,30 @@ class Copy:
     awaited: dict[Dot, None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
 class Unlearned:
-    """An event that copies may yet learn of, in the order offered by `number`."""
+    """An event that copies may yet learn of.
 
-    event: Event
-    # What copies are offered it with. None: no copy is, and that it came is all that matters, so
-    # that with `receiving` it is not awaited.
-    mask: int | None
-    number: int
-    receivers: tuple[str, ...] = ()  # with `receiving`, the nodes that received its message
+    Attributes
+    ----------
+    event : Event
+    mask : int or None
+        What copies are offered it with. None: no copy is, and that it came is all that matters, so
+        that with `receiving` it is not awaited.
+    number : int
+        Its place in the order offered.
+    receivers : tuple of str
+        With `receiving`, the nodes that received its message.
+    """
+
+    __slots__ = ("event", "mask", "number", "receivers")
+
+    def __init__(
+        self, event: Event, mask: int | None, number: int, receivers: tuple[str, ...] = ()
+    ) -> None:
+        self.event = event
+        self.mask = mask
+        self.number = number
+        self.receivers = receivers
 
     def save(self) -> Any:
         """Return it as plain data."""
@@ -140,7 +154,8 @@ class Copies(dict[str, Copy]):
                 if len(awaited) > self._max:
                     del awaited[next(iter(awaited))]
             elif one.mask is not None and node not in one.receivers:
-                held[dot.counter] = replace(one, receivers=(*one.receivers, node))
+                receivers = (*one.receivers, node)
+                held[dot.counter] = Unlearned(one.event, one.mask, one.number, receivers)
                 learned.append(one)
         learned.sort(key=_NUMBER)
         return learned
@@ -193,13 +208,14 @@ class Copies(dict[str, Copy]):
 
     def _put(self, unlearned: Unlearned) -> None:
         event = unlearned.event
-        self._unlearned.setdefault(event.node, {})[event.counter] = unlearned
+        node, counter = event.node, event.clock[event.node]
+        self._unlearned.setdefault(node, {})[counter] = unlearned
         self._count += 1
-        if self._timed and event.time_us is not None:
-            earliest = self._earliest.get(event.node)
+        if self._timed and (time_us := event.time_us) is not None:
+            earliest = self._earliest.get(node)
             if earliest is None:
-                earliest = self._earliest[event.node] = EarliestAfter()
-            earliest.add(event.counter, event.time_us)
+                earliest = self._earliest[node] = EarliestAfter()
+            earliest.add(counter, time_us)
 
     # --- state ---
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from ketal.engine.configurations import Configuration, Seen, SeenTable
@@ -31,32 +30,80 @@ class TimeSpan(NamedTuple):
     greatest: int  # or after it
 
 
-@dataclass(slots=True, eq=False)
 class Run:
-    """The run that one event started."""
+    """The run that one event started.
 
-    start: Seen
-    starts: list[RunGroup]  # of the event: one, unless several steps can be first
-    matched: bool = False
+    Attributes
+    ----------
+    start : Seen
+    starts : list of RunGroup
+        Of the event: one, unless several steps can be first.
+    """
+
+    __slots__ = ("matched", "start", "starts")
+
+    def __init__(self, start: Seen) -> None:
+        self.start = start
+        self.starts: list[RunGroup] = []
+        self.matched = False
 
 
-@dataclass(slots=True, eq=False)
 class RunGroup:
-    """Runs that have taken the same event into the same configuration."""
+    """Runs that have taken the same event into the same configuration.
 
-    number: int  # in the order in which the groups of the scope were made
-    configuration: Configuration
-    binding: tuple[int, Seen]  # the step and the event that were taken last
-    parents: dict[RunGroup, None]  # the groups that took the event; empty for a start
-    heirs: list[RunGroup]  # the groups that have this one as a parent
-    run: Run | None  # of a start
-    span: TimeSpan | None  # where there is a time window
-    waiting: bool = False
+    Attributes
+    ----------
+    number : int
+        In the order in which the groups of the scope were made.
+    configuration : Configuration
+    binding : tuple of (int, Seen)
+        The step and the event that were taken last.
+    parents : dict of RunGroup to None
+        The groups that took the event; empty for a start.
+    heirs : list of RunGroup
+        The groups that have this one as a parent.
+    run : Run or None
+        Of a start.
+    span : TimeSpan or None
+        Where there is a time window.
+    """
+
+    __slots__ = (
+        "binding", "configuration", "heirs", "number", "parents", "run", "span", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        configuration: Configuration,
+        binding: tuple[int, Seen],
+        parents: dict[RunGroup, None],
+        *,
+        run: Run | None,
+        span: TimeSpan | None,
+    ) -> None:
+        self.number = number
+        self.configuration = configuration
+        self.binding = binding
+        self.parents = parents
+        self.heirs: list[RunGroup] = []
+        self.run = run
+        self.span = span
+        self.waiting = False
 
     @property
     def prior(self) -> Seen:
         """The event that was taken last."""
         return self.binding[1]
+
+
+def _joined(spans: list[TimeSpan], time_us: int) -> TimeSpan:
+    """Return the span of all runs of some groups, which have taken an event at a time."""
+    oldest, newest, least, greatest = spans[0]
+    for span in spans:
+        oldest, newest = min(oldest, span.oldest), max(newest, span.newest)
+        least, greatest = min(least, span.least), max(greatest, span.greatest)
+    return TimeSpan(oldest, newest, min(least, time_us), max(greatest, time_us))
 
 
 NO_PARENTS: Final[dict[RunGroup, None]] = {}
@@ -93,14 +140,14 @@ class RunGroups:
         seen = binding[1]
         run = self.runs.get(seen.place)
         if run is None:
-            run = self.runs[seen.place] = Run(seen, [])
+            run = self.runs[seen.place] = Run(seen)
             self.live.count += 1
         span = None
         if self._window_us is not None:
             time_us = seen.time_us
             assert time_us is not None, "events without a time are offered to no window"
             span = TimeSpan(time_us, time_us, math.inf, time_us)
-        group = RunGroup(self._made, configuration, binding, NO_PARENTS, [], run, span)
+        group = RunGroup(self._made, configuration, binding, NO_PARENTS, run=run, span=span)
         run.starts.append(group)
         self.count += 1
         self._made += 1
@@ -117,10 +164,8 @@ class RunGroups:
         if self._window_us is not None:
             time_us = binding[1].time_us
             assert time_us is not None, "events without a time are offered to no window"
-            spans = [parent.span for parent in parents if parent.span is not None]
-            oldest, newest, least, greatest = zip(*spans, strict=True)
-            span = TimeSpan(min(oldest), max(newest), min(time_us, *least), max(time_us, *greatest))
-        group = RunGroup(self._made, configuration, binding, parents, [], None, span)
+            span = _joined([parent.span for parent in parents if parent.span is not None], time_us)
+        group = RunGroup(self._made, configuration, binding, parents, run=None, span=span)
         for parent in parents:
             parent.heirs.append(group)
         self.count += 1

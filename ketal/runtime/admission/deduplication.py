@@ -12,7 +12,7 @@ The one rule: `read` is the sum of the other counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, KeysView, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -49,7 +49,7 @@ NEW, DUPLICATE, CONTRADICTION = "new", "duplicate", "contradiction"
 SEEN, EVICTED = "seen", "evicted"
 """What an event is (`Intake.status`)."""
 
-Steady = dict[str, tuple[KeysView[str], int]]
+Steady = dict[str, tuple[frozenset[str], int]]
 """Of each node the entries that its clocks had so far, and the last counter that added one."""
 
 
@@ -131,8 +131,10 @@ class Intake:
             clock: dict[str, int] = event.clock
             counter = clock[node]
             if steady is not None:
-                entries = steady.get(node)
-                if entries is None or entries[0] != clock.keys() or counter < entries[1]:
+                known = steady.get(node)
+                if known is None or len(clock) != len(known[0]) or counter < known[1]:
+                    break
+                if not known[0].issuperset(clock):
                     break
             seen = nodes.get(node)
             if seen is None:

@@ -14,7 +14,7 @@ that name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, KeysView, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
@@ -98,7 +98,7 @@ class Admission:
         self._names = [c.name for c in everyone]
         self._clocks_max = events_max or limits.dots_max
         self.first: dict[str, Clock] = {}
-        self._entries: dict[str, tuple[KeysView[str], int]] = {}
+        self._entries: Steady = {}
         self.steady: Steady | None = self._entries if self.reads_clocks else None
 
     # --- closed topologies ---
@@ -210,7 +210,7 @@ class Admission:
     def _put_first(self, node: str, first: Clock) -> None:
         self.first[node] = first
         # An event with these entries, at no lower counter, leaves `first` as it is.
-        self._entries[node] = first.keys(), max(first.values())
+        self._entries[node] = frozenset(first), max(first.values())
 
     def control(self, control: Control) -> Control:
         """Apply a control event; return it under the names of incarnations."""
