@@ -39,7 +39,7 @@ ScopeName = tuple[Any, ...]
 NAMED_MAX: Final = 100
 """So many events a verdict names at most that it depends on."""
 NO_DOTS: Final[tuple[Dot, ...]] = ()
-ANY: Final[ScopeName] = (object(),)
+ANY: ScopeName = (object(),)
 """The scope of an event that may have belonged to any."""
 
 
