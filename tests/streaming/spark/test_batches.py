@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import json
+import pickle
+import sys
 import weakref
+import zipfile
+import zipimport
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
-import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,6 +51,8 @@ def work(*, messages: bool, policy: str, limits: Limits | None) -> Work:
 
 
 def test_rows_come_by_topic_partition_and_offset() -> None:
+    import pandas
+
     names = ("topic", "partition", "offset")
     rows: list[tuple[Any, ...]] = [
         ("b", 0, 1), ("a", 70_000, 0), (None, 3, 9), ("a", 2, 5), ("b", 0, 0), ("a", 2, 4),
@@ -148,3 +155,32 @@ def test_garbage_of_a_worker_goes_in_the_end(monkeypatch: pytest.MonkeyPatch) ->
             assert sum(each() is not None for each in gone) <= 3
     finally:
         gc.unfreeze()
+
+
+def test_a_task_has_no_archive_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyspark has the importers of all packages in an archive read it before each task."""
+    path, jar = str(tmp_path / "pyspark.zip"), str(tmp_path / "spark-core_2.13-4.0.0.jar")
+    packages = ("__init__.py", "inner/__init__.py", "inner/late.py")
+    for one, names in ((path, packages), (jar, ("a.class",))):
+        with zipfile.ZipFile(one, "w") as archive:
+            for name in names:
+                archive.writestr(f"shipped/{name}", "")
+        monkeypatch.syspath_prepend(one)
+    monkeypatch.setattr(ketal, "__loader__", zipimport.zipimporter(path))
+    monkeypatch.setattr(operator, "settle_worker", lambda: None)
+
+    def read_again() -> list[str]:
+        return [one for one in sys.path_importer_cache if one.startswith((path, jar))]
+
+    try:
+        importlib.import_module("shipped.inner")
+        assert len(read_again()) >= 3
+        of = operator.Operator(pickle.dumps(work(messages=True, policy="skip", limits=None)))
+        assert list(of.finite([])) == []
+        assert read_again() == []
+        importlib.import_module("shipped.inner.late")
+        assert list(of.finite([])) == []
+        assert read_again() == []
+    finally:
+        for name in ("shipped", "shipped.inner", "shipped.inner.late"):
+            sys.modules.pop(name, None)
