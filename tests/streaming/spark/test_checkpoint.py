@@ -23,6 +23,7 @@ from ketal.streaming.spark.group import Group, Work
 from ketal.streaming.spark.rows.row_reader import RowShape
 from ketal.streaming.spark.spark_engine import SparkEngine, _of_worker
 from tests.streaming.jobs import FORKS, Told, Topic, accept, produce, written
+from tests.streaming.spark.frames import data_frame
 from tests.streaming.spark.test_engine import run, spark_job
 
 PLAIN = ("copy", "topic", "partition", "offset", "value")
@@ -276,10 +277,11 @@ def test_control_events_do_not_move_the_watermark(spark: SparkSession) -> None:
     from ketal.streaming.spark.rows.message_columns import MessageColumns
 
     values = [b'{"type": "e", "time": 7}', b'{"type": "ketal.watermark", "time": 9}']
-    rows = [(None, bytearray(value), "t", 0, n) for n, value in enumerate(values)]
+    rows = [(None, value, "t", 0, n) for n, value in enumerate(values)]
     kafka = "key binary, value binary, topic string, partition int, offset bigint"
-    messages = spark.createDataFrame(rows, kafka)
-    events = spark.createDataFrame(
+    messages = data_frame(spark, rows, kafka)
+    events = data_frame(
+        spark,
         [("a", "e", "{}", 7.0), ("a", "ketal.watermark", "{}", 9.0)],
         "node string, type string, clock string, time double",
     )

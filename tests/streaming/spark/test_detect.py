@@ -24,8 +24,10 @@ from ketal.streaming.spark import detect, families
 from ketal.streaming.spark.rows import shaping
 from ketal.streaming.spark.rows.message_columns import MessageColumns
 from ketal.streaming.spark.rows.row_reader import RowReader, RowShape
+from tests.sampling import sample
 from tests.streaming.jobs import END, FORKS, WINDOWED_FORKS, Topic, produce, spread
 from tests.streaming.jobs import accept as message
+from tests.streaming.spark.frames import data_frame
 from tests.test_corpus import CORPUS, Case, without_time
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def accept(node: str, counter: int, height: int, **more: Any) -> dict[str, Any]:
 def table(spark: SparkSession, rows: Sequence[dict[str, Any]], schema: str = SCHEMA) -> DataFrame:
     """Return rows as a DataFrame; what a row does not have is null."""
     names = [column.split()[0] for column in schema.split(", ")]
-    return spark.createDataFrame([tuple(row.get(name) for name in names) for row in rows], schema)
+    return data_frame(spark, [[row.get(name) for name in names] for row in rows], schema)
 
 
 def stream(
@@ -101,7 +103,7 @@ def run(program: ketal.Program, lines: Sequence[bytes], folder: Path) -> list[di
     return [v.to_dict() for v in ketal.run(program, ketal.read_log(path))]
 
 
-@pytest.mark.parametrize("name", ["design_forked_blocks", "find_any_causal"])
+@pytest.mark.parametrize("name", ["design_forked_blocks", *sample([], ["find_any_causal"])])
 def test_a_topic_says_what_run_says(
     name: str, spark: SparkSession, broker: Broker, topic: Topic
 ) -> None:
@@ -319,14 +321,14 @@ def test_a_column_of_kafka_of_a_wrong_type_is_an_error_before_a_row_is_read(
 
 
 @pytest.mark.parametrize("groups", [1, 4])
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("unit", sample(["s", "ns"], ["s", "ms", "us", "ns"]))
 def test_the_timestamp_of_a_message_can_be_the_time_of_its_event(
     unit: Literal["s", "ms", "us", "ns"], groups: int, spark: SparkSession
 ) -> None:
     """Whatever the unit of times is; a message without one (-1) has no time."""
     stamps = {("a", 1): 1_700_000_000_250, ("b", 1): 1_700_000_003_250, ("a", 2): -1, ("b", 2): -1}
     rows = [(message(node, n, n), at) for (node, n), at in stamps.items()]
-    events = spark.createDataFrame(rows, "value binary, at long").selectExpr(
+    events = data_frame(spark, rows, "value binary, at long").selectExpr(
         "CAST(NULL AS BINARY) AS key", "value", "'t' AS topic", "0 AS partition",
         "monotonically_increasing_id() AS offset", "timestamp_millis(at) AS timestamp",
     )  # fmt: skip
@@ -346,7 +348,7 @@ def test_times_have_the_format_of_the_source(format: str, spark: SparkSession) -
     texts = [time.strftime(format) for time in times]
     values = [message(node, 1, time=text) for node, text in zip("ab", texts, strict=True)]
     rows = [(value,) for value in (*values, message("a", 2), message("b", 2, time="soon"))]
-    events = spark.createDataFrame(rows, "value binary").selectExpr(
+    events = data_frame(spark, rows, "value binary").selectExpr(
         "CAST(NULL AS BINARY) AS key", "value", "'t' AS topic", "0 AS partition",
         "monotonically_increasing_id() AS offset",
     )  # fmt: skip
@@ -558,7 +560,7 @@ def test_the_last_value_of_a_key_counts_wherever_it_is_read(
     assert len(wanted) == 5 * len(shapes)
     rows = [(None, bytearray(line, "ascii"), "t", 0, n) for n, line in enumerate(lines)]
     kafka = "key binary, value binary, topic string, partition int, offset bigint"
-    messages = spark.createDataFrame(rows, kafka)
+    messages = data_frame(spark, rows, kafka)
     found = said(detect(program, messages, key_groups=16))
     assert without_time(found) == without_time(wanted)
     texts = [
@@ -572,8 +574,8 @@ def test_the_last_value_of_a_key_counts_wherever_it_is_read(
         for scope in range(1, 6)
         for node, first in (("a", 0), ("b", scope))
     ]
-    events = spark.createDataFrame(
-        texts, "node string, type string, clock string, data string, hash string"
+    events = data_frame(
+        spark, texts, "node string, type string, clock string, data string, hash string"
     )
     assert len(said(detect(program, events, key_groups=16))) == 5
 
@@ -588,7 +590,7 @@ def test_paths_that_differ_in_the_case_of_letters_are_read_apart(spark: SparkSes
     ]
     rows = [(None, bytearray(line, "ascii"), "t", 0, n) for n, line in enumerate(lines)]
     kafka = "key binary, value binary, topic string, partition int, offset bigint"
-    messages = spark.createDataFrame(rows, kafka)
+    messages = data_frame(spark, rows, kafka)
     (match,) = said(detect(program, messages, key_groups=16))
     assert match["events"] == ["a@1", "b@1"]
 

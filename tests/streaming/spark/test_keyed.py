@@ -22,6 +22,7 @@ from ketal.streaming.spark.group import Group, Work
 from ketal.streaming.spark.rows.keyed import Places
 from ketal.streaming.spark.rows.row_reader import ALONE, PLACED, RowShape
 from tests.streaming.jobs import FORKS, Topic, accept, written
+from tests.streaming.spark.frames import data_frame
 from tests.streaming.spark.test_detect import said
 from tests.streaming.spark.test_engine import run, spark_job
 
@@ -36,8 +37,8 @@ KEYED = Source(keyed_by="height")
 
 
 def table(spark: SparkSession, messages: Sequence[tuple[bytes, bytes]]) -> DataFrame:
-    rows = [(bytearray(key), bytearray(v), "t", 0, n) for n, (key, v) in enumerate(messages)]
-    return spark.createDataFrame(rows, KAFKA)
+    rows = [(key, v, "t", 0, n) for n, (key, v) in enumerate(messages)]
+    return data_frame(spark, rows, KAFKA)
 
 
 @pytest.mark.filterwarnings("ignore:.*key.group:UserWarning")

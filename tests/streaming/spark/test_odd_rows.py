@@ -24,6 +24,7 @@ import pytest
 
 import ketal
 from ketal.streaming.spark import detect
+from tests.streaming.spark.frames import data_frame
 from tests.streaming.spark.test_detect import run
 from tests.test_corpus import without_time
 
@@ -366,7 +367,7 @@ CASES = cases()
 
 
 def names_of(spark: SparkSession, schema: str) -> list[str]:
-    return spark.createDataFrame([], schema).schema.names
+    return data_frame(spark, [], schema).schema.names
 
 
 def frame_of(spark: SparkSession, case: Case, batch: int | None = None) -> DataFrame:
@@ -379,9 +380,9 @@ def frame_of(spark: SparkSession, case: Case, batch: int | None = None) -> DataF
         for offset, (n, row) in enumerate(numbered)
         if batch in (None, n)
     ]
-    frame = spark.createDataFrame([tuple(map(row.get, names)) for row in given], schema).coalesce(1)
-    frame = case.change(frame)
-    return frame if case.placed else frame.drop("topic", "partition", "offset")
+    events = data_frame(spark, [[*map(row.get, names)] for row in given], schema).coalesce(1)
+    events = case.change(events)
+    return events if case.placed else events.drop("topic", "partition", "offset")
 
 
 def event_of(row: Row, *, nulls: bool) -> Row:
