@@ -453,14 +453,14 @@ def test_whoever_reads_a_large_state_stays_in_the_group(
 ) -> None:
     """Reading takes longer than a member may be silent."""
     program, source = ketal.compile(FORKS), topic(PARTITIONS)
-    patience_ms = 1_500
+    patience_ms = 6_000  # A busy machine may not run it for seconds.
     job = shared(
         broker, [source], tmp_path, lost_after_ms=0,
         properties={"max_poll_interval_ms": patience_ms},
     )  # fmt: skip
 
     def load(job: Job, numbers: Any, stopping: Callable[[], bool], **options: Any) -> Any:
-        until_s = time.monotonic() + 2 * patience_ms / 1e3
+        until_s = time.monotonic() + 1.25 * patience_ms / 1e3
         while time.monotonic() < until_s:
             assert not stopping()
             time.sleep(0.05)
