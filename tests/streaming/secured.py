@@ -22,7 +22,7 @@ from kafka.admin import (
 from ketal.streaming.broker import server
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.broker.settings import HOST, free_port, properties_text
-from tests.streaming.conftest import FEW_PARTITIONS, QUICK_JVM
+from tests.streaming.conftest import FRUGAL, QUICK_JVM
 
 CERTIFICATE = Path(__file__).with_name("localhost.pem")
 PASSWORD = "the-right-one"
@@ -77,7 +77,7 @@ class Secured(Broker):
 
 @contextmanager
 def secured_broker(folder: Path) -> Iterator[Secured]:
-    broker = Secured(folder, properties=FEW_PARTITIONS, jvm=QUICK_JVM)
+    broker = Secured(folder, properties=FRUGAL, jvm=QUICK_JVM)
     broker.ports = {name: free_port() for name in _LISTENERS}
     with pytest.MonkeyPatch.context() as patch:
         # What `Broker` sets itself no caller may, and these listeners are for tests alone.

@@ -199,7 +199,8 @@ class Driver:
                     return last
                 assert process.poll() is None, self.told()
                 assert time.monotonic() < end_s, self.told()
-                time.sleep(0.002)  # What is watched needs the core, too.
+                # What is watched needs the core, too, and writes nothing before a batch has begun.
+                time.sleep(0.005 if self.begun() > now else 0.05)
 
     def output(self) -> list[dict[str, Any]]:
         if self._sink is None:
