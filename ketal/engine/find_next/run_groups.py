@@ -38,6 +38,8 @@ class Run:
     start : Seen
     starts : list of RunGroup
         Of the event: one, unless several steps can be first.
+    matched : bool
+        Whether it has matched.
     """
 
     __slots__ = ("matched", "start", "starts")
@@ -66,6 +68,8 @@ class RunGroup:
         Of a start.
     span : TimeSpan or None
         Where there is a time window.
+    waiting : bool
+        Whether they wait for another event.
     """
 
     __slots__ = (
@@ -97,6 +101,13 @@ class RunGroup:
         return self.binding[1]
 
 
+NO_PARENTS: Final[dict[RunGroup, None]] = {}
+"""Those of a start; never changed."""
+
+Tail = tuple[tuple[int, Seen], Any] | None
+"""The end of a match, as a list whose rest, a `Tail`, is shared: (binding, what follows it)."""
+
+
 def _joined(spans: list[TimeSpan], time_us: int) -> TimeSpan:
     """Return the span of all runs of some groups, which have taken an event at a time."""
     oldest, newest, least, greatest = spans[0]
@@ -104,13 +115,6 @@ def _joined(spans: list[TimeSpan], time_us: int) -> TimeSpan:
         oldest, newest = min(oldest, span.oldest), max(newest, span.newest)
         least, greatest = min(least, span.least), max(greatest, span.greatest)
     return TimeSpan(oldest, newest, min(least, time_us), max(greatest, time_us))
-
-
-NO_PARENTS: Final[dict[RunGroup, None]] = {}
-"""Those of a start; never changed."""
-
-Tail = tuple[tuple[int, Seen], Any] | None
-"""The end of a match, as a list whose rest, a `Tail`, is shared: (binding, what follows it)."""
 
 
 class RunGroups:
