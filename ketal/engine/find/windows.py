@@ -120,10 +120,12 @@ class Firsts:
 
     def matched(self, matches: Iterable[Taken]) -> None:
         """Remove the events of these matches."""
-        if self.waiting:
+        waiting = self.waiting
+        if waiting:
             for taken in matches:
                 for _, seen in taken:
-                    self.waiting.pop(seen.place, None)
+                    if seen.place in waiting:
+                        del waiting[seen.place]
 
     def expire(self, last: int, findings: Findings) -> None:
         """Time out, in that order, what the window counts from `last` or before."""
