@@ -30,6 +30,7 @@ from ketal.runtime.silence.vacuity import Findings, MetEvents, add_findings, fin
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX, Outputs
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.client_calls import StoppedError
+from ketal.streaming.kafka.connecting.client_errors import OUT_OF_RANGE
 from ketal.streaming.kafka.connection import Connection
 from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.running_job import RunningJob
@@ -143,7 +144,11 @@ class Session(ABC):
     def _consume(self) -> None:
         left_ms = 1e3 * (self._commit_after_s - time.monotonic())
         timeout_ms = max(1, min(POLL_MS, int(left_ms))) if self._is_dirty else POLL_MS
-        batches = self._poll(timeout_ms)
+        try:
+            batches = self._poll(timeout_ms)
+        except OUT_OF_RANGE:
+            self._check_topics()  # A topic that was made anew has not come so far.
+            raise
         self._check_topics()
         self._mark_active(batches)
         for one in sorted(batches):

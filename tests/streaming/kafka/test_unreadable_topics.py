@@ -7,16 +7,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
-from kafka.errors import KafkaError
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 import ketal
 from ketal.errors import LostError, SettingError, StateError
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
+from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka import job_session
-from ketal.streaming.kafka.job_session import Session
-from ketal.streaming.kafka.process_engine import ProcessEngine
+from ketal.streaming.kafka.job_session import ChangedError, Session
+from ketal.streaming.kafka.process_engine import ProcessEngine, session_of
 from tests.streaming.jobs import FORKS, Running, Told, Topic, accept, job_of, produce, run, until
 
 SOON = {"metadata_max_age_ms": 200}
@@ -74,6 +75,33 @@ def test_a_topic_that_is_made_anew_is_another_one(
     made_anew = f"the topic {source} was deleted and made anew; going on from the last commit"
     assert made_anew in told.sentences
     assert running.engine.consumed == 3
+
+
+def test_a_topic_made_anew_is_told_from_messages_that_are_gone(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An offset out of range may be seen first."""
+    source = topic()
+    job = job_of(broker, [source], tmp_path)
+    engine = ProcessEngine(job, ketal.compile(FORKS), Told().hooks())
+    outputs = Outputs(job, engine.hooks)
+    with closing(outputs), closing(session_of(engine, outputs)) as session:
+        session.begin()
+
+        def knows_the_topic() -> bool:
+            session._consume()
+            return source in session._topic_ids
+
+        def out_of_range(timeout_ms: int) -> None:
+            raise OffsetOutOfRangeError({TopicPartition(source, 0): 3})
+
+        until(knows_the_topic)
+        monkeypatch.setattr(session, "_poll", out_of_range)
+        with pytest.raises(OffsetOutOfRangeError):
+            session._consume()
+        session._topic_ids[source] = "of a topic before"  # type: ignore[assignment]
+        with pytest.raises(ChangedError, match=f"{source} was deleted and made anew"):
+            session._consume()
 
 
 def test_messages_that_nothing_decompresses_end_the_job(
