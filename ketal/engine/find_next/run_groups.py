@@ -13,8 +13,8 @@ The one rule: a group waits for an event, or a later group has it as a parent.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator
+from math import inf
 from typing import Any, Final, NamedTuple
 
 from ketal.engine.configurations import Configuration, Seen, SeenTable
@@ -135,7 +135,7 @@ class RunGroups:
         self._window_us = window_us
         self.runs: dict[int, Run] = {}
         self.count = self._made = 0
-        self.passed_us = -math.inf
+        self.passed_us = -inf
 
     # --- a group comes and goes ---
 
@@ -150,7 +150,7 @@ class RunGroups:
         if self._window_us is not None:
             time_us = seen.time_us
             assert time_us is not None, "events without a time are offered to no window"
-            span = TimeSpan(time_us, time_us, math.inf, time_us)
+            span = TimeSpan(time_us, time_us, inf, time_us)
         group = RunGroup(self._made, configuration, binding, NO_PARENTS, run=run, span=span)
         run.starts.append(group)
         self.count += 1
