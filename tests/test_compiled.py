@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+import re
 import runpy
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -60,6 +61,22 @@ def test_no_star_is_handed_on_to_super(named: dict[str, Any]) -> None:
         or any(keyword.arg is None for keyword in call.keywords)
     ]
     assert starred == []
+
+
+def test_what_a_test_sets_is_looked_up_by_compiled_code_too(named: dict[str, Any]) -> None:
+    """A constant that is `Final` is inlined; by name, in whichever module."""
+    setting = re.compile(r"""setattr\(\s*[\w.]+, "([A-Z_]+)\"""")
+    tests = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")]
+    names = {name for text in tests for name in setting.findall(text)}
+    assert {"BLOCK", "SPAN"} <= names
+    inlined = [
+        f"{path}: {node.target.id}"
+        for path in named["compiled_modules"]()
+        for node in ast.parse((ROOT / path).read_text()).body
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation).startswith("Final")
+        if isinstance(node.target, ast.Name) and node.target.id in names
+    ]
+    assert inlined == []
 
 
 def test_what_events_met_is_read_by_its_annotations() -> None:

@@ -22,9 +22,9 @@ from ketal.engine.configurations import Seen
 
 NEVER: Final = float("-inf")
 """Less than every time and place: a start that there is none of."""
-BLOCK: Final = 16
+BLOCK = 16
 """So many events share a maximum, and so many of these another."""
-REGION: Final = BLOCK * BLOCK
+REGION = BLOCK * BLOCK
 
 
 IsKept = Callable[[Seen, float], bool]

@@ -36,7 +36,7 @@ Offered = tuple[Event, int, int]
 """An event, its mask, and its place among those offered, from which a `Seen` is made."""
 NO_BOUNDS: Final = (NEVER, NEVER)
 
-UNINDEXED_MAX: Final = 65_536
+UNINDEXED_MAX = 65_536
 """Events that wait to be indexed, at most, where no start may come to some of them."""
 SWEEP_MIN = 64
 """Events that a window has passed, at most, before they are swept."""

@@ -39,7 +39,7 @@ from ketal.model.events.event import Event
 from ketal.model.syntax import ALL, PRIOR
 from ketal.model.values import Key, keyed
 
-MASKS_MAX: Final = 65_536
+MASKS_MAX = 65_536
 """Masks whose roles are cached."""
 PRIOR_ANCHOR: Final = -1
 ALL_ANCHOR: Final = -2

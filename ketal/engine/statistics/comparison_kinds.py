@@ -19,7 +19,7 @@ from ketal.model import syntax
 from ketal.model.events.event import Event
 from ketal.model.values import dig
 
-MASKS_MAX: Final = 4_096
+MASKS_MAX = 4_096
 """Masks whose readings are known."""
 ABSENT: Final = "absent"
 _KINDS: Final = {

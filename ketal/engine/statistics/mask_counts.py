@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any, Final
+from typing import Any
 
 from ketal.compiler.predicates import Formula, evaluate
 from ketal.model.events.event import Event
 
-MASKS_MAX: Final = 65_536
+MASKS_MAX = 65_536
 """Masks in the table; beyond that it is added to the guards' totals."""
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 WHOLE: Final = 4_096
 """So many events are all looked at."""
-BLOCK: Final = 512
+BLOCK = 512
 """Events that are looked at together."""
 SAMPLED: Final = 64
 """After the first ones one block in so many is looked at."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-SPAN: Final = 2_048
+SPAN = 2_048
 """Counters in one chunk."""
 BIT: Final = [1 << bit for bit in range(SPAN)]
 """The bit of each counter in its chunk."""
