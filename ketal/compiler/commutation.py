@@ -1,11 +1,11 @@
 """Ambiguity and order-sensitivity of an automaton.
 
-Linear extensions of one execution are joined by swaps of two neighbours that
-are concurrent. So a pattern is order-independent if, from every state, taking
+Any linear extension of an execution can be turned into any other by swaps of two
+neighbours that are concurrent. So a pattern is order-independent if, from every state, taking
 two concurrent events x and y in either order leads to the same configurations
-and the same verdicts. That is decided on symbols: x and y are each a set of
-truth values of the guards, before and after the other was taken. After it, the
-registers that the other overwrote hold an event concurrent with this one.
+and the same verdicts. That is decided on symbolic events: x and y are each a set of
+truth values of the guards, before and after the other event is taken. Once the other event
+is taken, the registers that it overwrote hold an event concurrent with this one.
 
 The one rule: "order-independent" is proven; what cannot be proven in
 `SWAPS_MAX` steps is called order-sensitive.
@@ -34,17 +34,20 @@ from ketal.model.syntax_walks import walk
 from ketal.operators.topology.domain_order import gives_up
 
 SWAPS_MAX = 200_000
-"""Pairs of symbolic events tried before a proof is given up."""
+"""The most pairs of symbolic events that are tried before a proof is given up."""
 
 CLASSES_MAX = 512
-"""Symbolic events that one state distinguishes before a proof is given up."""
+"""The most symbolic events of one state before a proof is given up."""
 
 WITNESSES_MAX = 64
-"""Of more symbolic events than that, those that are tried for two that do not commute."""
+"""Symbolic events of a state that are still searched for a counterexample without a proof."""
 
 
 def _exclusive(theory: Theory) -> tuple[Formula, ...]:
-    """Return that prior (and the history), once bound, is not both before and concurrent."""
+    """Return formulas that exclude that a bound anchor is both before and concurrent with an event.
+
+    The anchors are the prior event and the history.
+    """
     out = []
     for number, atom in enumerate(theory.atoms):
         if atom.shape == "before" and atom.payload[0] in (syntax.PRIOR, syntax.ALL):
@@ -56,10 +59,9 @@ def _exclusive(theory: Theory) -> tuple[Formula, ...]:
 
 
 def ambiguities(automaton: Automaton, theory: Theory) -> Iterator[tuple[str, str, str]]:
-    """Yield (state, step, step) once for each two steps that one event can be at once.
+    """Yield (state, step, step) once for each two steps that one event can satisfy at once.
 
-    Only those count that lead to different configurations: readings that the
-    table merged need one.
+    Only pairs that lead to different configurations are ambiguous; the table has merged all others.
     """
     bound = _exclusive(theory)
     group_of = {
@@ -94,7 +96,7 @@ class Sensitivity(NamedTuple):
     Attributes
     ----------
     of : {"topology", "steps", "window", "limit"}
-        What makes it so.
+        The part of the pattern that causes it.
     message : str
         The reason in words.
     """
@@ -114,7 +116,7 @@ def ordered_clauses(pattern: syntax.Pattern) -> list[str]:
 
 
 def needs_no_order(pattern: syntax.Pattern) -> bool:
-    """Return whether the verdicts need no release order at all."""
+    """Return whether the verdicts need no release order."""
     return _asks_partial_order(pattern) and not ordered_clauses(pattern)
 
 
@@ -124,14 +126,14 @@ def _asks_partial_order(pattern: syntax.Pattern) -> bool:
 
 
 def _counts_events(pattern: syntax.Pattern) -> bool:
-    """Return whether a window is of events."""
+    """Return whether the window counts events."""
     return pattern.window is not None and isinstance(pattern.window.length, int)
 
 
 def order_sensitivity(
     pattern: syntax.Pattern, automaton: Automaton, alphabet: Formula, theory: Theory
 ) -> Sensitivity | None:
-    """Return why a pattern is order-sensitive, None where it is proven not to be."""
+    """Return why a pattern is order-sensitive; None if it is proven order-independent."""
     if needs_no_order(pattern):
         return None
     if pattern.topology is not None and gives_up(pattern.topology, theory.limits):
@@ -152,12 +154,12 @@ def order_sensitivity(
 def _of_the_steps(
     pattern: syntax.Pattern, automaton: Automaton, alphabet: Formula, theory: Theory
 ) -> str | None:
-    """Return why the runs themselves are order-sensitive, None where it is proven that not.
+    """Return why the runs of a pattern are order-sensitive; None if proven order-independent.
 
-    Which matches are listed, and where a window of events ends, is left out of account.
+    `limit` and windows that count events are not considered here.
     """
     if _asks_partial_order(pattern):
-        # With `not`, too: it is offered after its past.
+        # With `not` too: under CausalOrder an event is offered after its past.
         return None
     if pattern.kind == "find" and automaton.nots:
         return ": a `not` bars by what was offered in between"
@@ -170,8 +172,8 @@ def _of_the_steps(
 
 
 _Column = tuple[int | None, tuple[int, ...]]
-"""A question about a symbolic event: does it satisfy one of these variants, with the registers
-as they were (None), or after the other event was bound in this group?"""
+"""(group, variants): whether a symbolic event satisfies one of the variants after the other event
+was bound in the group; None if the other event was not taken."""
 
 
 @dataclass(frozen=True)
@@ -181,11 +183,11 @@ class _Symbol:
     Attributes
     ----------
     held : frozenset of _Column
-        The guards that hold.
+        The columns that the event satisfies.
     assignment : PartialAssignment
-        The truth values of its atoms that follow.
+        The truth values of atoms that follow from these.
     node : str or None
-        Its node, where the guards fix it.
+        Its node, if the guards determine it.
     """
 
     held: frozenset[_Column]
@@ -194,10 +196,7 @@ class _Symbol:
 
 
 class _TriedRun(NamedTuple):
-    """A run that was in some state before two events: its state now, and what it took of them.
-
-    `taken` has the group and the name of each event.
-    """
+    """A run while two events are tried: its state, and (group, name) of the events it took."""
 
     state: int
     taken: tuple[tuple[int, str], ...] = ()
@@ -220,7 +219,7 @@ class _Swaps:
         self._nodes = _nodes(atoms)
         self._fixed = [alphabet]
         if pattern.deployment is not None and not pattern.deployment.everything:
-            # A copy's own events stand at fixed places among what it is offered.
+            # A copy is offered its node's own events at fixed places, so these are not swapped.
             self._fixed += [
                 ("var", n, False) for n, a in enumerate(atoms) if a.shape == "localhost"
             ]
@@ -231,7 +230,7 @@ class _Swaps:
     def _after(
         self, group: int, before: Sequence[Atom], atoms: list[Atom]
     ) -> Mapping[int, Formula]:
-        """Return what relational atoms are once the other event is bound in `group`."""
+        """Return the values of relational atoms once the other event is bound in `group`."""
         name = self.automaton.steps[group] if group != ANONYMOUS else None
         after: dict[int, Formula] = {}
         for number, atom in enumerate(before):
@@ -245,7 +244,7 @@ class _Swaps:
             elif atom.shape in ("concurrent", "other_node") and (prior or name in steps):
                 after[number] = True
             elif name in steps:
-                # Compared with the other event now: nothing is known of it.
+                # Compared with the other event now: a new atom with an unknown value.
                 after[number] = ("var", len(atoms), True)
                 atoms.append(Atom("after", (group, number), relational=True))
         return after
@@ -253,16 +252,16 @@ class _Swaps:
     # symbolic events
 
     def ways(self, state: int) -> Ways:
-        """Return where events lead from a state."""
+        """Return the transitions from a state."""
         ways = self._ways.get(state)
         if ways is None:
             ways = self._ways[state] = Ways(self.automaton, state)
         return ways
 
     def symbols(self, state: int) -> list[_Symbol]:
-        """Return the symbolic alphabet events that a state and its successors distinguish.
+        """Return the symbolic events of the alphabet that a state and its successors distinguish.
 
-        More than `CLASSES_MAX` are not all of them.
+        If there are more than `CLASSES_MAX`, the list is incomplete.
         """
         columns: dict[_Column, None] = {(None, c): None for c in self.ways(state).classes}
         for letter, target in self.automaton.table[state]:
@@ -275,7 +274,7 @@ class _Swaps:
 
     def _distinguished(self, columns: tuple[_Column, ...]) -> list[_Symbol]:
         formulas = {column: self._formula(*column) for column in columns}
-        # Most guards do not change when another event is taken: each is decided once.
+        # Most guards do not change when another event is taken: decide equal ones once.
         asked = tuple(dict.fromkeys(formulas.values()))
         known = self.theory.narrowed(PartialAssignment(), self._fixed)
         regions: list[Region] = []
@@ -306,7 +305,7 @@ class _Swaps:
     # runs of two events
 
     def find(self) -> tuple[int, str, str] | str | None:
-        """Return (state, step, step) that do not commute, why no proof was found, or None."""
+        """Return (state, step, step) that do not commute, why a proof failed, or None if proven."""
         unproven = " as far as can be shown: the steps overlap too much for a proof"
         swaps = 0
         held = (True,) if self.pattern.window is None else (True, False)
@@ -333,7 +332,7 @@ class _Swaps:
         return None
 
     def _name(self, state: int, symbol: _Symbol) -> str:
-        """Return the step that an event is in a state, else in one next to it."""
+        """Return a step that an event satisfies in a state, else in one of its successors."""
         here = self.ways(state).classes
         at_once = [(None, c) for c in here if (None, c) in symbol.held]
         later = sorted((g, c) for g, c in symbol.held if g is not None)
@@ -348,16 +347,16 @@ class _Swaps:
     def _outcome(
         self, state: int, events: Sequence[tuple[str, _Symbol, bool]], both_fit: bool
     ) -> object:
-        """Return what two events lead to from a state: the runs after them, and what was found.
+        """Return the outcome of two events from a state: the runs after them, and the verdicts.
 
         Parameters
         ----------
         state : int
-            The state of the run; of a find in the initial one each event can start another.
+            The state of the run; in the initial state of a `find` each event can start another run.
         events : sequence of (str, _Symbol, bool)
-            In the order offered: the name of each, its class, and whether the run's window has it.
+            In the order offered: each event's name and class, and whether the run's window has it.
         both_fit : bool
-            Whether the window of a run that took the first one has the second.
+            Whether the second event is in the window of a run that took the first one.
         """
         runs = [_TriedRun(state)]
         found: list[object] = []
@@ -385,18 +384,18 @@ class _Swaps:
         return frozenset(map(self._read_later, runs)), sorted(map(repr, found))
 
     def _moves(self, run: _TriedRun, symbol: _Symbol, event: str) -> list[_TriedRun]:
-        """Return where a symbolic event leads, after the other one if that was taken."""
+        """Return the runs after a run takes a symbolic event; none if it cannot take the event."""
         overwritten = run.taken[-1][0] if run.taken else None
         ways = self.ways(run.state)
         here = frozenset(c[0] for c in ways.classes if (overwritten, c) in symbol.held)
         try:
             targets = ways.targets(here)
         except KeyError:
-            return []  # no event: comparisons with the other one are distinguished too finely
+            return []  # no real event: comparisons with the other event are treated as unrelated
         return [_TriedRun(target, (*run.taken, (group, event))) for group, target in targets]
 
     def _read_later(self, run: _TriedRun) -> object:
-        """Return what later events can tell a run by: a find reports all that it took."""
+        """Return the part of a run that later verdicts depend on: of a `find`, all of it."""
         if self.find_kind:
             return run
         live = self.automaton.live[run.state]
@@ -409,7 +408,7 @@ class _Swaps:
 
 
 def _nodes(atoms: Sequence[Atom]) -> Mapping[str, Formula]:
-    """Return the atoms that fix an event's node, by its name."""
+    """Return the literals that determine an event's node, by the name of the node."""
     return {
         a.payload[0]: ("var", n, True)
         for n, a in enumerate(atoms)

@@ -1,8 +1,8 @@
 """The body of a pattern as a position automaton (Glushkov 1961).
 
-A state is a step's place in the body, so there are no empty moves, and a `not` stands
-on the edges between its neighbours. `automaton { … }` becomes the same: a state for
-each (state, step that enters it). Properties of all paths are computed here: which
+A state is an occurrence of a step in the body, so there are no empty moves, and a `not` is
+on the edges between its neighbours. `automaton { … }` becomes a position automaton too, with a
+state for each (state, step that enters it). Properties of all paths are computed here: which
 steps are bound before a position, and whether two words can arrange the same events
 (mirror images).
 
@@ -27,7 +27,7 @@ EDGES_PER_STATE_MAX = 64
 """Edges of the position automaton, as a multiple of `states_max`."""
 
 MIRRORS_LOOKED_MAX = 300
-"""Positions of a body that is looked through for mirror images."""
+"""The most positions of a body that is searched for mirror images."""
 
 
 @dataclass
@@ -38,10 +38,10 @@ class Positions:
     edges: set[tuple[int, tuple[int, ...], int]] = field(default_factory=set)
     finals: set[int] = field(default_factory=set)
     labels: dict[int, str] = field(default_factory=dict)
-    """The name of each position's state, where the body spells states out."""
+    """The name of each position's state, if the body is an `automaton { … }`."""
 
     def after(self) -> dict[int, set[int]]:
-        """Return the positions that edges lead to, from each that has some."""
+        """Return the successors of each position that has any."""
         after: dict[int, set[int]] = {}
         for p, _, q in self.edges:
             after.setdefault(p, set()).add(q)
@@ -78,7 +78,7 @@ class Glushkov:
     def _link(self, last: set[int], first: set[int], nots: tuple[int, ...] = ()) -> None:
         edges_max = self.limits.states_max * EDGES_PER_STATE_MAX
         if len(last) * len(first) > edges_max:
-            raise self._too_many()  # before they are made
+            raise self._too_many()  # before the edges are made
         self.out.edges.update((p, nots, q) for p in last for q in first)
         if len(self.out.edges) > edges_max:
             raise self._too_many()
@@ -152,7 +152,7 @@ class Glushkov:
 
 
 def _nested_counts(body: Any) -> tuple[int, ...]:
-    """Return the counts of repetitions inside of each other whose product is the largest."""
+    """Return the counts of the nested repetitions whose product is the largest."""
     if isinstance(body, syntax.Repeat):
         count = body.least if body.most is None else body.most
         inner = _nested_counts(body.item)
@@ -202,7 +202,7 @@ def _trim(positions: Positions) -> None:
 def taken_before(
     positions: Positions, asked: frozenset[int], *, on_every_path: bool
 ) -> list[frozenset[int]]:
-    """Return, for each position, which of some steps have an event on every, or some, path to it.
+    """Return, for each position, the `asked` steps with an event on every, or some, path to it.
 
     The position's own event is included.
     """
@@ -222,10 +222,10 @@ def taken_before(
 
 
 def mirrors_possible(positions: Positions, classed: Sequence[int]) -> bool:
-    """Return whether two words can arrange the same events, each in its class.
+    """Return whether two words can arrange the same events so that each keeps its class.
 
-    Not if every two steps of a word are of different classes, and no two classes
-    stand in both orders. A large body is not looked through: true costs only time.
+    They cannot if every two steps of a word have different classes, and no two classes
+    occur in both orders. A large body is not searched: True is always safe, and only slower.
     """
     if len(positions.steps) > MIRRORS_LOOKED_MAX:
         return True

@@ -1,13 +1,13 @@
-"""What lint says of a pattern beyond what its syntax shows.
+"""The findings of lint that need more than the syntax of a pattern.
 
-*Order*: options of an order that exclude each other or have no effect, and what clocks that do not
-decide happened-before leave open. *Bindings*: which steps have an event when a guard is evaluated.
-A reference `First.hash` needs an event of `First` on every path to it, an anchor on some path. A
-step that must be both after and concurrent with events that every path binds is impossible.
-*Coverage*: which guards some event satisfies, and some event of the alphabet.
+*Order*: options of an order that exclude each other or have no effect, and guards that are unknown
+with clocks that do not decide happened-before. *Bindings*: which steps have an event when a guard
+is evaluated. A reference `First.hash` needs an event of `First` on every path to it, an anchor on
+some path. A step that must be both after and concurrent with events that every path binds is
+impossible. *Coverage*: which guards are satisfied by some event, and by some event of the alphabet.
 
-The one rule: a path of the position automaton is a path, whatever events it would need; a guard is
-at fault only where the theory of its atoms proves that no event satisfies it.
+The one rule: every path of the position automaton counts, whatever events it would need; a guard is
+reported only if the theory of its atoms proves that no event satisfies it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ketal.operators.topology.domain_order import domains_of
 
 
 def scope_findings(pattern: syntax.Pattern) -> Iterator[Finding]:
-    """Yield each partition key with the name that a copy's node has in the scope."""
+    """Yield each partition key named `node`, the name of a copy's node in its scope."""
     for of in pattern.partition if pattern.deployment is not None else ():
         if of.last_name == "node":
             message = "two parts of the scope are called `node`"
@@ -43,7 +43,7 @@ def scope_findings(pattern: syntax.Pattern) -> Iterator[Finding]:
 
 
 def order_findings(pattern: syntax.Pattern, limits: Limits) -> Iterator[Finding]:
-    """Yield the options of an order that exclude each other, or have no effect."""
+    """Yield the faults of an order: options that exclude each other, or have no effect."""
     order = pattern.order
     if (fault := option_conflict(order)) is not None:
         yield "K128", "error", fault[0], order.span, fault[1]
@@ -62,7 +62,7 @@ def order_findings(pattern: syntax.Pattern, limits: Limits) -> Iterator[Finding]
 
 
 def _options_without_effect(order: syntax.Order) -> Iterator[Finding]:
-    """Yield the options of waiting, in a pattern whose events never wait."""
+    """Yield the order options that control waiting, in a pattern whose events never wait."""
     waiting = {"total", "idle", "overflow"}
     if order.total or order.idle is not None:
         waiting.add("nodes")
@@ -77,7 +77,7 @@ def _options_without_effect(order: syntax.Order) -> Iterator[Finding]:
 
 
 def remedy(p: syntax.Pattern, sensitive: Sensitivity) -> tuple[Span | None, str]:
-    """Return the cause of an order-sensitive pattern, and the remedy."""
+    """Return the place of the cause of order-sensitivity, and the remedy in words."""
     total = "`order CausalOrder(total)` makes the answer deterministic"
     if sensitive.of == "topology" and p.topology is not None:
         relaxed = next((edge for edge in p.topology.edges if edge.relaxed), p.topology)
@@ -98,7 +98,7 @@ def remedy(p: syntax.Pattern, sensitive: Sensitivity) -> tuple[Span | None, str]
 def left_open(
     pattern: syntax.Pattern, guards: Iterable[syntax.Guard], scheme: str
 ) -> Iterator[Finding]:
-    """Yield what a pattern asks of clocks that do not decide happened-before."""
+    """Yield the parts of a pattern that are unknown with clocks of an undecided scheme."""
     deployment = pattern.deployment
     if deployment is not None and not deployment.receiving:
         yield (
@@ -129,7 +129,7 @@ def left_open(
 
 @dataclass(frozen=True)
 class Bindings:
-    """The checks of what a pattern's guards refer to.
+    """The checks of the references and anchors in a pattern's guards.
 
     Attributes
     ----------
@@ -187,11 +187,11 @@ class Bindings:
             )
 
     def void_anchors(self) -> Iterator[Finding]:
-        """Yield each anchor that has no event on any path: the guard stands alone then."""
+        """Yield each anchor that has no event on any path, so that its operator has no effect."""
         guards = [*self.guards.values(), *self.not_guards]
         asked = self._numbers(a.anchor for g in guards for a in _anchored(g))
         taken = taken_before(self.positions, asked, on_every_path=False)
-        # What may have been taken before each guard: steps, and whether anything.
+        # For each guard the steps that may be taken before it, and whether any event is.
         steps: dict[str, tuple[set[int], bool]] = {}
         nots: dict[int, set[int]] = {}
         for p, on_edge, q in self.positions.edges:
@@ -284,16 +284,16 @@ _CALCULATED = syntax.Literal | syntax.Duration | syntax.Arithmetic | syntax.Nega
 
 @dataclass(frozen=True)
 class Coverage:
-    """The checks of what events a pattern's guards accept.
+    """The checks of which events a pattern's guards accept.
 
     Attributes
     ----------
     lowering : Lowering
         Lowers the parts of a guard.
     theory : Theory
-        Of the pattern's atoms.
+        The theory of the pattern's atoms.
     alphabet : Formula
-        What events of the alphabet satisfy.
+        The formula that the events of the alphabet satisfy.
     """
 
     lowering: Lowering
@@ -306,7 +306,7 @@ class Coverage:
         formulas: Sequence[Formula],
         spans: Mapping[str, Span | None],
     ) -> Iterator[Finding]:
-        """Yield each step that no event, or none of the alphabet, satisfies."""
+        """Yield each step that no event, or no event of the alphabet, satisfies."""
         for (name, guard), formula in zip(guards.items(), formulas, strict=True):
             if not self._can_hold(formula):
                 span, hint = self._contradiction(guard)
@@ -330,7 +330,10 @@ class Coverage:
                 yield "K205", "warning", message, guard.span, hint
 
     def _can_hold(self, *formulas: Formula) -> bool:
-        """Return whether some event satisfies formulas; a comparison with no value is unknown."""
+        """Return whether some event satisfies all formulas; comparisons without a value are false.
+
+        Those are the comparisons with a constant expression that has no value, as `1 / 0`.
+        """
         return self.theory.can_hold(*(simplify(one, self._unknown) for one in formulas))
 
     @functools.cached_property
@@ -342,7 +345,7 @@ class Coverage:
         }
 
     def _lacks_value(self, node: syntax.Node) -> bool:
-        """Return whether something that is calculated of constants has no value, as `1 / 0`."""
+        """Return whether a node contains a constant expression without a value, as `1 / 0`."""
         return any(
             isinstance(part, syntax.Arithmetic | syntax.Negative)
             and all(isinstance(one, _CALCULATED) for one in walk(part))
@@ -351,9 +354,9 @@ class Coverage:
         )
 
     def _contradiction(self, guard: syntax.Guard) -> tuple[Span | None, str]:
-        """Return the part at fault in an unsatisfiable guard, where one part is, and why.
+        """Return the place of the unsatisfiable part of a guard, and a hint that says why.
 
-        The place is None where parts contradict each other.
+        The place is None if no single part is unsatisfiable: the parts contradict each other.
         """
         parts = guard.operands if isinstance(guard, syntax.And) else (guard,)
         never = [part for part in parts if not self._can_hold(self.lowering.lower(part))]
@@ -372,7 +375,7 @@ class Coverage:
         )
 
     def _mixed(self, guard: syntax.Guard, positive: bool = True) -> Iterator[tuple[str, ...]]:
-        """Yield the kinds of each list of several kinds under a negated `in`."""
+        """Yield the kinds of the constants in each list of a negated `in` that mixes kinds."""
         match guard:
             case syntax.Name(name=name):
                 yield from self._mixed(self.lowering.events[name], positive)

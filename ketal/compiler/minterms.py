@@ -7,12 +7,12 @@ Unsatisfiable sets are dropped. What cannot be proven unsatisfiable is kept, so
 a spare minterm may stand for no event; it costs a column and no answer.
 
 Satisfiability is decided by splitting on variables (Davis, Logemann and Loveland,
-1962), with a theory of one value at a time: the atoms about `x` are tried on sample
-values, one from each cell that the constants cut out of the values of `x` (absent,
+1962), with a theory of one value at a time: the atoms about `x` are evaluated on sample
+values, one for each cell into which the constants divide the values of `x` (absent,
 another kind, each boolean, each constant, and a value between and beyond them). On
-strings that are no constant, regular expressions and globs are free. Literals that a
-formula or the theory implies are assigned before anything is split, so that the usual
-pattern, in which each event has a type of its own, needs no splitting.
+strings other than the constants, regular expressions and globs may have either value.
+Literals that a formula or the theory implies are assigned before anything is split, so that
+the usual pattern, in which each event has a type of its own, needs no splitting.
 
 The one rule: an answer of "unsatisfiable" is a proof.
 """
@@ -40,12 +40,12 @@ from ketal.model.limits import Limits
 from ketal.model.values import holds, kind
 
 SPLITS_MAX = 5_000
-"""Splits on one question of satisfiability before the proof is given up."""
+"""The most splits in one test of satisfiability before it gives up without a proof."""
 SPLIT_PARTS = 100
-"""Parts of formulas that one split looks at; one that looks at more counts as several."""
+"""Parts of formulas for which a split counts as one; with more parts it counts as several."""
 
 _ABSENT = ("absent", None)
-_OTHER = ("other", None)  # there, but of no kind: a list or a mapping
+_OTHER = ("other", None)  # present, but not a scalar: a list or a mapping
 _Sample = tuple[str, Any]  # kind of sample, value; ("text", None) is any other string
 _FREE = object()
 _FLOATS_WHOLE = 2**53
@@ -54,9 +54,10 @@ _FLOATS_WHOLE = 2**53
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """The atoms of a term on one sample: sets of variables, as bit masks.
+    """The truth of a term's atoms on one sample, as bit masks of variables.
 
-    Of each pair (is true, is false) of free atoms exactly one is on.
+    The atoms `on` are true, those `free` may be either, and all others are false. In each of
+    `pairs` (is true, is false) exactly one of the two free atoms is true.
     """
 
     on: int
@@ -66,7 +67,7 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A group of atoms about one value: the atoms on each sample that decides them."""
+    """A group of atoms about one value (`members`), with their truth on each sample value."""
 
     rows: tuple[_Row, ...]
     members: int
@@ -74,7 +75,7 @@ class _Term:
 
 @dataclass(frozen=True, slots=True)
 class PartialAssignment:
-    """A partial assignment of variables, as bit masks, and the undecided formulas."""
+    """A partial assignment: variables that are true, and false, and the undecided formulas."""
 
     on: int = 0
     off: int = 0
@@ -82,7 +83,7 @@ class PartialAssignment:
 
 
 class Theory:
-    """Which truth values the atoms of a pattern can have together.
+    """Decides which truth values the atoms of a pattern can have together.
 
     Parameters
     ----------
@@ -187,10 +188,10 @@ class Theory:
         if name != "time":
             texts = sorted({c for c in constants if isinstance(c, str)})
             yield from (("constant", c) for c in texts)
-            # Any string that is no constant: after "" and after each constant.
+            # Strings other than the constants: just after "", and just after each constant.
             yield from (("text", c) for c in ["", *texts])
         if name == "node":
-            # `A#2` is of host A, whatever its other predicates.
+            # `A#2` satisfies `host("A")`; its other predicates may have either value.
             hosts = {self.atoms[n].payload[0] for n in members if self.atoms[n].shape == "host"}
             yield from (("incarnation", h) for h in sorted(hosts) if not set("*?") & set(h))
 
@@ -222,7 +223,7 @@ class Theory:
             # The sample is of the two values in the order of their names.
             return holds(op, *((value, 0) if repr(left) < repr(right) else (0, value)))
         if shape == "member":
-            # As `x == 1 || x == 2`, and where false is expected, `x != 1 && x != 2`.
+            # Equivalent to `x == 1 || x == 2`; to `x != 1 && x != 2` for the atom of false.
             if what in ("constant", "number") and (kind(value), value) in self._among[number]:
                 return atom.expects
             value_kind = "string" if what == "text" else kind(value)
@@ -242,14 +243,14 @@ class Theory:
             is_of_kind = predicate.kind in ("any", value_kind)
         if not is_of_kind:
             return False
-        # Numbers, texts and incarnations stand for many values, but each of a host for its own.
+        # Such a sample stands for many values; but all incarnations of a host satisfy `host`.
         if what in ("number", "text") or (what == "incarnation" and atom.shape != "host"):
             truth = predicate.elsewhere(*constants) if predicate.elsewhere is not None else None
             return _FREE if truth is None else truth == atom.expects
         return bool(self._tests[number]([] if what == "other" else value)) == atom.expects
 
     def _imply(self, number: int, on: int, off: int) -> tuple[int, int] | None:
-        """Return the variables of a term that its known ones imply; None for a contradiction."""
+        """Return the assignment with all that it implies for a term; None for a contradiction."""
         term = self._terms[number]
         wanted, unwanted = on & term.members, off & term.members
         always, never, possible = term.members, term.members, False
@@ -268,9 +269,9 @@ class Theory:
     def narrowed(
         self, known: PartialAssignment, formulas: Sequence[Formula]
     ) -> PartialAssignment | None:
-        """Return the assignment extended by formulas that are on; None for a contradiction.
+        """Return the assignment extended by formulas that must be true; None for a contradiction.
 
-        Unit propagation until no literal is forced; nothing is split.
+        This is unit propagation until no literal is forced, without splits.
         """
         on, off = known.on, known.off
         todo: list[Formula] = [*formulas, *known.rest]
@@ -305,9 +306,9 @@ class Theory:
             todo = rest
 
     def satisfiable(self, known: PartialAssignment) -> bool:
-        """Return whether all undecided formulas can be on at once.
+        """Return whether all undecided formulas can be true at once.
 
-        True also where `SPLITS_MAX` splits did not decide: no proof, no
+        True also if `SPLITS_MAX` splits did not decide: without a proof the answer is never
         "unsatisfiable".
         """
         splits = 0
@@ -321,7 +322,7 @@ class Theory:
             splits += 1 + sum(sizes) // SPLIT_PARTS
             if not sizes or splits > SPLITS_MAX:
                 return True
-            # The largest one first: what its parts force decides most of the others.
+            # Split the largest formula: literals forced by its parts decide most others.
             widest = after.rest[sizes.index(max(sizes))]
             assert not isinstance(widest, bool)
             part, others = widest[1][0], disjunction(widest[1][1:])
@@ -341,7 +342,7 @@ class Theory:
         return after is None or not self.satisfiable(after)
 
     def equivalent(self, first: Formula, second: Formula) -> bool:
-        """Return whether two formulas are proven to accept the same events."""
+        """Return whether it is proven that two formulas accept the same events."""
         return not self.can_hold(first, negation(second)) and not self.can_hold(
             negation(first), second
         )
@@ -352,8 +353,8 @@ def _reduced(
 ) -> Formula:
     """Return a formula simplified under an assignment.
 
-    `known` has the parts that were, each by its `id` and with what it became: a part may stand in
-    several places, as the formula of an event that guards name.
+    `known` caches the results by `id` of the part, with the part itself, since a part may occur in
+    several places, as the formula of an event that guards name does.
     """
     if isinstance(formula, bool):
         return formula
@@ -384,15 +385,15 @@ def _reduced(
 
 
 def _sizes(formulas: Iterable[Formula]) -> list[int]:
-    """Return how many literals each formula has, those of a part wherever it stands."""
+    """Return how many literals each formula has, counting a shared part at each occurrence."""
     known: dict[int, int] = {}
     return [folded(one, lambda _: 1, lambda _, parts: sum(parts), known) for one in formulas]
 
 
 def _between(numbers: list[Any]) -> Iterator[float]:
-    """Yield a number below, between each two of, and above sorted numbers.
+    """Yield a number below, between each two neighbours of, and above sorted numbers.
 
-    Whole numbers where there are some: they are exact, however large.
+    Whole numbers if possible: they are exact, however large.
     """
     finite = [n for n in numbers if isinstance(n, int) or math.isfinite(n)]
     if not finite:
@@ -416,7 +417,7 @@ class TooManyMintermsError(Exception):
     Attributes
     ----------
     number : int
-        The guard with which there are too many.
+        The number of the guard at which the limit was exceeded.
     """
 
     def __init__(self, number: int) -> None:
@@ -427,7 +428,7 @@ class TooManyMintermsError(Exception):
 def minterms(formulas: Sequence[Formula], theory: Theory) -> tuple[tuple[int, ...], ...]:
     """Return the minterms of guards, each the sorted numbers of the guards that hold.
 
-    The empty set, where no guard holds, is left out: no transition reads it.
+    The empty set, where no guard holds, is left out: it has no transition.
 
     Raises
     ------
@@ -436,7 +437,7 @@ def minterms(formulas: Sequence[Formula], theory: Theory) -> tuple[tuple[int, ..
     """
     regions: list[Region] = [((), PartialAssignment())]
     for number, formula in enumerate(formulas):
-        # Each minterm of the guards so far has one of its own at least among the next.
+        # The number of minterms never decreases: each one so far contains at least one of the next.
         regions = split(regions, number, formula, theory)
         if sum(bool(chosen) for chosen, _ in regions) > theory.limits.minterms_max:
             raise TooManyMintermsError(number)
@@ -444,7 +445,7 @@ def minterms(formulas: Sequence[Formula], theory: Theory) -> tuple[tuple[int, ..
 
 
 Region: TypeAlias = tuple[tuple[int, ...], PartialAssignment]
-"""The numbers of the formulas that hold, of some, and what follows from them."""
+"""(numbers of the formulas that hold, the assignment that follows from those that do and do not)"""
 
 
 def split(regions: Iterable[Region], number: int, formula: Formula, theory: Theory) -> list[Region]:
@@ -459,7 +460,7 @@ def split(regions: Iterable[Region], number: int, formula: Formula, theory: Theo
 
 
 def classes(formulas: Sequence[Formula], theory: Theory) -> tuple[int, ...]:
-    """Return the class of each local guard: equal numbers are the same set of events."""
+    """Return the class of each local guard; guards of one class accept the same events."""
     representatives: list[Formula] = []
     out: list[int] = []
     for formula in formulas:

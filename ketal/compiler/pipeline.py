@@ -1,11 +1,12 @@
-"""The compiler: a pattern's syntax to its automaton.
+"""The compiler: from a pattern's syntax to its automaton.
 
-The stages: parameters are substituted (`ketal.analysis.parameters`); guards, bounded with the
-events that they name, lower to formulas over atoms (`ketal.compiler.predicates`); the body
-becomes a position automaton over steps (`ketal.compiler.glushkov`), on whose paths what guards
-refer to is checked (`ketal.compiler.lint`); that becomes the deterministic, minimal automaton
-over minterms (`ketal.compiler.dfa`); liveness finds the registers that each state keeps; last,
-ambiguity and order-sensitivity are decided (`ketal.compiler.commutation`).
+The stages: parameters are substituted (`ketal.analysis.parameters`); the body becomes a position
+automaton over steps (`ketal.compiler.glushkov`), on whose paths the references and anchors of
+guards are checked (`ketal.compiler.lint`); guards, whose size with the events that they name is
+bounded, lower to formulas over atoms (`ketal.compiler.predicates`); the position automaton becomes
+the minimal deterministic automaton over minterms (`ketal.compiler.dfa`); liveness finds the
+registers that each state keeps; last, ambiguity and order-sensitivity are decided
+(`ketal.compiler.commutation`).
 
 The one rule: nothing that depends on hash order leaves this module.
 """
@@ -94,7 +95,7 @@ class _Compilation:
         self.spans = spans
 
     def _named(self, names: Collection[str]) -> tuple[syntax.EventDecl, ...]:
-        """Return the events of the file that have these names, and those of the pattern."""
+        """Return the events of the file with these names, and all events of the pattern."""
         return (*(d for d in self.file.events if d.name in names), *self.pattern.events)
 
     # the body
@@ -179,7 +180,7 @@ class _Compilation:
             raise PatternError(errors)
 
     def _groups(self, atoms: Sequence[Atom]) -> tuple[int, ...]:
-        """Return each step's group: its register where one is kept, else anonymous."""
+        """Return each step's group: its own number if its event is kept, else `ANONYMOUS`."""
         if self.pattern.kind == "find":
             return tuple(range(len(self.steps)))
         read = {
@@ -202,7 +203,7 @@ class _Compilation:
         p = self.pattern
         sensitive = order_sensitivity(p, automaton, alphabet, theory)
         if sensitive is not None and not p.order.total and p.mode is None:
-            # Under `total` there is one order, and a mode asks for every order.
+            # Under `total` there is only one order, and a `mode` considers every order.
             span, hint = remedy(p, sensitive)
             self._add(("K220", "warning", sensitive.message, span, hint))
         for state, one, two in ambiguities(automaton, theory):
@@ -238,7 +239,7 @@ class _Compilation:
 # --- guards with the events that they name -------------------------------------
 
 EXPANDED_NESTING = 3
-"""Levels of a guard with the events that it names, as a multiple of `nesting_max`."""
+"""The most levels of a guard with the events that it names, as a multiple of `nesting_max`."""
 
 
 def _refuse_large(
@@ -246,9 +247,9 @@ def _refuse_large(
 ) -> None:
     """Refuse guards that are too deep, or together too large, with the events that they name.
 
-    The text bounds the nesting of one guard, and an event may name another: a chain of events is
-    as deep as all of them, and one that names the one before twice doubles with each. So they are
-    measured before they are expanded.
+    The parser bounds the nesting of each guard, but events may name other events: the depths of a
+    chain of events add up, and if each names the one before twice, the size doubles with each. So
+    guards are measured before they are expanded.
     """
     levels_max = limits.nesting_max * EXPANDED_NESTING
     known: dict[str, tuple[int, int]] = {}
@@ -288,7 +289,7 @@ def _measured(guard: syntax.Guard, known: Mapping[str, tuple[int, int]]) -> tupl
 
 
 def _with_liveness(automaton: Automaton) -> Automaton:
-    """Return an automaton with the registers read from each state, before they are overwritten."""
+    """Return an automaton with its live registers: those read before they are overwritten."""
     numbers = {name: number for number, name in enumerate(automaton.steps)}
     prior: list[bool] = []
     steps: list[set[int]] = []
@@ -333,17 +334,17 @@ def compile_pattern(
     source: PatternText | None = None,
     undecided: str = "",
 ) -> CompiledPattern:
-    """Compile one pattern of a file that `ketal.analysis.name_resolution` found no error in.
+    """Compile one pattern of a file in which `ketal.analysis.name_resolution` found no error.
 
     Parameters
     ----------
     file, pattern : File, Pattern
         The syntax.
     params, registered, limits, source
-        Values of parameters, guards added in code, limits, the text for messages.
+        Values of parameters, registered guards, limits, the text for messages.
     undecided : str
-        The timestamping scheme of the clocks where it does not decide happened-before: `Causal`
-        and `Conc` are unknown where it leaves them open.
+        The timestamping scheme of the clocks if it does not decide happened-before: `Causal`
+        and `Conc` are unknown for pairs of events that the scheme leaves open.
 
     Raises
     ------
@@ -351,7 +352,7 @@ def compile_pattern(
         If a reference is unbound on some path, a step can never accept, or a
         limit (atoms, minterms, states) is exceeded.
     SettingError
-        If a parameter is given a value of another kind.
+        If the value of a parameter has another kind than its default.
     """
     file, pattern = with_params(file, pattern, params or {})
     try:

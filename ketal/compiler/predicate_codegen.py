@@ -2,7 +2,7 @@
 
 Local atoms are compiled to one function, events → bit masks, so each is evaluated
 once per event, for all runs. Relational atoms are compiled one by one;
-`ketal.engine.configurations` evaluates those only that decide.
+`ketal.engine.configurations` evaluates only those that matter.
 
 The one rule: no text of a pattern becomes code. The generated function holds
 constants by name, and every name in it is made here.
@@ -33,7 +33,7 @@ from ketal.model.values import (
 )
 
 Masks = Callable[[Sequence[Event]], list[int]]
-"""Of each event the bit mask of the atoms that it satisfies."""
+"""Events → for each event the bit mask of the atoms that it satisfies."""
 
 
 class _CodeWriter:
@@ -60,7 +60,7 @@ class _CodeWriter:
         return name
 
     def local(self, key: Any, expression: str) -> str:
-        """Evaluate `expression` once, before the tests; return the name it has."""
+        """Add an assignment of `expression` to the prologue, once per key; return its name."""
         name = self._locals.get(key)
         if name is None:
             name = self._locals[key] = f"v{len(self._locals)}"
@@ -68,7 +68,7 @@ class _CodeWriter:
         return name
 
     def value(self, value: syntax.Value, *, plain: bool = False) -> str:
-        """Return the name of a value: a scalar, or None where it is unknown.
+        """Return the name of a value in the code: a scalar at run time, or None if unknown.
 
         If `plain`, an attribute may be a list or a mapping too.
         """
@@ -104,7 +104,7 @@ class _CodeWriter:
         return self.local((holder, of, plain), got if plain else f"scalar({got})")
 
     def test(self, atom: Atom) -> str:
-        """Return an expression: is this atom on?"""
+        """Return an expression that is true if the atom is on."""
         payload = atom.payload
         if atom.shape == "compare":
             op, left, right = payload
@@ -115,7 +115,7 @@ class _CodeWriter:
             name, _, arguments = payload
             values = "".join(f"{self.value(a)}, " for a in arguments)
             call = self.constant(self.registered[name])
-            # Called once, also where one atom asks whether it is true and another whether not.
+            # One call serves both atoms of a guard, the one for true and the one for false.
             answer = self.local(("registered", name, arguments), f"{call}(event, ({values}))")
             return f"{answer} is {atom.expects}"
         predicate = PREDICATES[atom.shape]
@@ -149,7 +149,7 @@ class _CodeWriter:
     def _member(self, name: str, keys: tuple[Key, ...], expects: bool) -> str:
         kinds = {of_kind for of_kind, _ in keys}
         if not expects and len(kinds) > 1:
-            return "False"  # equal to none is unknown for those of another kind
+            return "False"  # unknown: every value differs in kind from one of the constants
         (only,) = kinds if len(kinds) == 1 else ("",)
         if only in ("string", "number"):
             values = self.constant(frozenset(value for _, value in keys))
@@ -173,7 +173,7 @@ class _CodeWriter:
 
 
 def _of_kind(name: str, kind: str) -> str:
-    """Return an expression: is a value of this kind?"""
+    """Return an expression that is true if the value of this name has this kind."""
     return {
         "string": f"isinstance({name}, str)",
         "number": f"isinstance({name}, NUMBER) and {name} is not True and {name} is not False",
@@ -183,15 +183,16 @@ def _of_kind(name: str, kind: str) -> str:
 
 
 VALUES_CACHED_MAX = 10_000
-"""Types, and nodes, of which it is known what they satisfy."""
+"""The most types, and the most nodes, whose masks are cached."""
 
 
 def compile_masks(
     atoms: Sequence[Atom], limits: Limits, registered: Mapping[str, GuardCall]
 ) -> Masks:
-    """Compile the local atoms (localhost apart) to one function: events → bit masks.
+    """Compile the local atoms, without `localhost`, to one function: events → bit masks.
 
-    What depends on the type alone, or on the node alone, is looked up by it, in a bounded table.
+    The part of a mask that depends only on the type, or only on the node, is cached by that value
+    in a bounded table.
     """
     by_value: dict[str, list[tuple[int, Atom]]] = {"type": [], "node": []}
     others: list[tuple[int, Atom]] = []
@@ -226,7 +227,7 @@ def _masks_function(
 
 
 def _learning(field: str, masks: Masks, known: dict[str, int]) -> Callable[[Event], int]:
-    """Return a function that puts the mask of an event into the table of a field's values."""
+    """Return a function that computes an event's mask and caches it by the value of a field."""
 
     def learn(event: Event) -> int:
         if len(known) >= VALUES_CACHED_MAX:
@@ -244,14 +245,14 @@ Relational = Callable[[Event, Mapping[str, Event]], bool]
 def compile_relational(
     atom: Atom, limits: Limits, registered: Mapping[str, GuardCall]
 ) -> Relational:
-    """Compile an atom that refers to bound events: (event, step → event) → bool."""
+    """Compile an atom that reads bound events to a function: (event, step → event) → bool."""
     writer = _CodeWriter(limits, registered)
     test = writer.test(atom)
     return writer.function("relational(event, bound)", [f"return True if {test} else False"])
 
 
 def is_equality(atom: Atom) -> bool:
-    """Return whether an atom is `of the event == of bound events`, each side of one kind only."""
+    """Return whether an atom equates a value of the event with a value of bound events."""
     if atom.shape != "compare" or not atom.relational or atom.payload[0] != "==":
         return False
     sources = [_sources(side) for side in atom.payload[1:]]
@@ -259,7 +260,7 @@ def is_equality(atom: Atom) -> bool:
 
 
 def _sources(value: syntax.Node) -> set[str]:
-    """Return what a value reads: `event`, `run`, both or, if it is constant, nothing."""
+    """Return the sources of a value: `event`, `run` (bound events), both, or none."""
     match value:
         case syntax.Reference():
             return {"run"}
@@ -271,19 +272,19 @@ def _sources(value: syntax.Node) -> set[str]:
 def compile_equality(
     atom: Atom, limits: Limits
 ) -> tuple[Callable[[Event], Any], Callable[[Mapping[str, Event]], Any]]:
-    """Compile the sides of an equality: of the event, and of the bound events."""
+    """Compile the two sides of an equality: that of the event, then that of the bound events."""
     _, left, right = atom.payload
     here, there = (left, right) if _sources(left) == {"event"} else (right, left)
     return compile_read(here, limits), compile_value(there, limits)
 
 
 def compile_value(value: syntax.Value, limits: Limits) -> Callable[[Mapping[str, Event]], Any]:
-    """Compile a value over bound events (`return`); unknown is None."""
+    """Compile a value over bound events, as in `return`; an unknown value is None."""
     if isinstance(value, syntax.ListOf):
         items = [compile_value(item, limits) for item in value.items]
         return lambda bound: [item(bound) for item in items]
     if isinstance(value, syntax.Reference) and isinstance(value.of, syntax.Attribute):
-        # Reported as it is, lists and mappings too; a verdict's are its own.
+        # Lists and mappings are reported too, as copies: a verdict owns its values.
         step, path = value.step, value.of.path
         return lambda bound: copied(dig(bound[step].data, path))
     writer = _CodeWriter(limits, {})
@@ -291,15 +292,15 @@ def compile_value(value: syntax.Value, limits: Limits) -> Callable[[Mapping[str,
 
 
 def compile_read(of: syntax.Value, limits: Limits) -> Callable[[Event], Any]:
-    """Compile the reading of a value of one event: a scalar, or None."""
+    """Compile a value over one event: a scalar, or None if unknown."""
     writer = _CodeWriter(limits, {})
     return writer.function("read(event)", [f"return {writer.value(of)}"])
 
 
 def unknown_types(parts: Iterable[syntax.Node]) -> Callable[[Event], bool] | None:
-    """Return a test: does the type of some call in these parts match while its types are unknown?
+    """Return a test of events that match the target of a `call` and lack types that it requires.
 
-    None where no call asks for the type of its result or its arguments.
+    The types are those of the result and the arguments; None if no `call` in `parts` has any.
     """
     calls = {node: None for part in parts for node in walk(part) if isinstance(node, syntax.Call)}
     tests = [

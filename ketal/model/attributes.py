@@ -1,19 +1,19 @@
 """Attributes: the values that an event's data can hold.
 
-An attribute is what JSON can write: None, a boolean, a number, a string, a
+An attribute is a value that JSON can express: None, a boolean, a number, a string, a
 list, or a mapping with strings for keys. Nothing else has a meaning in a
-pattern, in a verdict or in a snapshot, so what a program hands in becomes that,
-or is refused with its path:
+pattern, in a verdict or in a snapshot, so values passed by a program are converted,
+or refused with their path:
 
 - a tuple becomes a list, a mapping of any class a dict, a value of a subclass
   (an enum, `numpy.float64`) or a numpy scalar the plain value that it holds;
 - floats may be infinite or NaN, which JSON writes as null (comparisons with
   NaN are unknown);
-- everything else is refused: sets (they have no order), Decimals (they would
-  come back as another kind), dates, bytes, objects, strings that UTF-8 cannot
-  hold, integers that Python itself does not write.
+- everything else is refused: sets (they have no order), Decimals (JSON would turn
+  them into another kind), dates, bytes, objects, strings that UTF-8 cannot
+  encode, integers too long for Python to print.
 
-The one rule: what comes out holds nothing that the caller can still change.
+The one rule: the result shares no mutable object with the caller.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import Any
 from ketal.errors import EventError, class_name
 
 DEPTH_MAX = 200
-"""How deep lists and mappings nest at most."""
+"""The maximal nesting depth of lists and mappings."""
 DIGITS_MAX = 4_300
-"""The longest integer in digits, a sign among them: msgspec reads no longer one."""
+"""The most characters of an integer, its sign included: msgspec reads no longer one."""
 _INTEGER_MIN, _INTEGER_MAX = 1 - 10 ** (DIGITS_MAX - 1), 10**DIGITS_MAX - 1
 
 _FIXED = frozenset((bool, float, NoneType))
@@ -55,13 +55,13 @@ def attributes(data: Any, what: str = "data") -> dict[str, Any]:
     data : mapping
         The data.
     what : str
-        What to call it in a message.
+        The name of the data in messages.
 
     Raises
     ------
     EventError
-        If it is no mapping, or holds what is no attribute; the message names
-        the path.
+        If the data are no mapping, or a value in them is no attribute; the message names
+        its path.
     """
     if data.__class__ is not dict and not isinstance(data, Mapping):
         raise EventError(f"{what} must be a mapping, not {class_name(data)}")
@@ -69,7 +69,7 @@ def attributes(data: Any, what: str = "data") -> dict[str, Any]:
 
 
 def _is_plain(data: dict[Any, Any]) -> bool:
-    """Return whether a dict is flat, of the scalars that need no second look: the common case."""
+    """Return whether a dict is flat and all its values are plain: the common case."""
     for name, value in data.items():
         kind = value.__class__
         if name.__class__ is not str or not name.isascii():
@@ -86,9 +86,10 @@ def _is_plain(data: dict[Any, Any]) -> bool:
 
 
 def refuse_deep(data: dict[str, Any]) -> None:
-    """Raise an EventError for data of a JSON decoder that nest deeper than `DEPTH_MAX`.
+    """Raise an EventError if data of a JSON decoder are nested deeper than `DEPTH_MAX`.
 
-    Else to write, compare or save them may fail, where an event is no longer rejected by itself.
+    Writing, comparing or saving such data could fail later, when the event can no longer be
+    rejected alone.
     """
     level: list[Any] = [data]
     for _ in range(DEPTH_MAX + 1):
@@ -145,12 +146,12 @@ def _key(name: Any, where: _Where) -> str:
 
 
 def text(value: str, where: _Where) -> str:
-    """Return a string as a plain one.
+    """Return a string as a plain `str`.
 
     Raises
     ------
     EventError
-        If UTF-8 cannot hold it.
+        If UTF-8 cannot encode it.
     """
     plain = str.__str__(value)
     if not plain.isascii():
@@ -185,7 +186,7 @@ def name_of(value: object, what: str) -> str:
 
 
 def copied(value: Any) -> Any:
-    """Return an attribute in containers of its own."""
+    """Return a deep copy of an attribute."""
     if value.__class__ is dict:
         return {name: copied(inner) for name, inner in value.items()}
     if value.__class__ is list:
@@ -194,15 +195,15 @@ def copied(value: Any) -> Any:
 
 
 def unboxed(value: Any) -> Any:
-    """Return the Python value that a numpy scalar holds; anything else as it is."""
+    """Return the Python value that a numpy scalar holds; any other value unchanged."""
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        # Booleans and numbers; the `item()` of a time may be a bare count of nanoseconds.
+        # Only booleans and numbers: `item()` of a numpy time may be a count of nanoseconds.
         return value.item() if value.dtype.kind in "biuf" else value
     return value
 
 
 def _path(where: _Where) -> str:
-    """Write a place as a pattern does: `data.msg.tags[2]`."""
+    """Return a place in the notation of patterns: `data.msg.tags[2]`."""
     if isinstance(where, str):
         return where
     outer, key = where

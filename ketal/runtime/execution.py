@@ -1,14 +1,14 @@
 """One execution: every record is identified, released to the pattern runs, and counted.
 
-`Admission` identifies a record: new, a duplicate, a contradiction, of which incarnation.
-What is new goes to a release (`ketal.runtime.release`), which decides when the runs of the patterns
-are offered it: that of a stream on arrival or when a hold-back queue releases it, that of a finite
-log once it is read whole. Drivers feed an execution and act on what it returns: `Monitor` with
-handlers, `run` on a finite log, a streaming job with commits. Time is that of watermarks.
+`Admission` identifies a record: new, a duplicate or a contradiction, and of which incarnation.
+A new event goes to a release (`ketal.runtime.release`), which decides when the runs of the patterns
+are offered the event: in a stream on arrival or when a hold-back queue releases it, in a finite log
+once the whole log is read. Drivers feed an execution and act on the verdicts that it returns:
+`Monitor` with handlers, `run` on a finite log, a streaming job with commits. Time advances by
+watermarks.
 
 The one rule: every record ends as a verdict or in a count. The counts of the parts of an execution
-add up to those of the whole; what a pattern's events never were (`vacuous`, `unknown`) is found of
-the whole.
+add up to those of the whole; the findings `vacuous` and `unknown` are computed for the whole only.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from ketal.runtime.stretches import stretch_of
 Item = Event | Control | Rejected
 """What a record may be."""
 BATCH_EVENTS = 1_024
-"""So many events are admitted together."""
+"""The most events that a driver passes to `Execution.process` at once."""
 
 
 class Execution:
@@ -56,21 +56,21 @@ class Execution:
     limits : Limits, optional
         Other limits than those the program was compiled with.
     listing : bool
-        Whether verdicts are wanted, or the summary only.
+        Whether the verdicts of patterns are returned; if false, they are only counted.
     traced : collection of str
-        The patterns whose transitions are verdicts.
+        The patterns whose transitions are reported as verdicts.
     name : str
         The execution's name, put in every verdict.
     beside : sequence of CompiledPattern
-        The program's other patterns, that another `Execution` runs over the same events:
-        whether an event is late or refused is decided for all of them.
+        The program's other patterns, which another `Execution` runs over the same events:
+        whether an event is late or refused is decided for all patterns together.
     release : type of Release
-        When the runs are offered what is new.
+        Decides when the runs are offered new events.
     make_run : callable
-        Makes the run of a pattern, as `PatternRun`.
+        Makes the run of a pattern, as `PatternRun` does.
     retiring : Program, optional
-        The patterns of a stream that changed or are gone, as they were: each has a time window,
-        and finishes what it has under way (`ketal.runtime.retirement`).
+        The old versions of the patterns of a stream that changed or were removed: each has a time
+        window, and finishes its open runs (`ketal.runtime.retirement`).
     on_named : callable, optional
         Called with execution, dot and place of each new event once a node has restarted or left.
 
@@ -81,14 +81,14 @@ class Execution:
     release : Release
     retiring : RetiringRelease or None
     progress : Progress
-        The parts that it is made of.
+        The parts of the execution.
     state : ExecutionState
         Saves and restores these parts.
 
     Raises
     ------
     NotAvailableError
-        If a stream cannot have what a pattern says.
+        If a pattern uses a feature that is not available on a stream.
     """
 
     def __init__(
@@ -135,25 +135,26 @@ class Execution:
         changed: bool = False,
         **options: Any,
     ) -> Self:
-        """Return an execution that goes on from a saved state.
+        """Return an execution that resumes from a saved state.
 
         Parameters
         ----------
         program, **options
-            As for `Execution`; what was retiring goes on, unless the program changed.
+            As for `Execution`; patterns that were retiring continue to, unless the program changed.
         state : bytes, or mapping of bytes to bytes
-            A snapshot; or records, with all later changes put in.
+            A snapshot; or records, with all later changes applied.
         changed : bool
-            Whether the program may be another than that of the state. What was seen, who is a
-            member and what is held back stays; a pattern that changed begins without runs
-            (`ketal.runtime.state.execution_state`), and may be put among `retiring`.
+            Whether the program may differ from that of the state. The seen dots, the membership
+            and the held-back events are kept; a pattern that changed starts without runs
+            (`ketal.runtime.state.execution_state`), and its old version may be in `retiring`.
 
         Raises
         ------
         StateError
-            If it is no state, damaged, or holds back more than `held_back_max`.
+            If the state is invalid or damaged, or holds back more than `held_back_max` events.
         OtherProgramError
-            If it is of another program, and `changed` is false; it says what changed.
+            If the state is of another program and `changed` is false; the message says what
+            changed.
         """
         saved = SavedState(program, state, changed=changed)
         options = {"name": saved.execution, "retiring": saved.retiring, **options}
@@ -169,38 +170,38 @@ class Execution:
         Parameters
         ----------
         item : Event, Control or Rejected
-            What happened, or why the record is no event.
+            The event, or the reason why the record is no event.
         place : str
-            Where an event was read, for a rejection.
+            Where an event was read, for the verdict if it is rejected.
         """
         return flat(self.process((item,), (place,).__getitem__ if place else None))
 
     def process(
         self, batch: Sequence[Item], place: Callable[[int], str] | None = None
     ) -> list[tuple[int, list[Verdict]]]:
-        """Process a batch; return the verdicts of its items, as if each were a batch of its own.
+        """Process a batch; return the same verdicts as if each item were a batch of its own.
 
         Parameters
         ----------
         batch : sequence of Event, Control or Rejected
             As for `feed`.
         place : callable, optional
-            Returns where the item of a number was read, for a rejection.
+            Returns where the item at an index was read, for the verdict if it is rejected.
 
         Returns
         -------
         list of (int, list of Verdict)
-            The number of each item that has verdicts, from 0, and these.
+            The index of each item that has verdicts, and its verdicts.
         """
         out: list[tuple[int, list[Verdict]]] = []
         at, end = 0, len(batch)
         admission, progress, release = self.admission, self.progress, self.release
         admit, counted = admission.intake.admit, progress.counted
         while at < end:
-            room = 0  # how many events may be admitted by their counters alone
+            room = 0  # the most events that may be admitted by their counters alone
             if admission.membership is None and not (admission.closed or progress.closed):
                 room = self._accepted_max - counted.accepted
-            upto = at  # up to where events may be admitted before one is offered
+            upto = at  # events before this index may be admitted before one is offered
             if room > 0 and release.takes_batches:
                 upto = min(end, at + room)
             if upto > at:
@@ -234,16 +235,16 @@ class Execution:
         return out
 
     def advance_time(self, watermark: Any) -> list[Verdict]:
-        """Process a watermark, a time as an event's: no event before it is expected any more."""
+        """Process a watermark, a time as in an event, before which no event is expected."""
         return self.feed(Control("watermark", time=watermark))
 
     def conclude(self) -> Iterator[Verdict]:
-        """End the execution; yield the verdicts that are left, as they are found."""
+        """End the execution; yield the remaining verdicts as they are found."""
         yield from self.feed(Control("end"))
         yield from self.release.remaining()
 
     def _take(self, item: Item, place: str) -> list[Verdict]:
-        """Process one record that is not plainly a new event."""
+        """Process one record that is not certainly a new event."""
         if not isinstance(item, Event):
             return self._take_other(item)
         read_at, place = place, place or str(item.dot)  # as it arrived
@@ -259,11 +260,11 @@ class Execution:
         try:
             status, event = admission.take(item)
         except EventError as error:
-            # `take` may have begun a membership, which a saved state then has.
+            # `take` may have begun a membership all the same, which is saved with the state.
             self.release.restore_clocks()
             return self._reject(place, error.reason)
         self.release.restore_clocks(event if status is NEW else None)
-        if reason:  # of the patterns that do not retire
+        if reason:  # only retiring patterns take the event
             assert self.retiring is not None
             own = self.retiring.take_identified(event, event, None, ()) if status is NEW else []
             return own + self._reject(place, reason)
@@ -295,7 +296,7 @@ class Execution:
         return self.release.control(item)
 
     def _admitted(self, event: Event, refusing: Sequence[PatternRun] = ()) -> list[Verdict]:
-        """Pass a new event to the release policy, with a verdict if it is late."""
+        """Count a new event and pass it to the release, with its verdict if it is late."""
         late = None
         self.progress.look((event,))
         if self._uses_time and is_late(event, self.progress.watermark_us):
@@ -325,7 +326,7 @@ class Execution:
         return [overflowed(event, self.name, limit, given_up)]
 
     def drop_retired(self) -> tuple[str, ...]:
-        """Drop the retiring patterns if they are over; return their names, else nothing."""
+        """Drop the retiring patterns if they have finished; return the names of those dropped."""
         retiring = self.retiring
         if retiring is None or not retiring.over:
             return ()
@@ -333,23 +334,23 @@ class Execution:
         self.retiring = self.release.retiring = None
         return retiring.program.names
 
-    # --- what was counted ---
+    # --- counts ---
 
     @property
     def counts(self) -> ExecutionCounts:
-        """What was counted so far."""
+        """The counts so far."""
         return ExecutionCounts(self)
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionCounts:
-    """The counts of an execution so far: of records and patterns, and what its events met."""
+    """The counts of an execution so far: of records, of verdicts, of events by guard."""
 
     execution: Execution
 
     @property
     def live_runs(self) -> int:
-        """How many runs and events of a `find any` are live, those of retiring patterns too."""
+        """How many runs, and kept events of a `find any`, are live; also of retiring patterns."""
         retiring = () if self.execution.retiring is None else self.execution.retiring.runs
         return sum(run.live_runs() for run in (*self.execution.runs, *retiring))
 
@@ -360,7 +361,7 @@ class ExecutionCounts:
 
     @property
     def met_events(self) -> MetEvents:
-        """What the events met of the patterns."""
+        """Which parts of the patterns the events satisfied."""
         progress, events = self.execution.progress, 0
         if self.execution.release.has_offered:
             events = self.tally.accepted
@@ -372,7 +373,7 @@ class ExecutionCounts:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """The numbers of the summary, which those of parts of an execution add up to."""
+        """The numbers of the summary; those of the parts of an execution add up to the whole's."""
         retiring = self.execution.retiring
         return {
             "events": self.tally.to_dict(),
@@ -383,7 +384,7 @@ class ExecutionCounts:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The summary: `events`, `patterns`, `gaps`, `holes`, and counts that are rare."""
+        """The summary: `events`, `patterns`, `gaps`, `holes`, and rarer nonzero counts."""
         out = self.numbers
         compiled = [run.compiled for run in self.execution.runs]
         add_findings(out["patterns"], findings(compiled, self.met_events))

@@ -1,10 +1,10 @@
 """Release of a finite log: all is read, then runs are offered the canonical linear extension.
 
 Whatever the order of the file, events are offered in canonical order; a hole in the counters
-holds nothing back. For a pattern whose order has a `gap` holes are lost events, as at the
-end of a stream. A pattern with a `mode` is judged over every linear extension, and one
-under `order arrival` beside others in the order of the file; their verdicts are yielded with
-the events that completed them.
+holds nothing back. For a pattern whose order has a `gap`, holes are lost events, as at the
+end of a stream. A pattern with a `mode` is judged over every linear extension, and a pattern
+under `order arrival` in the order of the file; their verdicts are yielded with the events that
+completed them.
 
 The one rule: verdicts are in the canonical order of the events that completed them.
 """
@@ -44,11 +44,11 @@ from ketal.runtime.modes.possibly_definitely import in_mode
 from ketal.runtime.release import Release
 
 BATCH_EVENTS: Final = 64
-"""So many events are judged at once; the verdicts of so many are in memory."""
+"""Events that are judged together; their verdicts are in memory at once."""
 
 
 class LogRelease(Release):
-    """Holds the events of a finite log, and offers them once all are read.
+    """Holds the events of a finite log, and offers them when the whole log is read.
 
     The limit `lost_max` bounds the lost dots that are named.
     """
@@ -64,21 +64,21 @@ class LogRelease(Release):
         self._limits = limits
         self._name = name
         self._events: list[Event] = []
-        self._late: list[Event] = []  # not offered, but in the pasts of others
-        self._steps: list[Event | int] = []  # events and watermarks, as they were read
+        self._late: list[Event] = []  # not offered, but part of other events' pasts
+        self._steps: list[Event | int] = []  # events and watermarks, in the order of the file
         self.has_offered = False
         self._judged = 0
         self._gaps = self._impossible = self._doubtful = 0
-        self._referred: tuple[int, KnownCounters] = 0, KnownCounters(())  # of so many events
+        self._referred: tuple[int, KnownCounters] = 0, KnownCounters(())  # of the first n events
 
     @property
     def takes_batches(self) -> bool:
-        """Several events may always be identified before one is offered."""
+        """Always true: no event is offered before the log is read."""
         return True
 
     @property
     def due_us(self) -> float:
-        """Every watermark is of use: it is held between the events."""
+        """Minus infinity: every watermark is recorded between the events."""
         return -math.inf
 
     @property
@@ -89,7 +89,7 @@ class LogRelease(Release):
     # --- while the log is read ---
 
     def offer(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
-        """Hold new events."""
+        """Record new events."""
         self._events += events
         self._steps += events
         return []
@@ -97,7 +97,7 @@ class LogRelease(Release):
     def take(
         self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
     ) -> list[Verdict]:
-        """Hold a new event; return its verdict if it is late."""
+        """Record a new event; return its verdict if it is late."""
         self._admission.arrived(event)
         if late is not None:
             self._late.append(event)
@@ -107,12 +107,12 @@ class LogRelease(Release):
         return []
 
     def advance(self, watermark_us: int) -> list[Verdict]:
-        """Hold a watermark for the patterns under `order arrival`."""
+        """Record a watermark for the patterns under `order arrival`."""
         self._steps.append(watermark_us)
         return []
 
     def counts(self) -> dict[str, int]:
-        """Return how many dots are lost or missing, and the counts that are rare."""
+        """Return how many dots are lost and missing, and the rarer counts that are not zero."""
         admission = self._admission
         gaps, holes = self._gaps, admission.intake.holes(self._highest())
         in_doubt = 0 if admission.membership is None else admission.membership.incarnations.doubtful
@@ -120,10 +120,10 @@ class LogRelease(Release):
         rare = admission.rare(impossible=self._impossible, doubtful=doubtful)
         return {"gaps": gaps, "holes": holes, **rare}
 
-    # --- once it is read ---
+    # --- when the log is read ---
 
     def remaining(self) -> Iterator[Verdict]:
-        """Judge the execution; yield its verdicts, those of a batch as soon as it is judged."""
+        """Judge the execution; yield the verdicts of each batch as soon as it is judged."""
         self._restore()
         yield from self._lost()
         arrival: dict[int, dict[Dot | None, list[Verdict]]] = {}
@@ -138,7 +138,7 @@ class LogRelease(Release):
         dispatch = TypeDispatch(self._runs)
         timed = [r for r in self._runs if r.compiled.causal and ends_windows_early(r.compiled)]
         least_us = _least_times_us(events) if timed else ()
-        # Several events are judged at once where nothing else comes between their verdicts.
+        # Several events are judged together if no other verdicts belong between theirs.
         size = 1 if arrival or closed or timed else BATCH_EVENTS
         for place in range(0, len(events), size):
             self._judged = place
@@ -190,7 +190,7 @@ class LogRelease(Release):
         self._steps = [s if isinstance(s, int) else whole[s.dot] for s in self._steps]
 
     def _lost(self) -> Iterator[Gap]:
-        """Mark the dots that each run's order has lost; yield each once."""
+        """Mark the lost dots of each run's order as missed by the run; yield one Gap per dot."""
         named: set[Dot] = set()
         lost_under: dict[Any, tuple[list[Dot], dict[Dot, CanonicalKey]]] = {}
         for run in self._runs:
@@ -213,7 +213,7 @@ class LogRelease(Release):
     def _lost_under(
         self, order: syntax.Order, topology: syntax.Topology | None
     ) -> tuple[list[Dot], dict[Dot, CanonicalKey]]:
-        """Return the dots that an order has lost, and places that some are not before."""
+        """Return the dots lost under an order, and lower bounds of some dots' canonical places."""
         if order.gap is None:
             return [], {}
         known = [*self._events, *self._late]
@@ -230,7 +230,7 @@ class LogRelease(Release):
         return step.gaps, step.lowest_places
 
     def _in_every_order(self, run: PatternRun, number: int) -> dict[Dot | None, list[Verdict]]:
-        """Return the verdicts of some, or every, linear extension, by their last events."""
+        """Return the verdicts of a run with a `mode`, by the events that completed them."""
         by_event: dict[Dot | None, list[Verdict]] = {}
         known = [e for e in self._events if number not in self._admission.refusing(e)]
         run.counts.strangers = len(self._events) - len(known)
@@ -260,7 +260,7 @@ class LogRelease(Release):
 
 
 def _least_times_us(events: Sequence[Event]) -> list[int]:
-    """Return, for each place in an order, the least time of an event there or after it."""
+    """Return, for each place in an order, the least time of the events there and after it."""
     times_us = (NEVER_US if (us := event.time_us) is None else us for event in reversed(events))
     return list(accumulate(times_us, min))[::-1]
 
@@ -268,8 +268,8 @@ def _least_times_us(events: Sequence[Event]) -> list[int]:
 class KnownCounters:
     """The highest counter of each node in the clocks of the events that were released.
 
-    If the clocks are those of an execution, canonical order respects happened-before. Where an
-    event has one with a later place in its past, its clock is impossible.
+    If the clocks are those of an execution, canonical order respects happened-before. So the clock
+    of an event is impossible if its past contains an event with a later place in that order.
     """
 
     def __init__(self, events: Sequence[Event]) -> None:
@@ -278,7 +278,7 @@ class KnownCounters:
         self._counters: dict[str, list[int]] | None = None  # of each node, sorted
 
     def release(self, events: Iterable[Event]) -> int:
-        """Release events in canonical order; return how many have a later one in their past."""
+        """Release events in canonical order; return how many have a later event in their past."""
         known, count = self.highest, 0
         for event in events:
             ahead = False

@@ -1,11 +1,10 @@
-"""The verdicts of a finite log, to be iterated again and again and asked about as a whole.
+"""The verdicts of a finite log: iterable any number of times, with queries over the whole log.
 
-The log is judged when a question needs it, by one pass that yields each verdict as it is found.
-The pass that reaches the end leaves the summary, and the verdicts unless they are more than
-`verdicts_max`; later questions are answered from these. Where a question needs a verdict that is
-not kept, the log is judged again.
+The log is judged lazily: the first iteration or query starts a pass, which yields each verdict as
+it is found. A pass that reaches the end caches the summary and the first `verdicts_max` verdicts
+for later queries. A query that needs a verdict that is not cached starts another pass.
 
-The one rule: what is asked of the whole is answered of the whole, or raises.
+The one rule: an answer about the whole log comes from a complete pass, or an error is raised.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     import pandas
 
 NAMED = 5
-"""So many verdicts the message of a ViolationError names."""
+"""The most verdicts that the message of a ViolationError names."""
 CELL_CHARACTERS = 200
-"""A longer value is cut in a notebook's table."""
+"""A notebook's table truncates longer values."""
 
 V = TypeVar("V", Match, Violation)
 
@@ -52,27 +51,26 @@ class Pass(Protocol):
 
 
 class Verdicts:
-    """The verdicts of a finite execution: iterable again and again.
+    """The verdicts of a finite log; they can be iterated any number of times.
 
-    `ketal.run` makes one and judges nothing yet. An iteration judges the log and yields each
-    verdict as it is found; leaving it early is cheap. `summary`, `violations`, `matches`,
+    `ketal.run` returns this object before it judges anything. An iteration judges the log and
+    yields each verdict as it is found; stopping early is cheap. `summary`, `violations`, `matches`,
     `to_pandas`, `raise_on_violation` and the table in a notebook judge the whole log first.
     `repr` judges nothing.
 
-    Once the whole log has been judged, its verdicts are kept, up to the limit `verdicts_max`
-    of them. Where there are more, and after an iteration that was left early, the next
-    question judges the log again. An iterator as log, a generator say, can be read only once:
-    where it would have to be read again, a SettingError says so. A list and a `ketal.Log`
-    can be read again.
+    A complete pass over the log caches the first `verdicts_max` verdicts. If there are more, or
+    if an iteration stopped early, the next iteration or query judges the log again. A log that is
+    an iterator, such as a generator, can be read only once: reading it again raises a
+    SettingError. A list and a `ketal.Log` can be read again.
 
     Parameters
     ----------
     judge : callable
-        Begins a pass over the log.
+        Starts a pass over the log.
     program : Program
         The patterns.
     limits : Limits
-        `verdicts_max` verdicts are kept, `shown_max` shown in a notebook.
+        `verdicts_max` bounds the cached verdicts, `shown_max` the rows shown in a notebook.
     listing : bool
         Whether the passes yield the verdicts of patterns.
     once : bool
@@ -81,9 +79,9 @@ class Verdicts:
     Raises
     ------
     SettingError
-        From any of these questions: the log cannot be read, or not again.
+        From an iteration or a query, if the log cannot be read, or not a second time.
     TypeError
-        From any of these questions: the log holds what is no event.
+        From an iteration or a query, if an item of the log is not an event.
 
     Examples
     --------
@@ -131,7 +129,7 @@ class Verdicts:
         return self._judged()
 
     def _judged(self) -> Iterator[Verdict]:
-        """Judge the log; yield each verdict as it is found, and keep what a whole pass leaves."""
+        """Judge the log; yield each verdict as it is found, and cache the result at the end."""
         if self._once and self._begun:
             raise SettingError(self._why_not_again())
         self._begun = True
@@ -158,7 +156,7 @@ class Verdicts:
     def summary(self) -> Summary:
         """The summary of the whole log, as `ketal run` prints it; judges first.
 
-        With `run(…, listing=False)` it is all there is, and costs least.
+        With `run(…, listing=False)` only the summary is computed, which is fastest.
         """
         if self._summary is None:
             deque(self._judged(), maxlen=0)
@@ -174,7 +172,7 @@ class Verdicts:
     def matches(self) -> tuple[Match, ...]:
         """The matches, in the order of the verdicts; judges first.
 
-        A pattern with `limit n` or `return count` has fewer here than its summary counts.
+        A pattern with `limit n` or `return count` lists fewer matches than its summary counts.
         """
         return self._of(Match)
 
@@ -189,10 +187,10 @@ class Verdicts:
             )
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the verdicts as a pandas DataFrame, one a row; judges first.
+        """Return the verdicts as a pandas DataFrame, one row each; judges first.
 
-        The columns are the fields of the verdicts' JSON, `time` as RFC 3339 text in UTC; of no
-        verdicts `verdict`, `pattern` and `scope`.
+        The columns are the fields of the verdicts' JSON, `time` as RFC 3339 text in UTC. If there
+        are no verdicts, they are `verdict`, `pattern` and `scope`.
 
         Raises
         ------
@@ -228,7 +226,7 @@ class Verdicts:
         Parameters
         ----------
         allow_vacuous : bool
-            Whether a check may hold because no event is in its alphabet.
+            Whether a check counts as holding if no event is in its alphabet.
 
         Raises
         ------
@@ -236,8 +234,8 @@ class Verdicts:
             If a check is violated, or the log cannot show that it holds; the message names
             the first violations, and each reason.
         SettingError
-            If no pattern of the program is a check: a `find` has matches, and whether these
-            are good or bad only its author knows.
+            If no pattern of the program is a `check`. Whether a match of a `find` is a fault is
+            known only to the author of the pattern.
 
         Examples
         --------
@@ -275,7 +273,7 @@ class Verdicts:
         return self
 
     def _reasons(self, checks: list[str], *, allow_vacuous: bool) -> Iterator[str]:
-        """Yield why the log cannot show that checks hold."""
+        """Yield the reasons why the log cannot show that the checks hold."""
         summary = self.summary
         events = summary["events"]
         if events["read"] == events["rejected"]:
@@ -308,10 +306,10 @@ class Verdicts:
         found = (v for v in self if isinstance(v, Overflow) and v.pattern == pattern)
         return next(found, "not listed")
 
-    # --- shown ---
+    # --- display ---
 
     def _counts(self, summary: Summary) -> list[tuple[str, str]]:
-        """Return the counts that are not zero: of each pattern, and of the records."""
+        """Return (name, counts that are not zero) of each pattern, and of the records."""
         events = {name: n for name, n in summary["events"].items() if n} or {"read": 0}
         shown = [
             (name, ", ".join(_counted(counts[kind], kind) for kind in COUNTED if counts[kind]))  # type: ignore[literal-required]
@@ -351,7 +349,7 @@ class Verdicts:
 
 
 def failed_guards(patterns: Mapping[str, PatternCounts]) -> Iterator[str]:
-    """Yield of which patterns a registered guard failed, and how often."""
+    """Yield a message for each pattern whose registered guards failed, with the number of times."""
     for name, counts in patterns.items():
         if failures := counts.get("guard_failures"):
             yield f"a registered guard of {name} failed {counted(failures, 'time')}"

@@ -1,10 +1,10 @@
-"""What a pattern names that events of a log are to have: types, attributes, keys, nodes.
+"""The names in a pattern that events of a log should have: types, attributes, keys, nodes.
 
-A name that no event has is perhaps misspelt. Where a guard needs it to be true, it is why no
-event satisfies the guard; under a `not`, a `!` or beside others in an `||` it may be right that no
-event has it.
+A name that no event has may be misspelt. If a guard needs the name, its absence is the reason why
+no event satisfies the guard; under a `not`, a `!`, or in one operand of an `||`, the absence may be
+intended.
 
-The one rule: a name is needed by a guard only if no event without it satisfies the guard.
+The one rule: a name is needed by a guard only if no event without the name satisfies the guard.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ketal.model.values import glob_regex
 
 What = Literal["type", "attribute", "partition", "node"]
 NameKey = tuple[str, str]
-"""What is named, and the name."""
+"""(kind of the named thing, name)."""
 TYPE, NODE = syntax.Field("type"), syntax.Field("node")
 
 
@@ -32,17 +32,17 @@ class NamedValue:
     Attributes
     ----------
     what : str
-        What it is the name of: a type, an attribute, a key of `partition by`, a node.
+        The kind of the named thing: a type, an attribute, a key of `partition by`, a node.
     name : str
-        As it is written; of an attribute the keys of its path, joined by dots.
+        The name as it is written; for an attribute the keys of its path, joined by dots.
     span : Span or None
-        Where it stands first.
+        Its first place in the text.
     path : tuple of str
-        Of an attribute or a key, its path in the data of an event.
+        For an attribute or a key, its path in the data of an event.
     glob : {'', 'dotted', 'plain'}
-        Whether it is a glob, and which (`ketal.model.values.glob_regex`).
+        The kind of glob (`ketal.model.values.glob_regex`); empty if it is no glob.
     known_by : Formula
-        Masks of events that have it, as far as the atoms of the pattern show.
+        A formula over masks, true only of events that have the name, as far as atoms show.
     """
 
     what: What
@@ -54,11 +54,11 @@ class NamedValue:
 
     @property
     def key(self) -> NameKey:
-        """What identifies it."""
+        """The identity of the name."""
         return self.what, self.name
 
     def matcher(self) -> Callable[[str], bool]:
-        """Return what tells whether it is the name of something, or a glob that fits that."""
+        """Return a test of whether a text is this name, or fits it if it is a glob."""
         if not self.glob:
             return self.name.__eq__
         glob = glob_regex(self.name, dotted=self.glob == "dotted")
@@ -75,9 +75,9 @@ def named_values(
     pattern : Pattern
         The pattern.
     events : sequence of EventDecl
-        The events that it names, those of the file too.
+        The events that it names, including those declared in the file.
     atoms : sequence of Atom
-        Those of its guards.
+        The atoms of the pattern's guards.
     """
     found: dict[NameKey, NamedValue] = {}
     for one in _occurrences(pattern, events):
@@ -91,7 +91,7 @@ def named_values(
 def _occurrences(
     pattern: syntax.Pattern, events: Sequence[syntax.EventDecl]
 ) -> Iterator[NamedValue]:
-    """Yield each name in the text."""
+    """Yield each occurrence of a name in the text."""
     for of in pattern.partition:
         if isinstance(of, syntax.Attribute):
             yield NamedValue("partition", ".".join(of.path), of.span, of.path)
@@ -117,7 +117,7 @@ def _occurrences(
 
 
 def _names_of(node: syntax.Node) -> Iterator[tuple[What, str, str]]:
-    """Yield what a node of the syntax names, the names, and which globs they are."""
+    """Yield (kind of the named thing, name, kind of glob) of the names in a node of the syntax."""
     match node:
         case syntax.Comparison(op="==" | "!=", left=left, right=right):
             items: tuple[syntax.Value, ...] = (right,)
@@ -141,7 +141,7 @@ def _items(value: syntax.Value, items: Iterable[syntax.Value]) -> Iterator[tuple
 
 
 def _known_by(atoms: Sequence[Atom]) -> dict[NameKey, list[Formula]]:
-    """Return, of each name, literals that are true only of events that have it."""
+    """Return, for each name, literals that are true only of events that have the name."""
     known: dict[NameKey, list[Formula]] = {}
     for number, atom in enumerate(atoms):
         if atom.relational or atom.shape == "registered":
@@ -165,16 +165,16 @@ def _known_by(atoms: Sequence[Atom]) -> dict[NameKey, list[Formula]]:
 def needed(
     guard: syntax.Guard, events: Mapping[str, syntax.Guard], *, positive: bool = True
 ) -> frozenset[NameKey]:
-    """Return the names without which no event satisfies a guard, or its negation.
+    """Return the names without which no event makes a guard true, or false.
 
     Parameters
     ----------
     guard : Guard
         The guard.
     events : mapping of str to Guard
-        What event names stand for.
+        The guard of each declared event.
     positive : bool
-        Whether the guard is to be true; else false.
+        Whether the guard must be true; if not, it must be false.
     """
     match guard:
         case syntax.Name(name=name):
@@ -206,7 +206,7 @@ def _keys(guard: syntax.Guard) -> frozenset[NameKey]:
 
 
 def _attributes(guard: syntax.Guard) -> frozenset[NameKey]:
-    """Return the attributes of the event itself that a condition reads."""
+    """Return the attributes that a condition reads from the event, not from events of a run."""
     inner = {id(node.of) for node in walk(guard) if isinstance(node, syntax.Reference)}
     return frozenset(
         ("attribute", ".".join(node.path))

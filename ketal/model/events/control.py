@@ -1,6 +1,6 @@
-"""Control events: about the execution, and no part of it.
+"""Control events: events about the execution that are not part of it.
 
-The one rule: a control event has what its kind needs, or is refused.
+The one rule: a control event without a field that its kind needs is refused.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ _force = msgspec.structs.force_setattr
 CONTROL_PREFIX = "ketal."
 CONTROL_KINDS = ("join", "leave", "view", "watermark", "end")
 _ABSENT: tuple[str, ...] = ("",)
-"""Stands for absent members: no name is empty."""
+"""The value of absent members; no node has an empty name."""
 
 
 class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
     """A control event: it is about the execution and not part of it.
 
-    In a log its type is `ketal.` and the kind; it needs no clock.
+    In a log its type is `ketal.` followed by the kind; it needs no clock.
 
     Parameters
     ----------
     kind : str
         One of `join`, `leave`, `view`, `watermark`, `end`.
     node : str or None
-        Who joins or leaves; for a view who announces it, where that is known.
+        The node that joins or leaves; for a view the node that announces it, if known.
     members : sequence of str
         The nodes of a view, required there; empty for a view without members.
     time : float, int, str, datetime or None
@@ -39,7 +39,7 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
     Raises
     ------
     EventError
-        If the kind is unknown, or what the kind needs is missing.
+        If the kind is unknown, or a field that the kind needs is missing or invalid.
 
     Examples
     --------

@@ -2,16 +2,16 @@
 
 The linear extensions of an execution are the paths through the lattice of its
 consistent cuts (Cooper and Marzullo, "Consistent detection of global
-predicates", 1991). At a cut a pattern has the state of its runs
-there; two paths that meet in one cut with one state have the same continuations, so each pair
+predicates", 1991). At each cut on a path a pattern's runs are in some state. Two paths that
+reach the same cut in the same state have the same continuations, so each pair
 of cut and state is visited once. Only states without a verdict are followed:
-the verdict is possible if some step out of one brings it, and definite if none
-of them reaches the end.
+the verdict is possible if some step out of such a state gives the verdict, and definite if no such
+state reaches the full cut.
 
-`mode possibly` and `mode definitely` in a pattern ask the same of each scope
-(`in_mode`). What a scope's run is offered orders no other scope, so its lattice
-is that of its own events, and where each node has a copy, of the node's events,
-with which it learns of others.
+`mode possibly` and `mode definitely` in a pattern decide the same for each scope
+(`in_mode`). The events of one scope do not affect the runs of another, so a scope's lattice has
+only the scope's own events, and under `at every node` all events of the node as well, since with
+them its copy learns of events of other nodes.
 
 The one rule: the answer is exact, or `cuts_max` is named.
 """
@@ -59,7 +59,7 @@ def possibly(program: Program, log: Log | Iterable[Event], *, limits: Limits | N
     Parameters
     ----------
     program : Program
-        One pattern; the verdict of a check is a violation, of a find a match.
+        One pattern; the verdict of a `check` is a violation, that of a `find` a match.
     log : Log or iterable of Event
         One finite execution.
     limits : Limits, optional
@@ -71,7 +71,7 @@ def possibly(program: Program, log: Log | Iterable[Event], *, limits: Limits | N
         If the program holds several patterns, or the log several executions, a limit is
         reached, or the log cannot be read.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def definitely(
 
 
 def _lattice_of(program: Program, log: Log | Iterable[Event], limits: Limits | None) -> _Lattice:
-    """Return the lattice of a log's one execution, of its events as a run has them."""
+    """Return the lattice of the only execution of a log, its events identified as in a run."""
     compiled = checked_program(program).one
     given = Limits.given(limits, compiled.limits)
     if (undecided := getattr(log, "undecided", None)) is not None:
@@ -138,22 +138,22 @@ def _lattice_of(program: Program, log: Log | Iterable[Event], limits: Limits | N
 def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | None, RunVerdict]]:
     """Yield the verdicts of a pattern with a `mode` on a finite execution, and count them.
 
-    Of each scope that is one verdict at most. Where every linear extension gives
-    one, it is that of the canonical one; else that of the extension that gives one
-    first, by the number of events of the scope.
+    Each scope has at most one verdict. It is that of the canonical extension under `mode
+    definitely`, and for an order-independent pattern; else that of an extension that gives one
+    after the fewest events of the scope.
 
     Parameters
     ----------
     run : PatternRun
-        The pattern, offered nothing yet; its counts are added to.
+        A run of the pattern that was offered no event yet; its counts are updated.
     events : iterable of Event
         The execution, its clocks restored.
 
     Yields
     ------
     (Event or None, verdict)
-        With the event that is the last of the verdict in canonical order; None for
-        an overflow (`cuts_max`), where a scope was not judged.
+        The last event of the verdict in canonical order, and the verdict. The event is None for
+        an overflow (`cuts_max`): the scope was not judged.
     """
     execution = canonical(events)
     collecting, by_scope = _collected(run, execution)
@@ -182,7 +182,7 @@ def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | 
 def _collected(
     run: PatternRun, execution: Sequence[Event]
 ) -> tuple[PatternRun, dict[ScopeName, list[Event]]]:
-    """Return a run that judges nothing of an execution, and what each scope is offered of it."""
+    """Return a run that only collects events, and the events that each scope is offered."""
     collecting = PatternRun(run.compiled, run.limits, listing=False, make_steps=OfferedEvents)
     collecting.process(execution)
     assert isinstance(collecting.steps, OfferedEvents)
@@ -192,7 +192,7 @@ def _collected(
 def _of_scopes(
     run: PatternRun, execution: Sequence[Event], by_scope: dict[ScopeName, list[Event]]
 ) -> Iterator[_Lattice]:
-    """Yield the lattice of the events of each scope."""
+    """Yield the lattice of each scope's events."""
     for scope, offered in by_scope.items():
         shown = run.scopes.key_of(scope)
         dots = {event.dot for event in offered}
@@ -208,16 +208,16 @@ def _of_scopes(
 def witness(
     run: PatternRun, events: Iterable[Event], verdict: Match | Violation
 ) -> tuple[Event, ...]:
-    """Return a linear extension of a scope's events, up to where it gives the verdict of a `mode`.
+    """Return a prefix of a linear extension of a scope's events that gives a modal verdict.
 
     Parameters
     ----------
     run : PatternRun
-        The pattern; it is offered nothing.
+        A run of the pattern; it is not offered the events.
     events : iterable of Event
         The execution, its clocks restored.
     verdict : Match or Violation
-        A verdict that `in_mode` yields of it.
+        A verdict that `in_mode` yields for this execution.
     """
     execution = canonical(events)
     for lattice in _of_scopes(run, execution, _collected(run, execution)[1]):
@@ -234,11 +234,12 @@ class _State:
     Attributes
     ----------
     key : hashable
-        Equal for equal states only.
+        The identity of the state: equal states have equal keys.
     run : PatternRun
         A run in this state, which is copied for each next event.
     steps : dict of (int, int) to _State or None
-        Where events lead, by their place and number; None where one brings the verdict.
+        The next state by event, which is (number of its node, index at the node); None if the
+        event gives the verdict.
     """
 
     key: Any
@@ -254,9 +255,9 @@ class _Lattice:
     compiled, limits
         The pattern; `cuts_max` bounds the work.
     events : iterable of Event
-        The execution, or what matters of it to a scope.
+        The execution, or the part of it that matters to a scope.
     scope : ScopeKey, optional
-        The scope whose verdict is asked for; without, that of any.
+        The scope to judge; None for the verdict of any scope.
     execution : str
         The execution's name where a log holds several.
     """
@@ -273,7 +274,7 @@ class _Lattice:
         self.scope = None if scope is None else FrozenMapping(scope)
         self.execution = execution
         self.compiled = compiled
-        # `return count` and `limit` change what is listed of the answer, not the answer.
+        # `return count` and `limit` change which verdicts are listed, not whether there is one.
         pattern = compiled.pattern
         listed = None if pattern.only_counts else pattern.returns
         plain = replace(pattern, returns=listed, limit=None)
@@ -292,17 +293,17 @@ class _Lattice:
         self._states: dict[Any, _State] = {}
         self._last: Match | Violation | None = None
         self.witness: tuple[Event, ...] = ()
-        """A linear extension that gives the verdict, up to where it does."""
+        """The prefix of a linear extension that gives the verdict with its last event."""
 
     def answer(self, definitely: bool) -> Match | Violation | None:
-        """Return a verdict of the scope that every, or some, linear extension gives."""
+        """Return the verdict of the scope if every, or some, linear extension gives one."""
         possible, definite = self.explore(first=not definitely)
         if definitely and definite:
             self._canonical_decides()
         return self._last if (definite if definitely else possible) else None
 
     def _canonical_decides(self) -> bool:
-        """Return whether the canonical extension gives the verdict; if so, it is the witness."""
+        """Return whether the canonical extension gives the verdict; if so, set `witness`."""
         run = self._fresh()
         for number, event in enumerate(self.events, 1):
             if self._verdict(run, event):
@@ -311,7 +312,7 @@ class _Lattice:
         return False
 
     def overflow(self) -> Overflow:
-        """Return the overflow of a scope that was not judged."""
+        """Return the overflow verdict for a scope that was not judged."""
         return Overflow(
             pattern=self.compiled.name,
             fingerprint=self.compiled.fingerprint,
@@ -322,7 +323,7 @@ class _Lattice:
         )
 
     def explore(self, *, first: bool = False) -> tuple[bool, bool]:
-        """Return (possibly, definitely); with `first`, stop at the first verdict."""
+        """Return (possibly, definitely); with `first`, stop at the first verdict and witness it."""
         self._last = None
         if self.compiled.order_independent:
             decided = self._canonical_decides()
@@ -365,7 +366,7 @@ class _Lattice:
         return tuple(reversed(out))
 
     def _ready(self, cut: Cut) -> list[int]:
-        """Return the places of the nodes whose next event has all of its past in the cut."""
+        """Return the numbers of the nodes whose next event has its whole past in the cut."""
         return [
             place
             for place, needs in enumerate(self._needs)
@@ -373,10 +374,10 @@ class _Lattice:
         ]
 
     def _needed(self, own: Sequence[Event]) -> list[tuple[tuple[int, int], ...]]:
-        """Return, for each event of a node, what it needs beyond what the one before it needs.
+        """Return the requirements of each event of a node, less those of the event before it.
 
-        That is how many events of other nodes are to be in a cut before it, by the places of the
-        nodes. A hole in the counters holds nothing back.
+        A requirement is (number of another node, how many of its events a cut must have before
+        this event). A hole in the counters requires nothing.
         """
         needed: list[tuple[tuple[int, int], ...]] = []
         before: dict[int, int] = {}
@@ -391,7 +392,7 @@ class _Lattice:
         return needed
 
     def _step(self, state: _State, place: int, number: int) -> _State | None:
-        """Return the state after an event of a node; None if it brings the verdict."""
+        """Return the state after a node's event at an index; None if it gives the verdict."""
         event = place, number
         if event not in state.steps:
             run = self._fresh(state.run.machine)
@@ -401,14 +402,14 @@ class _Lattice:
         return state.steps[event]
 
     def _interned(self, run: PatternRun) -> _State:
-        """Return the one state that is equal to that of a run."""
+        """Return the state object of a run, the same object for runs in equal states."""
         key = self._keys.of(run)
         return self._states.setdefault(key, _State(key, run))
 
     def _evict(self, level: Iterable[dict[_State, _Way]]) -> None:
-        """Evict what no state of the level is or leads to; only the states of a level have steps.
+        """Evict all states except those of the level and those that their steps lead to.
 
-        So where a step leads to is always the one state that is equal to it.
+        Only the states of the level keep their steps, so no step leads to an evicted state.
         """
         here = {state for states in level for state in states}
         for state in self._states.values():

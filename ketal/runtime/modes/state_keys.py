@@ -1,9 +1,9 @@
-"""Keys of the states of a run: two runs with one key have the same continuations.
+"""Keys of the states of a run: two runs with equal keys have the same continuations.
 
-Events are named by their dots. Where they stood among those offered matters under a window of
-events alone.
+A key names events by their dots. The position of an event among the offered events is part of the
+key only under a window that counts events.
 
-The one rule: equal keys are of states that no later event can distinguish.
+The one rule: states with equal keys cannot be distinguished by any later events.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StateKeys:
     scope : FrozenMapping or None
         The only scope whose run matters; None for all.
     by_place : bool
-        Whether the places of events matter.
+        Whether keys have the positions of events.
     """
 
     def __init__(self, scope: FrozenMapping | None, *, by_place: bool) -> None:
@@ -57,7 +57,7 @@ class StateKeys:
         return tuple(sorted(scopes)), self._learning(run)
 
     def _learning(self, run: PatternRun) -> Any:
-        """Return what the copies of nodes learned of, and what they may yet, in its order."""
+        """Return what each node's copy has learned, and the events it may still learn, in order."""
         if run.copies is None:
             return ()
         copies: Mapping[str, Copy] = run.copies

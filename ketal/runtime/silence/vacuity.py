@@ -1,12 +1,12 @@
-"""Vacuity: what of a pattern no event of a log met, and why.
+"""Vacuity: which parts of a pattern no event of a log satisfied, and why.
 
-A pattern is vacuous where its answer would be the same whatever the events were: none was judged,
-none satisfies a step that every word has, or none has a name that it gives (Beer, Ben-David,
-Eisner and Rodeh, "Efficient detection of vacuity in temporal model checking", 2001). It may be
-that what is sought did not happen; or that a name is misspelt, and then the log has one that is
-near and that the pattern does not name.
+A pattern is vacuous if its answer would be the same whatever the events were: no event was judged,
+or none satisfies a step that every word has, or none has a name that the pattern uses (Beer,
+Ben-David, Eisner and Rodeh, "Efficient detection of vacuity in temporal model checking", 2001).
+Perhaps such events did not happen. Or a name is misspelt; then the log has a similar name that the
+pattern does not use.
 
-The one rule: a cause is stated once, in place of what follows from it.
+The one rule: a cause is reported once, and its consequences are not reported.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ from ketal.runtime.silence.unknown_comparisons import Entry, entry_text, place_o
 Findings = dict[str, dict[str, list[Entry]]]
 """`vacuous` or `unknown` → pattern → its list of that name."""
 APART_MIN = 50
-"""Of so many events on several nodes one has received a message, if the clocks are right."""
+"""Events from which on, if no clock refers to another node, the clocks are reported as wrong."""
 SHOWN_MAX = 3
-"""Names that are listed where none is near."""
+"""The most names of the log that a message lists if none is near."""
 _NOUNS = {"partition": "attribute"}
-"""What a name is of, where the word is another."""
+"""Nouns for kinds of names in messages, where they differ from the kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatternMet:
-    """What the events of an execution, or of a part of it, met of a pattern.
+    """How many events of an execution, or of a part of it, satisfied the guards of a pattern.
 
     Attributes
     ----------
     events : int
-        How many events its run was to be offered.
+        How many events were accepted while the pattern ran.
     judged : bool
-        Whether the run judged one of them.
+        Whether the pattern's run judged at least one of them.
     on_copies : bool
-        Whether a node had a copy of it, under `at every node`.
+        Whether a node had a copy of the pattern, under `at every node`.
     guards : dict of str to int
         How many events satisfied each guard, by the keys of `CountedParts.guards`.
-        Of one that is absent that is not known.
+        A guard without an entry was not counted.
     messages : int
         How many messages nodes with a copy received, under `at every node receiving`.
     unscoped, untimed : int
-        How many events of the alphabet lacked a key of the partition, and the window's time.
+        How many events of the alphabet lacked a partition key, and a time for the window.
     """
 
     events: int
@@ -71,7 +71,7 @@ class PatternMet:
 
     @classmethod
     def of(cls, run: PatternRun, events: int) -> PatternMet:
-        """Return that of a run."""
+        """Return the counts of a run, while `events` events were accepted."""
         judged = run.scopes.created > 0
         lacks = (run.counts.unscoped, run.counts.untimed)
         messages = 0 if run.copies is None else run.copies.messages
@@ -79,7 +79,7 @@ class PatternMet:
 
     @classmethod
     def sum(cls, parts: Sequence[PatternMet]) -> PatternMet:
-        """Return what parts have together."""
+        """Return the sum of the parts of an execution."""
         known = set(parts[0].guards).intersection(*(part.guards for part in parts))
         return cls(
             sum(part.events for part in parts),
@@ -94,16 +94,16 @@ class PatternMet:
 
 @dataclass(frozen=True, slots=True)
 class MetEvents:
-    """What the events of an execution, or of a part of it, met of a program.
+    """Which guards, names and comparisons of a program the events of an execution used.
 
     Attributes
     ----------
     patterns : dict of str to PatternMet
-        By the names of patterns.
+        The counts of each pattern, by its name.
     names : NamesMet
-        The names that no event has.
+        The names of the program that no event has.
     kinds : dict of str to Counts
-        By the names of patterns, the kinds of the values that their comparisons read.
+        The kinds of the values that each pattern's comparisons read, by the pattern's name.
     """
 
     patterns: dict[str, PatternMet]
@@ -112,7 +112,7 @@ class MetEvents:
 
     @classmethod
     def sum(cls, parts: Sequence[MetEvents]) -> MetEvents:
-        """Return what parts of an execution, or executions, of one program have together."""
+        """Return the sum of the parts of an execution, or of executions, of one program."""
         patterns = {
             name: PatternMet.sum([part.patterns[name] for part in parts])
             for name in parts[0].patterns
@@ -129,7 +129,7 @@ def add_findings(patterns: Mapping[str, dict[str, Any]], found: Findings) -> Non
 
 
 def findings(compiled: Sequence[CompiledPattern], met: MetEvents) -> Findings:
-    """Return the lists `vacuous` and `unknown` of the patterns that have one."""
+    """Return the lists `vacuous` and `unknown` of each pattern, without empty lists."""
     out: Findings = {"vacuous": {}, "unknown": {}}
     for one in compiled:
         of = met.patterns[one.name]
@@ -141,11 +141,11 @@ def findings(compiled: Sequence[CompiledPattern], met: MetEvents) -> Findings:
 
 
 def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what is to be said of a pattern that is probably wrong.
+    """Return the warnings of a vacuous pattern that is probably wrong.
 
-    That is a name that the log has in another spelling, clocks that know of no other node, copies
-    that are offered what was received where nothing was, and a check that judged no event: it
-    found no violation in nothing. A `find` for what did not happen is right.
+    It is if the log has one of its names in another spelling, if no clock refers to another node,
+    if no message was received under `at every node receiving`, or if it is a `check` that judged no
+    event and so cannot be violated. A `find` whose events did not happen is not a mistake.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def judged_nothing(entries: Sequence[Mapping[str, Any]]) -> bool:
 
 
 class _Vacuity:
-    """What of one pattern no event met."""
+    """Finds the causes of one pattern's vacuity."""
 
     def __init__(self, compiled: CompiledPattern, met: PatternMet, names: NamesMet) -> None:
         self._compiled = compiled
@@ -190,7 +190,7 @@ class _Vacuity:
         }
 
     def _met(self, guard: Formula) -> int:
-        """Return how many events satisfied a guard; of one that is not known, all."""
+        """Return how many events satisfied a guard; all events if the guard was not counted."""
         key = self._compiled.counted.guards[guard]
         return self._pattern_met.guards.get(key, self._events)
 
@@ -206,7 +206,7 @@ class _Vacuity:
         return [head, *(near or self._missing()), *self._messages(), *self._clocks()]
 
     def _messages(self) -> Iterator[Entry]:
-        """Yield that no message is received, where copies are offered what their nodes receive."""
+        """Yield the entry that no message was received, under `at every node receiving`."""
         deployment = self._compiled.pattern.deployment
         if deployment is not None and deployment.receiving and not self._pattern_met.messages:
             message = (
@@ -217,7 +217,7 @@ class _Vacuity:
             yield self._entry("message", "", deployment.span, message)
 
     def _clocks(self) -> Iterator[Entry]:
-        """Yield that no clock knows of another node, where a pattern asks for more."""
+        """Yield the entry that no clock refers to another node, if the pattern needs causality."""
         apart = len(self._names.apart)
         if self._compiled.counted.asks_causality and apart > 1 and self._events >= APART_MIN:
             message = (
@@ -228,7 +228,7 @@ class _Vacuity:
             yield self._entry("clock", "", None, message)
 
     def _entry(self, what: str, name: str, span: Span | None, message: str, **more: Any) -> Entry:
-        """Return an entry; `more` is what some kinds have."""
+        """Return an entry; `more` has the fields of some kinds only."""
         place = {} if span is None else {"place": place_of(self._compiled, span)}
         return {"what": what, "name": name, **place, "events": self._events, **more} | {
             "message": message
@@ -252,7 +252,7 @@ class _Vacuity:
         return _none_of(members, "has", " and ".join(lacks), "in the alphabet ")
 
     def _missing(self) -> Iterator[Entry]:
-        """Yield the names that no event has and without which nothing can be judged."""
+        """Yield the names that no event has and without which no event can be judged."""
         wanted = [key for key in self._unmet if key[0] == "partition"]
         deployment = self._compiled.pattern.deployment
         if deployment is not None and deployment.glob is not None:
@@ -263,7 +263,7 @@ class _Vacuity:
             yield self._name_entry(self._unmet[key], self._there_are(key[0]))
 
     def _there_are(self, what: str) -> str:
-        """Return what the log has in place of a name."""
+        """Return, in words, the most frequent names of a kind in the log."""
         counts = list(self._names.counted(what).items())[:SHOWN_MAX]
         shown = ", ".join(f"`{name}` ({counted(n, 'event')})" for name, n in counts)
         return f"; most have {shown}" if shown else ""
@@ -280,7 +280,7 @@ class _Vacuity:
         return entry | {"events": self._names.looked_at}
 
     def _misspelt(self, name: NamedValue, nothing: bool) -> Iterator[Entry]:
-        """Yield the entry of a name that is near one of the log."""
+        """Yield the entry of a name that is similar to a name in the log."""
         known, own = self._names.counted(name.what), self._compiled.counted.named_values
         near = nearest(name, known, own, loose=nothing and self._compiled.kind == "check")
         if near is not None:
@@ -291,7 +291,7 @@ class _Vacuity:
     # --- steps ---
 
     def _unmet_steps(self, stated: set[NameKey]) -> Iterator[Entry]:
-        """Yield why no event satisfies a step that every word has, if no cause is stated yet."""
+        """Yield why no event satisfies a step that every word has, if no cause is reported yet."""
         compiled = self._compiled
         guards, required = dict(compiled.guards), required_steps(compiled.pattern.body)
         spans = {name: event.span for name, event in self._declared.items()}
@@ -314,7 +314,7 @@ class _Vacuity:
                 yield self._entry(what, unmet, spans.get(unmet), message)
 
     def _unmet_event(self, guard: syntax.Guard) -> NameKey | None:
-        """Return the declared event that no event is, of those that a guard needs."""
+        """Return, of the declared events that a guard needs, one that no event satisfies."""
         parts = guard.operands if isinstance(guard, syntax.And) else (guard,)
         for part in parts:
             for node in walk(part) if isinstance(part, _OVER_ONE) else ():
@@ -326,10 +326,10 @@ class _Vacuity:
 
 
 def _none_of(events: int, verb: str, what: str, which: str = "") -> str:
-    """Return that none of some events `is` something, or `has` it."""
+    """Return the statement that 0 of some events are, or have, something; `verb` is is or has."""
     verb = verb if events == 1 else {"is": "are", "has": "have"}[verb]
     return f"0 of {counted(events, 'event')} {which}{verb} {what}"
 
 
 _OVER_ONE = (syntax.Name, syntax.Causal, syntax.Conc)
-"""Guards of which one event at least is needed."""
+"""Guards that are satisfied only by an event of some declared event that they name."""

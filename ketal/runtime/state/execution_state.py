@@ -1,19 +1,19 @@
 """The state of an execution: a snapshot in one piece, or records and which of them are dirty.
 
-`ketal.runtime.state.records` encodes the parts of an execution as records; here the program's
-fingerprints are added, so that a state is restored under its own program, or, where that is
-asked for, under another one.
+`ketal.runtime.state.records` encodes the parts of an execution as records; this module adds the
+program's fingerprints, so that a state is restored under its own program, or, if the caller allows
+a change, under another one.
 
-The dots that were seen, the membership and the events that are held back belong to the execution
-and not to a pattern. Another program takes them over, and with them the runs of the patterns that
-did not change; a pattern that changed begins with no run, as compared by
-`ketal.runtime.state.program_records`. A queue of the new program that has the policy and the
-topology of a saved one goes on from that, with its own options (`gap`, `idle`, `nodes`,
-`overflow`, a length): what is held is released to the new patterns. Any other queue begins with
-all dots that were seen as released, and a pattern without a queue with the next event.
+The seen dots, the membership and the held-back events belong to the execution and not to a
+pattern. A new program takes them over, and with them the runs of the patterns that did not change;
+a pattern that changed (`ketal.runtime.state.program_records` compares) starts with no run. A queue
+of the new program with the policy and the topology of a saved queue resumes from that queue's
+state, with its own options (`gap`, `idle`, `nodes`, `overflow`, a length): held events are released
+to the new patterns. Any other queue starts with all seen dots counted as released, and a pattern
+without a queue starts with the next event.
 
-The one rule: records, with every later change applied, restore the state of the last one; what was
-seen stays seen, and what is held is released, whatever the program.
+The one rule: the first records with all later changes applied restore the state at the last change;
+seen dots stay seen, and held events are released, whatever the program.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ class Progress:
     Attributes
     ----------
     names : LogNames
-        The names of the program that no event has had.
+        Tracks the names of the program that no event has had.
     kinds : ProgramKinds
-        The kinds of the values that its comparisons read.
+        Counts the kinds of the values that the program's comparisons read.
     since : dict of str to int
-        Of a pattern that changed under a stream, how many events were accepted before.
+        For each pattern that changed under a stream, how many events were accepted before.
     counted : Tally
         The outcomes of the records when they were read.
     watermark_us : int or None
-        The time that the execution has passed, in microseconds; None where it is not known.
+        The last watermark, in microseconds; None before the first one.
     closed : bool
         Whether the execution has ended.
     """
@@ -78,55 +78,55 @@ class Progress:
 
     @classmethod
     def of(cls, patterns: Sequence[CompiledPattern]) -> Self:
-        """Return the progress of an execution that begins."""
+        """Return the progress of a new execution."""
         named = (name for one in patterns for name in one.counted.named_values)
         names = LogNames(named, causal=any(one.counted.asks_causality for one in patterns))
         return cls(names, ProgramKinds(patterns))
 
     def look(self, new: Sequence[Event]) -> None:
-        """Look at new events: at their names, and at the kinds of what comparisons read."""
+        """Count the names of new events, and the kinds of the values that comparisons read."""
         self.names.look(new)
         self.kinds.look(new)
 
 
 class SavedState:
-    """A saved state that was read.
+    """A saved state that was decoded and compared with a program.
 
     Parameters
     ----------
     program : Program
-        The program to restore it under.
+        The program under which the state is to be restored.
     state : bytes, or mapping of bytes to bytes
         A snapshot, or records.
     changed : bool
-        Whether it may be of another program.
+        Whether the state may be of another program.
 
     Attributes
     ----------
     records : mapping of bytes to bytes
-        The state.
+        The records of the state.
     read : Records
-        The same, by kind.
+        The same records, by kind.
     execution : str
         The execution's name.
     unchanged : list of str
         The patterns that did not change.
     retiring : Program or None
-        The patterns that retire, compiled again; None where there are none, or under another
-        program.
+        The retiring patterns of the state, compiled again; None if there are none, or if the
+        program changed.
     changed : bool
-        Whether it is restored under another program.
+        Whether the state may be restored under another program.
     tracked : bool
-        Whether changes since it are tracked: of records of the same program.
+        Whether later changes can be tracked: only after records of the same program.
 
     Raises
     ------
     StateError
-        If it is no state.
+        If the state is invalid.
     OtherProgramError
-        If it is of another program, and `changed` is false; it says what changed.
+        If the state is of another program and `changed` is false; the message says what changed.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class SavedState:
 
 @dataclass(eq=False)
 class ExecutionState:
-    """The state of an execution, by its parts: fresh ones, where a state is to be restored."""
+    """Saves the state of an execution from its parts, or restores it into parts just made."""
 
     program: Program
     name: str
@@ -164,11 +164,11 @@ class ExecutionState:
     release: Release
     retiring: RetiringRelease | None
     progress: Progress
-    _recorder: Recorder | None = field(default=None, init=False)  # once changes are tracked
-    _replaced: tuple[bytes, ...] = field(default=(), init=False)  # records of the program before
+    _recorder: Recorder | None = field(default=None, init=False)  # None until changes are tracked
+    _replaced: tuple[bytes, ...] = field(default=(), init=False)  # records of the previous program
 
     def snapshot(self) -> bytes:
-        """Return the state in one piece."""
+        """Return the state as a snapshot."""
         return encoded(present(self._changes(self._new_recorder(tracking=False))))
 
     def records(self) -> dict[bytes, bytes]:
@@ -177,27 +177,27 @@ class ExecutionState:
         Returns
         -------
         dict of bytes to bytes
-            One record for what is small, one for each scope, and what grows with the number
-            of events in chunks (`ketal.runtime.state.records`).
+            One record for each small part and each scope, and one for each chunk of a part that
+            grows with the number of events (`ketal.runtime.state.records`).
         """
         self._recorder = self._new_recorder(tracking=True)
         return present(self._changes(self._recorder))
 
     def changes(self) -> Changes:
-        """Return what changed since the last call of this or of `records`, or the restore.
+        """Return what changed since the last call of `changes` or `records`, or since `restore`.
 
         Returns
         -------
         dict of bytes to (bytes or None)
-            The records that are new or have another value; None for one that is removed. The
-            first time, all records.
+            The records that are new or have another value; None for a removed record. All
+            records, if no call came before.
         """
         if self._recorder is None:
             return {**dict.fromkeys(self._replaced), **self.records()}
         return self._changes(self._recorder)
 
     def restore(self, saved: SavedState) -> None:
-        """Load a saved state into the execution, which is fresh.
+        """Load a saved state into the execution, which has processed nothing yet.
 
         Raises
         ------
@@ -272,9 +272,9 @@ class ExecutionState:
 
 
 def _begin_anew(recorder: Recorder, read: Records, unchanged: Collection[str]) -> None:
-    """Load a state into the parts, which are fresh, of an execution with another program.
+    """Load a state into the new parts of an execution with another program.
 
-    The patterns that are unchanged go on with their runs.
+    Only the unchanged patterns resume with their runs.
     """
     recorder.load_admission(read)
     recorder.admission.look_back()
@@ -287,7 +287,7 @@ def _begin_anew(recorder: Recorder, read: Records, unchanged: Collection[str]) -
 
 
 def _begin_queues(recorder: ReleaseRecorder, admission: Admission, read: Records) -> None:
-    """Load each queue that fits a saved one, and begin the others."""
+    """Load each queue that can resume from a saved queue, and start the others."""
     saved = list(read.all("queue"))
     goes_on: dict[str, str] = {}
     for queue in recorder.queues.queues:
@@ -300,9 +300,9 @@ def _begin_queues(recorder: ReleaseRecorder, admission: Admission, read: Records
 
 
 def _fitting(queue: PatternQueue, saved: Sequence[Any]) -> str | None:
-    """Return the name of the saved queue that this one goes on from, if one fits.
+    """Return the name of the saved queue from which a queue resumes; None if none fits.
 
-    Of each saved one there is what `PatternQueue.save` returned.
+    `saved` has the result of `PatternQueue.save` for each saved queue.
     """
     options = queue.hold_back.options.written()
     fitting = [other for other in saved if other["kind"] == queue.kind]
@@ -312,7 +312,7 @@ def _fitting(queue: PatternQueue, saved: Sequence[Any]) -> str | None:
 
 
 def _begin(queue: PatternQueue, admission: Admission, watermark_us: int | None) -> None:
-    """Begin a queue in the middle of an execution: what was seen counts as released."""
+    """Start a queue in the middle of an execution: all seen dots count as released."""
     hold_back = queue.hold_back
     if watermark_us is not None:
         hold_back.advance(watermark_us)
