@@ -100,9 +100,11 @@ class LogPass:
     def share_judged(self) -> float | None:
         """Return the share of the events judged so far; None if events are judged when read."""
         releases = [execution.release for execution in self._executions.values()]
-        parts = [release.judged for release in releases if isinstance(release, LogRelease)]
+        counts = [release.judged for release in releases if isinstance(release, LogRelease)]
         return (
-            sum(done for done, _ in parts) / max(1, sum(of for _, of in parts)) if parts else None
+            sum(done for done, _ in counts) / max(1, sum(count for _, count in counts))
+            if counts
+            else None
         )
 
     @property
@@ -110,12 +112,12 @@ class LogPass:
         """The summary of what has been read so far, as `ketal run` prints it."""
         counts = [execution.counts for execution in self._executions.values()]
         patterns = {name: Counts().to_dict() for name in self._program.names}
-        nothing = {"events": Tally().to_dict(), "patterns": patterns, "gaps": 0, "holes": 0}
-        out = total([nothing, *(one.numbers for one in counts)])
+        zero = {"events": Tally().to_dict(), "patterns": patterns, "gaps": 0, "holes": 0}
+        out = total([zero, *(part.numbers for part in counts)])
         if self._undecided is not None and self._undecided.unknown:
             out["unknown_orders"] = self._undecided.unknown
         if counts:
-            met = MetEvents.sum([one.met_events for one in counts])
+            met = MetEvents.sum([part.met_events for part in counts])
             add_findings(out["patterns"], findings(self._program.compiled, met))
         return cast(Summary, out)
 

@@ -32,7 +32,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program
 from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN, Tally
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.queues.reports import BEHIND_WATERMARK, came_late, is_late, overflowed
+from ketal.runtime.queues.reports import BEHIND_WATERMARK, is_late, late_verdict, overflow_verdict
 from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.silence.vacuity import MetEvents, PatternMet, add_findings, findings
@@ -106,16 +106,16 @@ class Execution:
         on_named: Callable[[str, Dot, str], None] | None = None,
     ) -> None:
         patterns = program.compiled
-        given = Limits.given(limits, patterns[0].limits)
+        run_limits = Limits.given(limits, patterns[0].limits)
         self.name, self._on_named = name, on_named
         self.runs = [
-            make_run(c, given, execution=name, listing=bool(listing), trace=c.name in traced)
+            make_run(c, run_limits, execution=name, listing=bool(listing), trace=c.name in traced)
             for c in patterns
         ]
-        events_max = given.events_max if release.holds_all else None
+        events_max = run_limits.events_max if release.holds_all else None
         self._accepted_max = sys.maxsize if events_max is None else events_max
-        self.admission = Admission(patterns, given, events_max=events_max, beside=beside)
-        self.release = release(self.runs, self.admission, given, name)
+        self.admission = Admission(patterns, run_limits, events_max=events_max, beside=beside)
+        self.release = release(self.runs, self.admission, run_limits, name)
         self.retiring: RetiringRelease | None = None
         if retiring is not None:
             assert isinstance(self.release, StreamRelease), "on a finite log nothing changes"
@@ -194,44 +194,44 @@ class Execution:
             The index of each item that has verdicts, and its verdicts.
         """
         out: list[tuple[int, list[Verdict]]] = []
-        at, end = 0, len(batch)
+        index, end = 0, len(batch)
         admission, progress, release = self.admission, self.progress, self.release
         admit, counted = admission.intake.admit, progress.counted
-        while at < end:
+        while index < end:
             room = 0  # the most events that may be admitted by their counters alone
             if admission.membership is None and not (admission.closed or progress.closed):
                 room = self._accepted_max - counted.accepted
-            upto = at  # events before this index may be admitted before one is offered
+            admit_end = index  # events before this index may be admitted before one is offered
             if room > 0 and release.takes_batches:
-                upto = min(end, at + room)
-            if upto > at:
+                admit_end = min(end, index + room)
+            if admit_end > index:
                 mark_us, due = progress.watermark_us, release if self._uses_time else None
-                stretch = stretch_of(batch, at, upto, mark_us, due)
+                stretch = stretch_of(batch, index, admit_end, mark_us, due)
                 events = stretch.events
                 count = admit(events, steady=None if release.holds_all else admission.steady)
                 if count:
                     counted.accepted += count
                     new = events if count == len(events) else events[:count]
-                    progress.look(new)
+                    progress.observe(new)
                     offered = release.offer(new)
                     if count == end:
                         return offered
                     out += [(stretch.numbers[number], verdicts) for number, verdicts in offered]
-                if count or (not events and stretch.end > at):
-                    at, mark_us = stretch.after(count)
+                if count or (not events and stretch.end > index):
+                    index, mark_us = stretch.after(count)
                     if mark_us is not None and mark_us != progress.watermark_us:
                         progress.watermark_us = mark_us
                         ended = release.advance(mark_us)
                         assert not ended, "nothing was due"
                     continue
-            item: Any = batch[at]
+            item: Any = batch[index]
             if room > 0 and admit((item,)):
-                verdicts = self._admitted(item)
+                verdicts = self._take_new(item)
             else:
-                verdicts = self._take(item, "" if place is None else place(at))
+                verdicts = self._take(item, "" if place is None else place(index))
             if verdicts:
-                out.append((at, verdicts))
-            at += 1
+                out.append((index, verdicts))
+            index += 1
         return out
 
     def advance_time(self, watermark: Any) -> list[Verdict]:
@@ -246,7 +246,7 @@ class Execution:
     def _take(self, item: Item, place: str) -> list[Verdict]:
         """Process one record that is not certainly a new event."""
         if not isinstance(item, Event):
-            return self._take_other(item)
+            return self._take_non_event(item)
         read_at, place = place, place or str(item.dot)  # as it arrived
         if self.progress.closed:
             return self._reject(place, "the execution has ended (ketal.end)")
@@ -254,7 +254,7 @@ class Execution:
             return self._overflow(item, "events_max", "the event")
         admission = self.admission
         refusing = admission.refusing(item) if admission.closed else ()
-        reason = admission.refusal(item, refusing)
+        reason = admission.refusal_reason(item, refusing)
         if reason and not (self.retiring is not None and self.retiring.has_place(item)):
             return self._reject(place, reason)
         try:
@@ -269,12 +269,12 @@ class Execution:
             own = self.retiring.take_identified(event, event, None, ()) if status is NEW else []
             return own + self._reject(place, reason)
         if status is not NEW:
-            return self._not_new(event, status)
+            return self._take_seen(event, status)
         if read_at and self._on_named is not None and admission.membership is not None:
             self._on_named(self.name, event.dot, read_at)
-        return self._admitted(event, [self.runs[n] for n in refusing if n < len(self.runs)])
+        return self._take_new(event, [self.runs[n] for n in refusing if n < len(self.runs)])
 
-    def _take_other(self, item: Any) -> list[Verdict]:
+    def _take_non_event(self, item: Any) -> list[Verdict]:
         """Process a record that is no event."""
         if isinstance(item, Rejected):
             self.progress.counted.rejected += 1
@@ -295,20 +295,20 @@ class Execution:
         self.release.restore_clocks()
         return self.release.control(item)
 
-    def _admitted(self, event: Event, refusing: Sequence[PatternRun] = ()) -> list[Verdict]:
+    def _take_new(self, event: Event, refusing: Sequence[PatternRun] = ()) -> list[Verdict]:
         """Count a new event and pass it to the release, with its verdict if it is late."""
         late = None
-        self.progress.look((event,))
+        self.progress.observe((event,))
         if self._uses_time and is_late(event, self.progress.watermark_us):
             self.progress.counted.late += 1
-            late = came_late(event, self.name, BEHIND_WATERMARK)
+            late = late_verdict(event, self.name, BEHIND_WATERMARK)
         else:
             self.progress.counted.accepted += 1
         return self.release.take(event, late, refusing)
 
-    def _not_new(self, event: Event, status: str) -> list[Verdict]:
+    def _take_seen(self, event: Event, status: str) -> list[Verdict]:
         if status in (DUPLICATE, SEEN):
-            verdicts = self.release.retake(event)
+            verdicts = self.release.take_redelivered(event)
             if verdicts is None:
                 self.progress.counted.duplicates += 1
                 return []
@@ -323,12 +323,12 @@ class Execution:
 
     def _overflow(self, event: Event, limit: str, given_up: str) -> list[Verdict]:
         self.progress.counted.overflow += 1
-        return [overflowed(event, self.name, limit, given_up)]
+        return [overflow_verdict(event, self.name, limit, given_up)]
 
     def drop_retired(self) -> tuple[str, ...]:
         """Drop the retiring patterns if they have finished; return the names of those dropped."""
         retiring = self.retiring
-        if retiring is None or not retiring.over:
+        if retiring is None or not retiring.finished:
             return ()
         assert isinstance(self.release, StreamRelease)
         self.retiring = self.release.retiring = None

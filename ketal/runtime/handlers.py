@@ -96,8 +96,8 @@ class Handlers:
     def _call_all(self, verdict: Verdict) -> None:
         """Call the handlers of a verdict's kind, and of the states that a transition enters."""
         if isinstance(verdict, Transition):
-            before = set(_split(verdict.source))
-            for state in _split(verdict.target):
+            before = set(_split_names(verdict.source))
+            for state in _split_names(verdict.target):
                 handler = self._by_state.get((verdict.pattern, state))
                 if handler is not None and state not in before:
                     self._call(handler, verdict)
@@ -113,9 +113,9 @@ class Handlers:
             _LOGGER.exception("a handler failed on: %s", verdict)
 
 
-def _split(names: str) -> list[str]:
+def _split_names(names: str) -> list[str]:
     return [name for part in names.split(",") for name in part.split("|")]
 
 
 def _state_names(compiled: CompiledPattern) -> set[str]:
-    return {name for names in compiled.automaton.names for name in _split(names)}
+    return {name for names in compiled.automaton.names for name in _split_names(names)}

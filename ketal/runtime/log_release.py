@@ -40,7 +40,7 @@ from ketal.operators.order import missing
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.modes.possibly_definitely import in_mode
+from ketal.runtime.modes.possibly_definitely import modal_verdicts
 from ketal.runtime.release import Release
 
 BATCH_EVENTS: Final = 64
@@ -69,7 +69,8 @@ class LogRelease(Release):
         self.has_offered = False
         self._judged = 0
         self._gaps = self._impossible = self._doubtful = 0
-        self._referred: tuple[int, KnownCounters] = 0, KnownCounters(())  # of the first n events
+        # Of the first so many events.
+        self._known_counters: tuple[int, KnownCounters] = 0, KnownCounters(())
 
     @property
     def takes_batches(self) -> bool:
@@ -114,24 +115,24 @@ class LogRelease(Release):
     def counts(self) -> dict[str, int]:
         """Return how many dots are lost and missing, and the rarer counts that are not zero."""
         admission = self._admission
-        gaps, holes = self._gaps, admission.intake.holes(self._highest())
+        gaps, holes = self._gaps, admission.intake.holes(self._highest_counters())
         in_doubt = 0 if admission.membership is None else admission.membership.incarnations.doubtful
         doubtful = self._doubtful + in_doubt
-        rare = admission.rare(impossible=self._impossible, doubtful=doubtful)
-        return {"gaps": gaps, "holes": holes, **rare}
+        nonzero_counts = admission.nonzero_counts(impossible=self._impossible, doubtful=doubtful)
+        return {"gaps": gaps, "holes": holes, **nonzero_counts}
 
     # --- when the log is read ---
 
     def remaining(self) -> Iterator[Verdict]:
         """Judge the execution; yield the verdicts of each batch as soon as it is judged."""
-        self._restore()
-        yield from self._lost()
+        self._restore_clocks()
+        yield from self._declare_lost()
         arrival: dict[int, dict[Dot | None, list[Verdict]]] = {}
         for number, run in enumerate(self._runs):
             if run.compiled.pattern.mode is not None:
-                arrival[number] = self._in_every_order(run, number)
+                arrival[number] = self._modal_verdicts(run, number)
             elif not run.compiled.causal:
-                arrival[number] = self._in_file_order(run)
+                arrival[number] = self._arrival_verdicts(run)
         known = KnownCounters(self._events)
         closed = self._admission.closed
         events = canonical(self._events)
@@ -161,56 +162,56 @@ class LogRelease(Release):
                 elif number not in refusing:
                     yield from flat(self._runs[number].process(batch))
         self._judged = len(events)
-        self._referred = len(self._events), known
+        self._known_counters = len(self._events), known
         for number, run in enumerate(self._runs):
-            for last in arrival.get(number, {}).values():
-                yield from last
+            for verdicts in arrival.get(number, {}).values():
+                yield from verdicts
             yield from run.steps.close()
         self.has_offered = True
 
-    def _highest(self) -> dict[str, int]:
+    def _highest_counters(self) -> dict[str, int]:
         """Return the highest counter of each node that a clock refers to."""
-        count, known = self._referred
+        count, known = self._known_counters
         if count != len(self._events):
             known = KnownCounters(self._events)
             known.release(canonical(self._events))
-            self._referred = len(self._events), known
+            self._known_counters = len(self._events), known
         return known.highest
 
-    def _restore(self) -> None:
+    def _restore_clocks(self) -> None:
         """Restore the entries that clocks lost when a node left (`docs/membership.md`)."""
-        count, left = len(self._events), self._admission.left(self._events)
+        count, left = len(self._events), self._admission.departed_nodes(self._events)
         events, self._doubtful = restored_with_doubts(
             [*self._events, *self._late], left, limits=self._limits
         )
         if all(map(operator.is_, events, [*self._events, *self._late])):
             return
         self._events, self._late = events[:count], events[count:]
-        whole = {event.dot: event for event in self._events}
-        self._steps = [s if isinstance(s, int) else whole[s.dot] for s in self._steps]
+        restored = {event.dot: event for event in self._events}
+        self._steps = [s if isinstance(s, int) else restored[s.dot] for s in self._steps]
 
-    def _lost(self) -> Iterator[Gap]:
+    def _declare_lost(self) -> Iterator[Gap]:
         """Mark the lost dots of each run's order as missed by the run; yield one Gap per dot."""
-        named: set[Dot] = set()
-        lost_under: dict[Any, tuple[list[Dot], dict[Dot, CanonicalKey]]] = {}
+        reported: set[Dot] = set()
+        lost_by_order: dict[Any, tuple[list[Dot], dict[Dot, CanonicalKey]]] = {}
         for run in self._runs:
             pattern = run.compiled.pattern
             if not run.compiled.causal:
                 continue
             order = pattern.order, pattern.topology
-            if order not in lost_under:
-                lost_under[order] = self._lost_under(*order)
-            gaps, lows = lost_under[order]
+            if order not in lost_by_order:
+                lost_by_order[order] = self._lost_dots(*order)
+            gaps, lows = lost_by_order[order]
             for event in self._late:
                 run.miss_event(event)
             for dot in gaps:
                 run.miss(dot, lows.get(dot))
-                if dot not in named:
-                    named.add(dot)
+                if dot not in reported:
+                    reported.add(dot)
                     self._gaps += 1
                     yield Gap(pattern="", fingerprint="", execution=self._name, dot=dot)
 
-    def _lost_under(
+    def _lost_dots(
         self, order: syntax.Order, topology: syntax.Topology | None
     ) -> tuple[list[Dot], dict[Dot, CanonicalKey]]:
         """Return the dots lost under an order, and lower bounds of some dots' canonical places."""
@@ -229,14 +230,14 @@ class LogRelease(Release):
         self._gaps += step.unnamed
         return step.gaps, step.lowest_places
 
-    def _in_every_order(self, run: PatternRun, number: int) -> dict[Dot | None, list[Verdict]]:
+    def _modal_verdicts(self, run: PatternRun, number: int) -> dict[Dot | None, list[Verdict]]:
         """Return the verdicts of a run with a `mode`, by the events that completed them."""
         by_event: dict[Dot | None, list[Verdict]] = {}
         known = [e for e in self._events if number not in self._admission.refusing(e)]
         run.counts.strangers = len(self._events) - len(known)
         run.count(known)
         lost = run.losses.dots() if run.losses.past_matters else ()
-        for last, verdict in in_mode(run, known):
+        for last, verdict in modal_verdicts(run, known):
             if lost and isinstance(verdict, Match | Violation):
                 verdict = msgspec.structs.replace(verdict, certain=False, depends_on=lost)
             by_event.setdefault(None if last is None else last.dot, []).append(verdict)
@@ -244,7 +245,7 @@ class LogRelease(Release):
             run.counts.uncertain = run.counts.matches + run.counts.violations
         return by_event
 
-    def _in_file_order(self, run: PatternRun) -> dict[Dot | None, list[Verdict]]:
+    def _arrival_verdicts(self, run: PatternRun) -> dict[Dot | None, list[Verdict]]:
         """Return the verdicts of a run under `order arrival`, by the events that completed them."""
         by_event: dict[Dot | None, list[Verdict]] = {}
         for timed, steps in groupby(self._steps, key=lambda step: isinstance(step, int)):
@@ -281,14 +282,14 @@ class KnownCounters:
         """Release events in canonical order; return how many have a later event in their past."""
         known, count = self.highest, 0
         for event in events:
-            ahead = False
+            impossible = False
             for node, counter in event.clock.items():
                 before = known.get(node, 0)
                 if counter > before:
                     known[node] = counter
                     others = counter - 1 if node == event.node else counter
-                    ahead |= others > before and self._has_between(node, before, others)
-            count += ahead
+                    impossible |= others > before and self._has_between(node, before, others)
+            count += impossible
         return count
 
     def _has_between(self, node: str, low: int, high: int) -> bool:

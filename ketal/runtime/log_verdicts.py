@@ -32,7 +32,7 @@ from ketal.runtime.silence.vacuity import judged_nothing
 if TYPE_CHECKING:
     import pandas
 
-NAMED = 5
+NAMED_MAX = 5
 """The most verdicts that the message of a ViolationError names."""
 CELL_CHARACTERS = 200
 """A notebook's table truncates longer values."""
@@ -118,37 +118,37 @@ class Verdicts:
         self._limits = limits
         self._listing = listing
         self._once = once
-        self._begun = False
+        self._started = False
         self._summary: Summary | None = None
-        self._kept: list[Verdict] = []
+        self._cached: list[Verdict] = []
         self._count = 0
 
     def __iter__(self) -> Iterator[Verdict]:
-        if self._summary is not None and self._count == len(self._kept):
-            return iter(self._kept)
-        return self._judged()
+        if self._summary is not None and self._count == len(self._cached):
+            return iter(self._cached)
+        return self._new_pass()
 
-    def _judged(self) -> Iterator[Verdict]:
+    def _new_pass(self) -> Iterator[Verdict]:
         """Judge the log; yield each verdict as it is found, and cache the result at the end."""
-        if self._once and self._begun:
-            raise SettingError(self._why_not_again())
-        self._begun = True
-        one_pass = self._judge()
-        kept: list[Verdict] = []
+        if self._once and self._started:
+            raise SettingError(self._reread_error_text())
+        self._started = True
+        log_pass = self._judge()
+        cached: list[Verdict] = []
         count = 0
-        for verdict in one_pass:
+        for verdict in log_pass:
             if count < self._limits.verdicts_max:
-                kept.append(verdict)
+                cached.append(verdict)
             count += 1
             yield verdict
-        self._summary, self._kept, self._count = one_pass.summary, kept, count
+        self._summary, self._cached, self._count = log_pass.summary, cached, count
 
-    def _why_not_again(self) -> str:
-        why = "its verdicts were not all read"
+    def _reread_error_text(self) -> str:
+        reason = "its verdicts were not all read"
         if self._summary is not None:
-            why = f"it has {self._count} verdicts, more than are kept (limit verdicts_max)"
+            reason = f"it has {self._count} verdicts, more than are kept (limit verdicts_max)"
         return (
-            f"the log is an iterator, which can be read only once, and {why}; "
+            f"the log is an iterator, which can be read only once, and {reason}; "
             "give a list of events, or a ketal.Log"
         )
 
@@ -159,14 +159,14 @@ class Verdicts:
         With `run(…, listing=False)` only the summary is computed, which is fastest.
         """
         if self._summary is None:
-            deque(self._judged(), maxlen=0)
+            deque(self._new_pass(), maxlen=0)
         assert self._summary is not None
         return self._summary
 
     @property
     def violations(self) -> tuple[Violation, ...]:
         """The violations, in the order of the verdicts; judges first."""
-        return self._of(Violation)
+        return self._verdicts_of(Violation)
 
     @property
     def matches(self) -> tuple[Match, ...]:
@@ -174,9 +174,9 @@ class Verdicts:
 
         A pattern with `limit n` or `return count` lists fewer matches than its summary counts.
         """
-        return self._of(Match)
+        return self._verdicts_of(Match)
 
-    def _of(self, kind: type[V]) -> tuple[V, ...]:
+    def _verdicts_of(self, kind: type[V]) -> tuple[V, ...]:
         self._check_listing()
         return tuple(verdict for verdict in self if isinstance(verdict, kind))
 
@@ -261,10 +261,10 @@ class Verdicts:
         lines = [f"{_counted(n, 'violations')} of {name}" for name, n in counts.items() if n]
         violations: tuple[Violation, ...] = ()
         if lines and self._listing:
-            found = (verdict for verdict in self if isinstance(verdict, Violation))
-            violations = tuple(islice(found, self._limits.verdicts_max))
-            lines += [f"  {violation}" for violation in violations[:NAMED]]
-            more = sum(counts.values()) - NAMED
+            listed = (verdict for verdict in self if isinstance(verdict, Violation))
+            violations = tuple(islice(listed, self._limits.verdicts_max))
+            lines += [f"  {violation}" for violation in violations[:NAMED_MAX]]
+            more = sum(counts.values()) - NAMED_MAX
             lines += [f"  and {more} more"] if more > 0 else []
         reasons = tuple(self._reasons(checks, allow_vacuous=allow_vacuous))
         if lines or reasons:
@@ -290,38 +290,38 @@ class Verdicts:
             )
         if events["overflow"]:
             beyond = counted(events["overflow"], "event")
-            yield f"{beyond} beyond a limit; the first: {self._overflow('')}"
+            yield f"{beyond} beyond a limit; the first: {self._first_overflow('')}"
         for name in checks:
             counts = summary["patterns"][name]
             if counts.get("overflows"):
                 yield (
                     f"{name} reached a limit {counts['overflows']} times and gave something up"
-                    f"; the first: {self._overflow(name)}"
+                    f"; the first: {self._first_overflow(name)}"
                 )
             yield from failed_guards({name: counts})
             if judged_nothing(counts.get("vacuous", ())) and not allow_vacuous:
                 yield f"no event is in the alphabet of {name} (allow_vacuous=True allows it)"
 
-    def _overflow(self, pattern: str) -> Verdict | str:
-        found = (v for v in self if isinstance(v, Overflow) and v.pattern == pattern)
-        return next(found, "not listed")
+    def _first_overflow(self, pattern: str) -> Verdict | str:
+        overflows = (v for v in self if isinstance(v, Overflow) and v.pattern == pattern)
+        return next(overflows, "not listed")
 
     # --- display ---
 
     def _counts(self, summary: Summary) -> list[tuple[str, str]]:
         """Return (name, counts that are not zero) of each pattern, and of the records."""
-        events = {name: n for name, n in summary["events"].items() if n} or {"read": 0}
+        events = {name: count for name, count in summary["events"].items() if count} or {"read": 0}
         shown = [
             (name, ", ".join(_counted(counts[kind], kind) for kind in COUNTED if counts[kind]))  # type: ignore[literal-required]
             for name, counts in summary["patterns"].items()
         ]
-        records = ", ".join(f"{n} {what}" for what, n in events.items())
-        return [*((name, what or "no verdicts") for name, what in shown), ("events", records)]
+        records = ", ".join(f"{count} {text}" for text, count in events.items())
+        return [*((name, text or "no verdicts") for name, text in shown), ("events", records)]
 
     def __repr__(self) -> str:
         if self._summary is None:
             return f"<ketal.Verdicts of {', '.join(self._program.names)}: not all judged yet>"
-        shown = "; ".join(f"{name}: {what}" for name, what in self._counts(self._summary))
+        shown = "; ".join(f"{name}: {text}" for name, text in self._counts(self._summary))
         return f"<ketal.Verdicts {shown}>"
 
     def _repr_html_(self) -> str:
@@ -332,7 +332,7 @@ class Verdicts:
         if checks:
             reasons = self._reasons(checks, allow_vacuous=False)
             lines += [f"not shown to hold: {reason}" for reason in reasons]
-        rows = [verdict.to_dict() for verdict in self._kept[: self._limits.shown_max]]
+        rows = [verdict.to_dict() for verdict in self._cached[: self._limits.shown_max]]
         columns = dict.fromkeys(
             name for row in rows for name, value in row.items() if name != "id" and value
         )

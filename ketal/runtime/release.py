@@ -69,7 +69,7 @@ class Release(Protocol):
         runs `refusing` lack the node of the event.
         """
 
-    def retake(self, event: Event) -> list[Verdict] | None:
+    def take_redelivered(self, event: Event) -> list[Verdict] | None:
         """Process a redelivered event; return None if no queue had refused it."""
         return None
 

@@ -35,7 +35,7 @@ from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.programs.program import Program
 from ketal.runtime.admission.identification import Admission, reads_clocks
 from ketal.runtime.queues.execution_queues import Queues
-from ketal.runtime.queues.reports import came_late, is_late
+from ketal.runtime.queues.reports import is_late, late_verdict
 from ketal.runtime.stream_release import StreamRelease
 
 
@@ -106,7 +106,7 @@ class RetiringRelease(StreamRelease):
         closed = ((run, closed_nodes(run.compiled.pattern.topology)) for run in runs)
         self._closed = [(run, nodes) for run, nodes in closed if nodes is not None]
         self._windows_us = {c.name: c.window_us or 0 for c in program.compiled}
-        self._until_us: int | None = None
+        self._next_scan_us: int | None = None
 
     def begin(self, queues: Queues) -> None:
         """Start: all dots seen so far are before the change, but for those pending in `queues`."""
@@ -126,32 +126,32 @@ class RetiringRelease(StreamRelease):
         refusing = self._refusing(event)
         if len(refusing) == len(self.runs):
             return []
-        late = came_late(event, "", "") if is_late(event, self.queues.watermark_us) else None
-        return self._reports(super().take_identified(event, known, late, refusing))
+        late = late_verdict(event, "", "") if is_late(event, self.queues.watermark_us) else None
+        return self._select_reports(super().take_identified(event, known, late, refusing))
 
-    def retake(self, event: Event) -> list[Verdict] | None:
+    def take_redelivered(self, event: Event) -> list[Verdict] | None:
         """Process a redelivered event: push it to the queues that had refused it."""
-        return self._reports(super().retake(event) or [])
+        return self._select_reports(super().take_redelivered(event) or [])
 
     def control(self, control: Control) -> list[Verdict]:
         """Apply a `join`, `leave` or `view` whose nodes are named by incarnation."""
-        out = self._reports(super().control(control))
-        self.drop_if_over(self.queues.watermark_us)
+        out = self._select_reports(super().control(control))
+        self.drop_if_finished(self.queues.watermark_us)
         return out
 
     def leave(self, node: str) -> list[Verdict]:
         """Stop waiting for a node that left, as an event showed."""
-        return self._reports(super().leave(node))
+        return self._select_reports(super().leave(node))
 
     def advance(self, watermark_us: int) -> list[Verdict]:
         """Advance the queues and the windows to a watermark that is higher than the last."""
-        out = self._reports(super().advance(watermark_us))
-        self.drop_if_over(watermark_us)
+        out = self._select_reports(super().advance(watermark_us))
+        self.drop_if_finished(watermark_us)
         return out
 
     def end(self) -> list[Verdict]:
         """End every queue, window and run; drop the runs."""
-        out = self._reports(super().end())
+        out = self._select_reports(super().end())
         self._drop()
         return out
 
@@ -159,7 +159,7 @@ class RetiringRelease(StreamRelease):
         """Return the runs whose closed topology lacks the node of an event."""
         return [run for run, nodes in self._closed if not takes_part(event.node, nodes)]
 
-    def _reports(self, verdicts: list[Verdict]) -> list[Verdict]:
+    def _select_reports(self, verdicts: list[Verdict]) -> list[Verdict]:
         """Return, and count, the verdicts that the retiring patterns have to report."""
         out: list[Verdict] = []
         for verdict in verdicts:
@@ -186,16 +186,18 @@ class RetiringRelease(StreamRelease):
     # --- end of retirement ---
 
     @property
-    def over(self) -> bool:
+    def finished(self) -> bool:
         """Whether the patterns have nothing left to report and their runs are dropped."""
         return not self.runs
 
-    def drop_if_over(self, watermark_us: int | None) -> None:
+    def drop_if_finished(self, watermark_us: int | None) -> None:
         """Drop the runs once neither they nor their queues hold an event from before the change.
 
         The next scan is due when the windows of the events found by the last one have ended.
         """
-        if self._until_us is not None and (watermark_us is None or watermark_us < self._until_us):
+        if self._next_scan_us is not None and (
+            watermark_us is None or watermark_us < self._next_scan_us
+        ):
             return
         holding = [
             (event, self._windows_us[name])
@@ -210,7 +212,7 @@ class RetiringRelease(StreamRelease):
         if watermark_us is not None:
             # Events held back for a missing dot: the next scan is after the longest window.
             ends_us.append(watermark_us + max(self._windows_us.values()))
-        self._until_us = max(ends_us, default=0)
+        self._next_scan_us = max(ends_us, default=0)
 
     def _held_events(self, name: str) -> Iterator[Event]:
         """Yield the events that the runs and the queue of a pattern hold."""

@@ -82,7 +82,7 @@ class StreamRelease(Release):
             [run for run in runs if run not in self._direct.runs],
             limits,
             name,
-            free=self._free(),
+            free=self._order_free_runs(),
             arrived=admission.intake.nodes,
         )
         self.retiring: StreamRelease | None = None
@@ -106,7 +106,7 @@ class StreamRelease(Release):
         direct_us = min([run.steps.due_us for run in self._direct.runs], default=math.inf)
         return min(direct_us, self.queues.due_us)
 
-    def _free(self) -> list[PatternRun]:
+    def _order_free_runs(self) -> list[PatternRun]:
         """Return the runs under CausalOrder that need no order."""
         return [run for run in self._direct.runs if run.compiled.causal]
 
@@ -176,13 +176,13 @@ class StreamRelease(Release):
             out += flat(self.queues.take((event,), refusing=refusing))
         return out
 
-    def retake(self, event: Event) -> list[Verdict] | None:
+    def take_redelivered(self, event: Event) -> list[Verdict] | None:
         """Process a redelivered event; return None if no queue had refused it."""
         # Patterns that were offered the event the first time are not offered it again.
-        out = self.queues.push_again(event)
+        out = self.queues.push_redelivered(event)
         if self.retiring is not None:
-            own = self.retiring.retake(event)
-            out = [*own, *(out or [])] if own else out
+            retiring_verdicts = self.retiring.take_redelivered(event)
+            out = [*retiring_verdicts, *(out or [])] if retiring_verdicts else out
         return out
 
     def restore_clocks(self, event: Event | None = None, *, saved: bool = False) -> None:
@@ -194,7 +194,7 @@ class StreamRelease(Release):
         if self.retiring is not None:
             self.retiring.restore_clocks(event, saved=saved)
         if self._admission.reads_clocks:
-            free = self._free()
+            free = self._order_free_runs()
             self._direct = TypeDispatch(
                 [run for run in self._direct.runs if not run.compiled.causal]
             )
@@ -258,4 +258,4 @@ class StreamRelease(Release):
         membership = self._admission.membership
         doubtful = 0 if membership is None else membership.in_doubt
         gaps, holes = self.queues.reports.gaps, self._admission.intake.holes()
-        return {"gaps": gaps, "holes": holes, **self._admission.rare(doubtful=doubtful)}
+        return {"gaps": gaps, "holes": holes, **self._admission.nonzero_counts(doubtful=doubtful)}

@@ -65,11 +65,11 @@ def stretch_of(
     due : Release or None
         The release, which says when something is due; None where no pattern has a time window.
     """
-    some = batch if end - begin == len(batch) else batch[begin:end]
+    items = batch if end - begin == len(batch) else batch[begin:end]
     # Checking the whole rest of a batch for each of its stretches would take quadratic time.
-    looked_at = mark_us is None or len(some) == len(batch)
-    if due is None or (looked_at and _is_under_one_mark(some, mark_us)):
-        return Stretch(some, range(begin, end), [mark_us] * len(some), end, mark_us)
+    may_check_rest = mark_us is None or len(items) == len(batch)
+    if due is None or (may_check_rest and _share_watermark(items, mark_us)):
+        return Stretch(items, range(begin, end), [mark_us] * len(items), end, mark_us)
     due_us, window_us = due.due_us, due.window_us
     events: list[Event] = []
     numbers: list[int] = []
@@ -88,20 +88,20 @@ def stretch_of(
             marks_us.append(mark_us)
         elif isinstance(item, Control) and item.kind == "watermark":
             assert item.time is not None
-            given_us = round(item.time * 1e6)
-            if mark_us is None or given_us >= due_us:
+            watermark_us = round(item.time * 1e6)
+            if mark_us is None or watermark_us >= due_us:
                 break
-            mark_us = max(mark_us, given_us)
+            mark_us = max(mark_us, watermark_us)
         else:
             break
         number += 1
     return Stretch(events, numbers, marks_us, number, mark_us)
 
 
-def _is_under_one_mark(items: Sequence[Any], mark_us: int | None) -> bool:
+def _share_watermark(items: Sequence[Any], mark_us: int | None) -> bool:
     """Return whether no item is a watermark, or late by the watermark before the items."""
     types = set(map(type, items))
-    if mark_us is None or not all(issubclass(of, Event) for of in types):
+    if mark_us is None or not all(issubclass(cls, Event) for cls in types):
         return mark_us is None and Control not in types
     times = [item.time for item in items if item.time is not None]
     return not times or round(min(times) * 1e6) >= mark_us

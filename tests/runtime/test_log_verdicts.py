@@ -25,7 +25,7 @@ from ketal.model.summaries import PatternCounts, Summary
 from ketal.model.verdicts.verdict_kinds import COUNTED
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.batch_run import LogPass
-from ketal.runtime.log_verdicts import CELL_CHARACTERS, NAMED
+from ketal.runtime.log_verdicts import CELL_CHARACTERS, NAMED_MAX
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file
 from tests.sampling import chances, examples
@@ -214,8 +214,8 @@ def test_the_error_names_the_first_violations_and_has_them_all() -> None:
     lines = str(error).splitlines()
     assert len(error.violations) == 9
     assert lines[0] == "9 violations of Few"
-    assert lines[1 : NAMED + 1] == [f"  {v}" for v in error.violations[:NAMED]]
-    assert lines[NAMED + 1 :] == [f"  and {9 - NAMED} more"]
+    assert lines[1 : NAMED_MAX + 1] == [f"  {v}" for v in error.violations[:NAMED_MAX]]
+    assert lines[NAMED_MAX + 1 :] == [f"  and {9 - NAMED_MAX} more"]
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.violations, again.reasons) == (str(error), error.violations, ())
 

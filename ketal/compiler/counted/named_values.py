@@ -79,12 +79,12 @@ def named_values(
     atoms : sequence of Atom
         The atoms of the pattern's guards.
     """
-    found: dict[NameKey, NamedValue] = {}
-    for one in _occurrences(pattern, events):
-        found.setdefault(one.key, one)
-    known = _known_by(atoms)
+    first: dict[NameKey, NamedValue] = {}
+    for name in _occurrences(pattern, events):
+        first.setdefault(name.key, name)
+    literals = _literals_by_name(atoms)
     return tuple(
-        replace(one, known_by=disjunction(known.get(key, ()))) for key, one in found.items()
+        replace(name, known_by=disjunction(literals.get(key, ()))) for key, name in first.items()
     )
 
 
@@ -104,7 +104,7 @@ def _occurrences(
             if isinstance(node, syntax.Attribute) and id(node) not in keys:
                 yield NamedValue("attribute", ".".join(node.path), place, node.path)
             else:
-                for what, name, glob in _names_of(node):
+                for what, name, glob in _names_in(node):
                     yield NamedValue(what, name, place, glob=glob)
     if pattern.deployment is not None and pattern.deployment.glob is not None:
         yield NamedValue("node", pattern.deployment.glob, pattern.deployment.span, glob="plain")
@@ -116,7 +116,7 @@ def _occurrences(
         yield NamedValue("node", name, pattern.order.span)
 
 
-def _names_of(node: syntax.Node) -> Iterator[tuple[What, str, str]]:
+def _names_in(node: syntax.Node) -> Iterator[tuple[What, str, str]]:
     """Yield (kind of the named thing, name, kind of glob) of the names in a node of the syntax."""
     match node:
         case syntax.Comparison(op="==" | "!=", left=left, right=right):
@@ -124,23 +124,25 @@ def _names_of(node: syntax.Node) -> Iterator[tuple[What, str, str]]:
             value = left
             if isinstance(left, syntax.Literal):
                 value, items = right, (left,)
-            yield from _items(value, items)
+            yield from _compared_names(value, items)
         case syntax.Membership(value=value, items=items):
-            yield from _items(value, items)
+            yield from _compared_names(value, items)
         case syntax.Call(target=target):
             yield "type", target, "dotted"
         case syntax.Function(name="host", arguments=(syntax.Literal(value=str(glob)),)):
             yield "node", glob, "plain"
 
 
-def _items(value: syntax.Value, items: Iterable[syntax.Value]) -> Iterator[tuple[What, str, str]]:
+def _compared_names(
+    value: syntax.Value, items: Iterable[syntax.Value]
+) -> Iterator[tuple[What, str, str]]:
     if isinstance(value, syntax.Field) and (value.name == "type" or value.name == "node"):
         for item in items:
             if isinstance(item, syntax.Literal) and isinstance(item.value, str):
                 yield value.name, item.value, ""
 
 
-def _known_by(atoms: Sequence[Atom]) -> dict[NameKey, list[Formula]]:
+def _literals_by_name(atoms: Sequence[Atom]) -> dict[NameKey, list[Formula]]:
     """Return, for each name, literals that are true only of events that have the name."""
     known: dict[NameKey, list[Formula]] = {}
     for number, atom in enumerate(atoms):
@@ -162,7 +164,7 @@ def _known_by(atoms: Sequence[Atom]) -> dict[NameKey, list[Formula]]:
     return known
 
 
-def needed(
+def needed_names(
     guard: syntax.Guard, events: Mapping[str, syntax.Guard], *, positive: bool = True
 ) -> frozenset[NameKey]:
     """Return the names without which no event makes a guard true, or false.
@@ -178,34 +180,34 @@ def needed(
     """
     match guard:
         case syntax.Name(name=name):
-            return needed(events[name], events, positive=positive)
+            return needed_names(events[name], events, positive=positive)
         case syntax.Not(operand=operand):
-            return needed(operand, events, positive=not positive)
+            return needed_names(operand, events, positive=not positive)
         case syntax.And(operands=operands) | syntax.Or(operands=operands):
-            parts = [needed(operand, events, positive=positive) for operand in operands]
-            every = isinstance(guard, syntax.And) == positive
-            return frozenset().union(*parts) if every else frozenset.intersection(*parts)
+            parts = [needed_names(operand, events, positive=positive) for operand in operands]
+            needs_all = isinstance(guard, syntax.And) == positive
+            return frozenset().union(*parts) if needs_all else frozenset.intersection(*parts)
         case syntax.Causal(guard=inner) | syntax.Conc(guard=inner) if positive:
-            return needed(inner, events)
+            return needed_names(inner, events)
         case syntax.Comparison(op=op) if positive == (op == "=="):
-            return _attributes(guard) | _keys(guard)
+            return _own_attributes(guard) | _condition_names(guard)
         case syntax.Membership(items=(_,)) if positive:
-            return _attributes(guard) | _keys(guard)
+            return _own_attributes(guard) | _condition_names(guard)
         case syntax.Comparison() | syntax.Membership() | syntax.Matches():
-            return _attributes(guard)
+            return _own_attributes(guard)
         case syntax.Call() | syntax.Function(name="host") if positive:
-            return _keys(guard)
+            return _condition_names(guard)
         case syntax.Function(name="exists") if positive:
-            return _attributes(guard)
+            return _own_attributes(guard)
     return frozenset()
 
 
-def _keys(guard: syntax.Guard) -> frozenset[NameKey]:
+def _condition_names(guard: syntax.Guard) -> frozenset[NameKey]:
     """Return the types and nodes that a condition names."""
-    return frozenset((what, name) for what, name, _ in _names_of(guard))
+    return frozenset((what, name) for what, name, _ in _names_in(guard))
 
 
-def _attributes(guard: syntax.Guard) -> frozenset[NameKey]:
+def _own_attributes(guard: syntax.Guard) -> frozenset[NameKey]:
     """Return the attributes that a condition reads from the event, not from events of a run."""
     inner = {id(node.of) for node in walk(guard) if isinstance(node, syntax.Reference)}
     return frozenset(

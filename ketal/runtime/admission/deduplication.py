@@ -138,7 +138,7 @@ class Intake:
                     break
             seen = nodes.get(node)
             if seen is None:
-                seen = self._begun(node)
+                seen = self._add_node(node)
             if counter == seen.upto + 1:
                 beyond = seen.beyond
                 seen.upto = self._close_hole(beyond, counter) if beyond.count else counter
@@ -154,7 +154,7 @@ class Intake:
         self.contents.extend(events if admitted == len(events) else events[:admitted], firsts)
         return admitted
 
-    def _begun(self, node: str) -> SeenCounters:
+    def _add_node(self, node: str) -> SeenCounters:
         """Add a new node; return its seen counters, of which there are none yet."""
         seen = self.nodes[node] = SeenCounters(tracking=self.tracking)
         return seen
@@ -280,7 +280,7 @@ class Intake:
             The contents of the last events.
         """
         for node, (upto, evicted) in state["nodes"].items():
-            seen = self._begun(node)
+            seen = self._add_node(node)
             seen.upto, seen.evicted = upto, evicted
         for node, number, chunk in beyond:
             seen = self.nodes[node]

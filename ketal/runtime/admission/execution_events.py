@@ -75,9 +75,9 @@ class ExecutionEvents:
         elif isinstance(item, Rejected):
             self._reject(item.place, item.reason)
         else:
-            self._take(item, file, line)
+            self._add_event(item, file, line)
 
-    def _take(self, read: Event, file: str, line: int) -> None:
+    def _add_event(self, read: Event, file: str, line: int) -> None:
         place = place_at(file, line) or str(read.dot)
         try:
             status, event = self._admission.take(read)
@@ -108,7 +108,7 @@ class ExecutionEvents:
 
     def events(self) -> list[Event]:
         """Return the events with restored clocks, in the order of the log."""
-        left = self._admission.left(self._events)
+        left = self._admission.departed_nodes(self._events)
         return restored_with_doubts(self._events, left, limits=self._limits)[0]
 
     def place(self, dot: Dot) -> str:

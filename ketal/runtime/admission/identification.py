@@ -89,13 +89,13 @@ class Admission:
         self.intake = Intake(limits, contents_max=events_max)
         self.membership: MembershipStage | None = None
         self.reads_clocks = any(map(reads_clocks, patterns))
-        everyone = [*patterns, *beside]
+        all_patterns = [*patterns, *beside]
         self.closed = tuple(
             (number, nodes)
-            for number, one in enumerate(everyone)
+            for number, one in enumerate(all_patterns)
             if (nodes := closed_nodes(one.pattern.topology)) is not None
         )
-        self._names = [c.name for c in everyone]
+        self._names = [c.name for c in all_patterns]
         self._clocks_max = events_max or limits.dots_max
         self.first: dict[str, Clock] = {}
         self._entries: Steady = {}
@@ -107,7 +107,7 @@ class Admission:
         """Return the patterns, by number, whose closed topology lacks the node of an event."""
         return [number for number, nodes in self.closed if not takes_part(event.node, nodes)]
 
-    def refusal(self, event: Event, numbers: Sequence[int]) -> str:
+    def refusal_reason(self, event: Event, numbers: Sequence[int]) -> str:
         """Return why no pattern takes an event; empty if some pattern takes it."""
         if not numbers or len(numbers) < len(self._names):
             return ""
@@ -130,17 +130,17 @@ class Admission:
         """
         restarts = self.membership is not None or INCARNATION in event.data
         if not restarts:
-            status = self._admitted(event)
+            status = self._admit(event)
             # Counter 1 once more, with other content, is a restart.
             restarts = status is CONTRADICTION and event.clock[event.node] == 1
         if restarts:
-            event = self.begun().rename(event, self.intake.status)
-            status = self._admitted(event)
+            event = self.ensure_membership().rename(event, self.intake.status)
+            status = self._admit(event)
         if status is CONTRADICTION:
             raise EventError(f"{event.dot} was read before with other content; a dot is unique")
         return status, event
 
-    def _admitted(self, event: Event) -> str:
+    def _admit(self, event: Event) -> str:
         return NEW if self.intake.admit((event,), named=True) else self.intake.status(event)
 
     def arrived(self, event: Event) -> tuple[str, ...]:
@@ -149,7 +149,7 @@ class Admission:
 
     # --- membership ---
 
-    def begun(self, new: Event | None = None) -> MembershipStage:
+    def ensure_membership(self, new: Event | None = None) -> MembershipStage:
         """Return the membership; if there is none, begin one from the seen events except `new`."""
         if self.membership is None:
             intake = self.intake
@@ -166,7 +166,7 @@ class Admission:
             self._entries.clear()
         return self.membership
 
-    def left(self, events: Iterable[Event]) -> Collection[str]:
+    def departed_nodes(self, events: Iterable[Event]) -> Collection[str]:
         """Return the nodes that have left, by control events and by restarts in a log's events."""
         if self.membership is None:
             return restarted({event.node for event in events})
@@ -178,14 +178,14 @@ class Admission:
         Called only while there is no membership: a membership detects departures itself.
         """
         if event.node not in self.first and later_run(event.node) is not None:
-            self.begun(event)
+            self.ensure_membership(event)
             return True
-        dropped = self._dropped(event)
+        dropped = self._dropped_entries(event)
         if dropped:
-            self.begun().restorer.mark_departed(dropped)
+            self.ensure_membership().restorer.mark_departed(dropped)
         return bool(dropped)
 
-    def _dropped(self, event: Event) -> set[str]:
+    def _dropped_entries(self, event: Event) -> set[str]:
         """Return the nodes whose entries the node of a new event has dropped from its clocks.
 
         An entry was dropped if the clock of one event has it and that of an event with a higher
@@ -195,7 +195,7 @@ class Admission:
         counter = clock[node]
         first = self.first.get(node)
         if first is None:
-            self._put_first(node, dict.fromkeys(clock, counter))
+            self._set_first(node, dict.fromkeys(clock, counter))
             return set()
         if first.keys() == clock.keys() and counter >= max(first.values()):
             return set()
@@ -204,10 +204,10 @@ class Admission:
         # Seen events of the node below its first counter with an entry lack that entry.
         between = self.intake.seen_between
         dropped.update(name for name, upto in lower.items() if between(node, counter, upto))
-        self._put_first(node, {**first, **dict.fromkeys(lower, counter)})
+        self._set_first(node, {**first, **dict.fromkeys(lower, counter)})
         return dropped
 
-    def _put_first(self, node: str, first: Clock) -> None:
+    def _set_first(self, node: str, first: Clock) -> None:
         self.first[node] = first
         # An event with these entries, at no lower counter, leaves `first` as it is.
         self._entries[node] = frozenset(first), max(first.values())
@@ -216,7 +216,7 @@ class Admission:
         """Apply a control event; return it with its nodes named by incarnation."""
         if not self.reads_clocks or control.kind not in ("join", "leave", "view"):
             return control
-        membership = self.begun()
+        membership = self.ensure_membership()
         names = membership.incarnations.names
         membership.control(control)
         if control.kind == "view":
@@ -225,20 +225,20 @@ class Admission:
         assert control.node is not None
         return Control(control.kind, node=names(control.node)[-1])
 
-    def look_back(self) -> None:
+    def record_clock_entries(self) -> None:
         """Record the entries of the kept clocks, which the previous program did not read."""
         if self.membership is None and self.reads_clocks and not self.first:
-            found: dict[str, Clock] = {}
+            first_by_node: dict[str, Clock] = {}
             for node, counter, clock in self.intake.contents.clocks():
-                first = found.setdefault(node, {})
+                first = first_by_node.setdefault(node, {})
                 for name in clock:
                     first[name] = min(counter, first.get(name, counter))
-            for node, first in found.items():
-                self._put_first(node, first)
+            for node, first in first_by_node.items():
+                self._set_first(node, first)
             if any(later_run(node) is not None for node in self.first):
-                self.begun()
+                self.ensure_membership()
 
-    def rare(self, **counts: int) -> dict[str, int]:
+    def nonzero_counts(self, **counts: int) -> dict[str, int]:
         """Return the counts that are not zero, `restarts` first."""
         restarts = 0 if self.membership is None else self.membership.incarnations.table.restarts
         return {name: count for name, count in {"restarts": restarts, **counts}.items() if count}
@@ -273,4 +273,4 @@ class Admission:
             self.membership.load(state["membership"])
         self.intake.load(state["intake"], beyond, contents)
         for node, clock in first.items():
-            self._put_first(node, clock)
+            self._set_first(node, clock)

@@ -68,7 +68,7 @@ class SeenContents:
         """Evict the contents with numbers below `evicted`."""
         firsts = self._first_numbers
         while firsts and firsts[0] < evicted:
-            first = self._numbered(firsts.popleft())
+            first = self._at_number(firsts.popleft())
             self.firsts[first.node] = digest_of(first)
         self._removable += evicted - self.evicted
         self.evicted = evicted
@@ -76,10 +76,10 @@ class SeenContents:
             del self._contents[: self._removable]
             self._removable = 0
 
-    def _numbered(self, number: int) -> Content:
+    def _at_number(self, number: int) -> Content:
         return self._contents[number - self.evicted + self._removable]
 
-    def _since(self, number: int) -> list[Content]:
+    def _from_number(self, number: int) -> list[Content]:
         """Return the kept contents with numbers from `number` on."""
         return self._contents[max(0, number - self.evicted) + self._removable :]
 
@@ -87,25 +87,25 @@ class SeenContents:
         """Return the content of a dot; None if it is not kept."""
         numbers, taken = self._numbers, self.taken
         if self._indexed < taken:
-            new = self._since(self._indexed)
+            new = self._from_number(self._indexed)
             for number, one in enumerate(new, taken - len(new)):
                 numbers[one.node, one.counter] = number
             self._indexed = taken
             if len(numbers) > 2 * self._most:
                 held = {dot: number for dot, number in numbers.items() if number >= self.evicted}
                 self._numbers = numbers = held
-        found = numbers.get((node, counter), -1)
-        return self._numbered(found) if found >= self.evicted else None
+        number_of_dot = numbers.get((node, counter), -1)
+        return self._at_number(number_of_dot) if number_of_dot >= self.evicted else None
 
     def held(self) -> list[Content]:
         """Return all kept contents, in order of arrival."""
-        return self._since(self.evicted)
+        return self._from_number(self.evicted)
 
     def newest(self, since: int) -> list[ContentRow]:
         """Return the rows of the kept contents from number `since` on, in order of arrival."""
         return [
             ContentRow(one.node, one.counter, digest_of(one), one.clock)
-            for one in self._since(since)
+            for one in self._from_number(since)
         ]
 
     def clocks(self) -> Iterator[tuple[str, int, Clock]]:
@@ -116,7 +116,7 @@ class SeenContents:
 
     def first_digests(self) -> dict[str, bytes]:
         """Return the digest of each node's event of counter 1, if it was seen."""
-        held = [self._numbered(number) for number in self._first_numbers]
+        held = [self._at_number(number) for number in self._first_numbers]
         return self.firsts | {one.node: digest_of(one) for one in held}
 
     # --- state ---
@@ -133,7 +133,7 @@ class SeenContents:
         assert self._removable <= self._most // REMOVED_SHARE
         firsts = [number for number, one in enumerate(held, self.evicted) if one.counter == 1]
         assert firsts == list(self._first_numbers)
-        assert not self.firsts.keys() & {self._numbered(number).node for number in firsts}
+        assert not self.firsts.keys() & {self._at_number(number).node for number in firsts}
         dots = {(one.node, one.counter): number for number, one in enumerate(held, self.evicted)}
         assert len(dots) == len(held)
         indexed = {dot: number for dot, number in dots.items() if number < self._indexed}

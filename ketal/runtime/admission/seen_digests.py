@@ -48,11 +48,11 @@ def save_rows(rows: Sequence[ContentRow], *, clocks: bool) -> list[Any]:
     names: dict[str, int] = {}
     codes = [names.setdefault(node, len(names)) for node, _, _, _ in rows]
     digests = b"".join([row[2] for row in rows])
-    written = _encode(list(_differences(rows))) if clocks else b""
+    written = _encode(list(_clock_differences(rows))) if clocks else b""
     return [list(names), codes, [counter for _, counter, _, _ in rows], digests, written]
 
 
-def _differences(rows: Iterable[ContentRow]) -> Iterator[Any]:
+def _clock_differences(rows: Iterable[ContentRow]) -> Iterator[Any]:
     """Yield the clocks of rows, a large one as the difference to its node's last large one."""
     last: dict[str, Clock] = {}
     for node, _, _, clock in rows:
@@ -68,13 +68,13 @@ def load_rows(written: Sequence[Any], *, clocks: bool) -> Iterator[ContentRow]:
     names, codes, counters, digests, clocks_written = written
     loaded: Iterator[Clock | None] = itertools.repeat(None, len(codes))
     if clocks and clocks_written:
-        loaded = _clocks_of(names, codes, clocks_written)
+        loaded = _decoded_clocks(names, codes, clocks_written)
     places = range(0, len(digests), DIGEST_BYTES)
     for code, counter, place, clock in zip(codes, counters, places, loaded, strict=True):
         yield ContentRow(names[code], counter, digests[place : place + DIGEST_BYTES], clock)
 
 
-def _clocks_of(names: Sequence[str], codes: Sequence[int], written: bytes) -> Iterator[Any]:
+def _decoded_clocks(names: Sequence[str], codes: Sequence[int], written: bytes) -> Iterator[Any]:
     last: dict[str, Clock] = {}
     for code, one in zip(codes, _decode(written), strict=True):
         if one is None or isinstance(one, dict):

@@ -80,7 +80,7 @@ class Queues:
     ) -> None:
         self.limits = limits
         self.queues = [PatternQueue(group, limits) for group in _by_order(runs)]
-        self.missing = _missing_to(free, limits, arrived)
+        self.missing = _missing_dots(free, limits, arrived)
         self.reports = Reports(execution, limits.dots_max)
         self.watermark_us: int | None = None
         self._count_reporters()
@@ -124,7 +124,7 @@ class Queues:
             for node, _, clock in in_question(restorer.memory, seen)
         ]
         for queue in restoring:
-            queue.look_back(seen_without(seen, events), events)
+            queue.push_offered(seen_without(seen, events), events)
         # Count the events that were released with clocks that the departure shows to be too low.
         for event in present_order(events):
             released = any(queue.has_released(event.dot) for queue in ordered)
@@ -137,7 +137,7 @@ class Queues:
         """Add the dots of a new event's clock to the missing dots, before the event is offered."""
         out: list[Verdict] = []
         for missing in self.missing:
-            out += self.reports.lost(missing.push(event))
+            out += self.reports.gap_verdicts(missing.push(event))
         return out
 
     def take(
@@ -176,15 +176,15 @@ class Queues:
                 for step in queue.take(part, by_number[begin], withheld=withheld):
                     if step.limit:
                         event = events[begin]
-                        by_number[begin].append(self.reports.too_many_domains(event, step.limit))
+                        by_number[begin].append(self.reports.domains_verdict(event, step.limit))
                     for number, verdicts in self._apply(queue, step):
                         by_number[begin + number] += verdicts
                     begin += len(step.ends)
             for missing in self.missing:
-                by_number[part_number] += self.reports.lost(missing.advance())
+                by_number[part_number] += self.reports.gap_verdicts(missing.advance())
         return sorted((number, verdicts) for number, verdicts in by_number.items() if verdicts)
 
-    def push_again(self, event: Event) -> list[Verdict] | None:
+    def push_redelivered(self, event: Event) -> list[Verdict] | None:
         """Push a redelivered event to the queues that had refused it; None if there are none."""
         refusing = [queue for queue in self.queues if event.dot in queue.refused]
         if not refusing:
@@ -192,7 +192,7 @@ class Queues:
         out: list[Verdict] = []
         self.reports.forget_refused(event.dot)
         for queue in refusing:
-            out += flat(self._apply(queue, queue.push_again(event)))
+            out += flat(self._apply(queue, queue.push_redelivered(event)))
         return out
 
     @property
@@ -207,7 +207,7 @@ class Queues:
         self.watermark_us = watermark_us
         out: list[Verdict] = []
         for missing in self.missing:
-            out += self.reports.lost(missing.advance(watermark_us))
+            out += self.reports.gap_verdicts(missing.advance(watermark_us))
         for queue in self.queues:
             step = queue.hold_back.advance(watermark_us)
             out += flat(self._apply(queue, step))
@@ -217,31 +217,31 @@ class Queues:
 
     def join(self, node: str) -> list[Verdict]:
         """Mark a node as present."""
-        return self._each(lambda queue: queue.join(node))
+        return self._apply_to_each(lambda queue: queue.join(node))
 
     def leave(self, node: str) -> list[Verdict]:
         """Mark a node as gone: no event waits for it any more."""
-        return self._each(lambda queue: queue.leave(node))
+        return self._apply_to_each(lambda queue: queue.leave(node))
 
     def view(self, members: Iterable[str]) -> list[Verdict]:
         """Apply a membership view: all nodes but its members have left."""
         named = tuple(members)
-        return self._each(lambda queue: queue.view(named))
+        return self._apply_to_each(lambda queue: queue.view(named))
 
     def end(self) -> list[Verdict]:
         """End the stream."""
-        out = self._each(lambda queue: queue.end())
+        out = self._apply_to_each(lambda queue: queue.end())
         for queue in self.queues:
             out += queue.end()
         return out
 
-    def _each(self, act: Callable[[Any], ReleaseStep]) -> list[Verdict]:
+    def _apply_to_each(self, operation: Callable[[Any], ReleaseStep]) -> list[Verdict]:
         """Apply a function to each `MissingDots` and each queue; return the verdicts."""
         out: list[Verdict] = []
         for missing in self.missing:
-            out += self.reports.lost(act(missing))
+            out += self.reports.gap_verdicts(operation(missing))
         for queue in self.queues:
-            out += flat(self._apply(queue, act(queue.hold_back)))
+            out += flat(self._apply(queue, operation(queue.hold_back)))
         return out
 
     def _apply(self, queue: PatternQueue, step: ReleaseStep) -> list[Numbered]:
@@ -289,7 +289,7 @@ class Queues:
     def load(self, state: Mapping[str, Any], reported: dict[tuple[str, Dot], None]) -> None:
         """Load what `save` returned, and the reported dots; queues are loaded separately."""
         self.reports.load(state["reports"])
-        self.reports.once = reported
+        self.reports.reported = reported
         for missing in self.missing:
             if missing.name in state["missing"]:
                 missing.load(state["missing"][missing.name])
@@ -306,32 +306,32 @@ def _by_order(runs: Iterable[PatternRun]) -> list[list[PatternRun]]:
     return list(groups.values())
 
 
-def _missing_to(
+def _missing_dots(
     runs: Iterable[PatternRun], limits: Limits, arrived: Mapping[str, NodeArrivals]
 ) -> list[MissingDots]:
     """Return the missing dots of the runs that have a `gap`; runs with equal options share them."""
-    made: dict[str, MissingDots] = {}
+    by_name: dict[str, MissingDots] = {}
     for run in runs:
         pattern = run.compiled.pattern
         if pattern.order.gap is None:
             continue
         options = ReleaseOptions.of(pattern.order, limits)
         missing = MissingDots(arrived, options, closed_nodes(pattern.topology))
-        run.losses.awaited = made.setdefault(missing.name, missing).dots
-    return list(made.values())
+        run.losses.awaited = by_name.setdefault(missing.name, missing).dots
+    return list(by_name.values())
 
 
 def seen_without(
     seen: Mapping[str, tuple[int, list[int]]], events: Iterable[Event]
 ) -> dict[str, tuple[int, list[int]]]:
     """Return the seen counters, as `HoldBackQueue.begin` takes them, without some events."""
-    some: dict[str, set[int]] = {}
+    excluded: dict[str, set[int]] = {}
     for event in events:
-        some.setdefault(event.node, set()).add(event.counter)
+        excluded.setdefault(event.node, set()).add(event.counter)
     out = dict(seen)
-    for node, counters in some.items():
+    for node, counters in excluded.items():
         upto, beyond = seen[node]
         first = min(upto, min(counters) - 1)
-        more = [c for c in (*range(first + 1, upto + 1), *beyond) if c not in counters]
-        out[node] = (first, more)
+        remaining = [c for c in (*range(first + 1, upto + 1), *beyond) if c not in counters]
+        out[node] = (first, remaining)
     return out

@@ -29,7 +29,7 @@ from ketal.runtime.queues.reports import Reports
 
 Numbered: TypeAlias = tuple[int, list[Verdict]]
 """(index of an event among those that were taken together, the verdicts on it)."""
-_TIMES_LEAST: Final = 1_024
+_TIMES_MIN: Final = 1_024
 """Entries of the heap of times below which released events are not removed from it."""
 
 
@@ -56,7 +56,7 @@ class PatternQueue:
         self._limits = limits
         self._topology = runs[0].compiled.pattern.topology
         self._timed = any(run.compiled.window_us is not None for run in runs)
-        self._learning = any(run.copies is not None for run in runs)
+        self._has_copies = any(run.copies is not None for run in runs)
         self._times: list[tuple[int, Dot]] | None = None  # a heap; may have released events too
         options = ReleaseOptions.of(runs[0].compiled.pattern.order, limits, ordered=self.ordered)
         self.hold_back = HoldBackQueue(options, self._domains())
@@ -75,7 +75,7 @@ class PatternQueue:
         """
         if not self.ordered or watermark_us is None or not self._timed:
             return self.ordered
-        return not self._learning and self._reached_us(watermark_us) == watermark_us
+        return not self._has_copies and self._reached_us(watermark_us) == watermark_us
 
     def take(
         self, events: Sequence[Event], out: list[Verdict], *, withheld: bool
@@ -106,7 +106,7 @@ class PatternQueue:
         """Offer the events that need not wait; return all, with the clocks restored so far."""
         return events
 
-    def push_again(self, event: Event) -> ReleaseStep:
+    def push_redelivered(self, event: Event) -> ReleaseStep:
         """Push a redelivered event that was refused before."""
         del self.refused[event.dot]
         for run in self.runs:
@@ -129,30 +129,30 @@ class PatternQueue:
         # First, since events released in the same step may depend on them.
         for event in (*step.late, *step.refused):
             self._miss_event(event)
-        numbered: list[Numbered] = [(0, reports.lost(step))] if step.gaps else []
+        numbered: list[Numbered] = [(0, reports.gap_verdicts(step))] if step.gaps else []
         if step.released:
             numbered += self._offer_released(step)
         if step.only_releases:
             return numbered
         out: list[Verdict] = []
         for event in step.late:
-            if not self._was_withheld(event):
-                out += reports.overtaken(event)
+            if not self._pop_withheld(event):
+                out += reports.late_verdicts(event)
         for event in step.refused:
-            if not self._was_withheld(event):
+            if not self._pop_withheld(event):
                 self.refused[event.dot] = None
                 if len(self.refused) > self._limits.dots_max:
                     del self.refused[next(iter(self.refused))]
-                out += reports.no_room(event)
+                out += reports.refused_verdicts(event)
         if step.given_up:
-            out.append(reports.gave_up(step.given_up))
+            out.append(reports.given_up_verdict(step.given_up))
         return [*numbered, (0, out)]
 
     def _offer_released(self, step: ReleaseStep) -> list[Numbered]:
         """Offer the released events; return the verdicts by the index of the releasing event."""
         released, places = step.released, None
         if self.withheld:
-            places = [n for n, event in enumerate(released) if not self._was_withheld(event)]
+            places = [n for n, event in enumerate(released) if not self._pop_withheld(event)]
             released = [released[place] for place in places]
         return [
             (bisect_right(step.ends, place if places is None else places[place]), list(verdicts))
@@ -167,7 +167,7 @@ class PatternQueue:
         for run in self.runs:
             run.miss_event(event)
 
-    def _was_withheld(self, event: Event) -> bool:
+    def _pop_withheld(self, event: Event) -> bool:
         """Return whether a released event was withheld, and no longer count it as withheld."""
         if not self.withheld or event.dot not in self.withheld:
             return False
@@ -191,7 +191,7 @@ class PatternQueue:
         for event in events:
             if event.time_us is not None and self.hold_back.holds(event.dot):
                 heapq.heappush(times, (event.time_us, event.dot))
-        if len(times) > _TIMES_LEAST + 2 * len(self.hold_back):
+        if len(times) > _TIMES_MIN + 2 * len(self.hold_back):
             self._times = [item for item in times if self.hold_back.holds(item[1])]
             heapq.heapify(self._times)
 
@@ -201,7 +201,7 @@ class PatternQueue:
 
         A held event may be the first event of a window when it is released.
         """
-        if self.hold_back.expires or self._learning or not self.ordered:
+        if self.hold_back.expires or self._has_copies or not self.ordered:
             return -math.inf
         if not self._timed:
             return math.inf

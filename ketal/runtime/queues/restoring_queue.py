@@ -45,7 +45,7 @@ class RestoringQueue(PatternQueue):
             return None
         return DomainPast(self._topology, self._limits, whole=True)
 
-    def look_back(
+    def push_offered(
         self, seen: Mapping[str, tuple[int, list[int]]], offered: Iterable[Event]
     ) -> None:
         """Push events that were offered with clocks that may be too low, to learn if they were.
@@ -61,16 +61,16 @@ class RestoringQueue(PatternQueue):
 
     def _offer_at_once(self, events: Sequence[Event], out: list[Verdict]) -> Sequence[Event]:
         """Offer events whose clocks are whole; return them with those clocks."""
-        taken = []
+        to_push = []
         for event in events:
-            known = self._restorer.remembered(event)
-            if self._restorer.low(known, event):
-                known = event
+            restored = self._restorer.remembered(event)
+            if self._restorer.low(restored, event):
+                restored = event
             else:
                 self.withheld.add(event.dot)
-                out += self._offer((known,))
-            taken.append(known)
-        return taken
+                out += self._offer((restored,))
+            to_push.append(restored)
+        return to_push
 
     def _miss_event(self, event: Event) -> None:
         super()._miss_event(event)
@@ -97,12 +97,12 @@ class RestoringQueue(PatternQueue):
                         for dot in lost:
                             run.miss(dot)
                 out += self._offer((event,))
-        out += self._offer_low([*step.late, *step.refused])
+        out += self._offer_unrestored([*step.late, *step.refused])
         for event in step.refused:
             self._losses.miss_event(event, ANY)
         return out
 
-    def _offer_low(self, events: Sequence[Event]) -> list[Verdict]:
+    def _offer_unrestored(self, events: Sequence[Event]) -> list[Verdict]:
         """Offer events whose clocks cannot be restored any further."""
         out: list[Verdict] = []
         for event in events:
@@ -117,7 +117,7 @@ class RestoringQueue(PatternQueue):
         An event that was offered at once is not offered again; if its clock has `changed` since,
         it was offered with a clock that was too low.
         """
-        if not self._was_withheld(event):
+        if not self._pop_withheld(event):
             return True
         if changed and event.dot not in self._losses:  # a lost event was late, and never offered
             self._restorer.found_low(event)
@@ -125,7 +125,7 @@ class RestoringQueue(PatternQueue):
 
     def end(self) -> list[Verdict]:
         """Offer the events that are still held, as in a finite log: holes hold nothing back."""
-        return self._offer_low(present_order(self.hold_back.drop_held()))
+        return self._offer_unrestored(present_order(self.hold_back.drop_held()))
 
     def save(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data; refused events are saved separately."""

@@ -42,29 +42,29 @@ def absent_names(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[D
 
     A name at one place that several patterns share gives one warning.
     """
-    found: dict[object, Diagnostic] = {}
-    cut = {one.what for one in stats.left_out}
-    for one in compiled:
-        for name in one.counted.named_values:
-            code, table, lacks = _KINDS[name.what]
-            if table in cut or _is_in(name, stats):
+    diagnostics: dict[object, Diagnostic] = {}
+    cut_tables = {table.what for table in stats.left_out}
+    for pattern in compiled:
+        for name in pattern.counted.named_values:
+            code, table, wording = _KINDS[name.what]
+            if table in cut_tables or _may_be_in_log(name, stats):
                 continue
             diagnostic = Diagnostic(
                 code=code,
                 severity="warning",
-                message=f"no event of the log {lacks.format(name.name)}",
+                message=f"no event of the log {wording.format(name.name)}",
                 span=name.span,
-                hint=_hint(name, stats, one.counted.named_values),
-                pattern=one.name,
+                hint=_hint(name, stats, pattern.counted.named_values),
+                pattern=pattern.name,
             )
-            found.setdefault((diagnostic.span, diagnostic.message), diagnostic)
-    return list(found.values())
+            diagnostics.setdefault((diagnostic.span, diagnostic.message), diagnostic)
+    return list(diagnostics.values())
 
 
 def unchecked(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[str]:
     """Return a sentence for each cut table, which may have names that were not found in it."""
     names = (name for one in compiled for name in one.counted.named_values)
-    tables = {_KINDS[name.what][1] for name in names if not _is_in(name, stats)}
+    tables = {_KINDS[name.what][1] for name in names if not _may_be_in_log(name, stats)}
     return [
         f"the log has more {one.what} than are told apart (limit {one.limit} = {one.most:,}), so "
         f"no {one.what.removesuffix('s')} is said to be absent"
@@ -73,7 +73,7 @@ def unchecked(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[str]
     ]
 
 
-def _known(name: NamedValue, stats: LogStats) -> dict[str, int]:
+def _log_names(name: NamedValue, stats: LogStats) -> dict[str, int]:
     """Return the log's names of the same kind as `name`, and how many events have each."""
     if name.path:
         return {one.name: one.events for one in stats.attributes}
@@ -87,12 +87,12 @@ def _known(name: NamedValue, stats: LogStats) -> dict[str, int]:
     return nodes
 
 
-def _is_in(name: NamedValue, stats: LogStats) -> bool:
+def _may_be_in_log(name: NamedValue, stats: LogStats) -> bool:
     """Return whether some event of the log has a name, or may have it."""
     if name.path:
         deep = len(name.path) > KEYS_MAX
         return deep or any(one.path == name.path for one in stats.attributes)
-    known = _known(name, stats)
+    known = _log_names(name, stats)
     if name.what == "node" and base_node(name.name) in known:
         # Incarnations are known only when the log is run.
         return True
@@ -100,7 +100,7 @@ def _is_in(name: NamedValue, stats: LogStats) -> bool:
 
 
 def _hint(name: NamedValue, stats: LogStats, pattern: Iterable[NamedValue]) -> str:
-    known = _known(name, stats)
+    known = _log_names(name, stats)
     if name.path and name.name in known:
         return f"did you mean {_quoted(name, name.name, stats)}? There the name itself has a dot"
     if (near := nearest(name, known, pattern)) is not None:
@@ -114,7 +114,7 @@ def _hint(name: NamedValue, stats: LogStats, pattern: Iterable[NamedValue]) -> s
 
 def _quoted(name: NamedValue, known: str, stats: LogStats) -> str:
     """Return `known`, a name in the log of the kind of `name`, with its number of events."""
-    number = _known(name, stats)[known]
+    number = _log_names(name, stats)[known]
     if name.path:
         path = next(one.path for one in stats.attributes if one.name == known)
         known = render_value(syntax.Attribute(path))

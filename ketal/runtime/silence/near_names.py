@@ -46,9 +46,9 @@ def nearest(
     if name.glob == "plain" and any(sign in name.name for sign in "*?"):
         return None
     kinds = {"attribute", "partition"} if name.path else {name.what}
-    own = [one for one in pattern if one.what in kinds]
-    names, globs = {one.name for one in own}, [one.matcher() for one in own if one.glob]
-    others = [one for one in known if one not in names and not any(is_it(one) for is_it in globs)]
+    named = [one for one in pattern if one.what in kinds]
+    names, globs = {one.name for one in named}, [one.matcher() for one in named if one.glob]
+    others = [one for one in known if one not in names and not any(fits(one) for fits in globs)]
     faults = {one: _faults(name.name, one, glob=name.glob == "dotted") for one in others}
     near = [one for one, number in faults.items() if number < _FAR]
     if near:

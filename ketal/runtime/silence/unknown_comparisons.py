@@ -32,7 +32,7 @@ def place_of(compiled: CompiledPattern, span: Span) -> str:
     return f"{source.name}:{span.line}"
 
 
-def unknown(compiled: CompiledPattern, counts: Counts) -> list[Entry]:
+def unknown_entries(compiled: CompiledPattern, counts: Counts) -> list[Entry]:
     """Return the list `unknown` of a pattern, given the kinds that its comparisons read."""
     comparisons, readings = compiled.counted.comparisons
     of_comparison: dict[int, list[tuple[SiteReading, Counter[Kinds]]]] = {}
@@ -43,8 +43,8 @@ def unknown(compiled: CompiledPattern, counts: Counts) -> list[Entry]:
     for number, parts in of_comparison.items():
         comparison = comparisons[number]
         total = sum(parts[0][1].values())
-        for (what, other), events in sorted(_unknown_kinds(comparison, parts).items()):
-            shown = what if what == ABSENT else f"{what} with {other}"
+        for (kind, other_kinds), events in sorted(_unknown_kinds(comparison, parts).items()):
+            shown = kind if kind == ABSENT else f"{kind} with {other_kinds}"
             out.append(_entry(compiled, comparison, shown, events, total))
     return out
 
@@ -56,40 +56,42 @@ def _unknown_kinds(
     out: Counter[tuple[str, str]] = Counter()
     for reading, counter in parts:
         for kinds, events in counter.items():
-            fault = next(_faults(comparison, reading, kinds, parts), None)
-            if fault is not None:
-                out[fault] += events
+            sides = next(_unknown_sides(comparison, reading, kinds, parts), None)
+            if sides is not None:
+                out[sides] += events
         if out:  # the other side would give the same fault once more
             break
     return out
 
 
-def _faults(
+def _unknown_sides(
     comparison: ComparisonSite,
     reading: SiteReading,
     kinds: Kinds,
     parts: list[tuple[SiteReading, Counter[Kinds]]],
 ) -> Iterator[tuple[str, str]]:
     """Yield (kind, kinds on the other side) of each value of an event that gives unknown."""
-    own = dict(zip(reading.operands, kinds, strict=True))
+    kind_of = dict(zip(reading.operands, kinds, strict=True))
     if comparison.is_key:
         ((_, counter),) = parts
-        known = [(count, what) for (what,), count in counter.items() if what != ABSENT]
+        known = [(count, kind) for (kind,), count in counter.items() if kind != ABSENT]
         usual = max(known, default=(0, ABSENT))[1]
         if kinds not in ((usual,), (ABSENT,)):
             yield kinds[0], usual
         return
-    for number, what in own.items():
+    for number, kind in kind_of.items():
         comparable = wanted = comparison.operands[number].kinds
         if comparison.alike:
             other = 1 - number
-            wanted = frozenset({own[other]}) if other in own else _seen(other, parts)
+            wanted = (
+                frozenset({kind_of[other]}) if other in kind_of else _operand_kinds(other, parts)
+            )
             wanted -= {ABSENT}
-        if what == ABSENT or (wanted and what not in wanted & comparable):
-            yield what, " or ".join(sorted(wanted))
+        if kind == ABSENT or (wanted and kind not in wanted & comparable):
+            yield kind, " or ".join(sorted(wanted))
 
 
-def _seen(number: int, parts: list[tuple[SiteReading, Counter[Kinds]]]) -> frozenset[str]:
+def _operand_kinds(number: int, parts: list[tuple[SiteReading, Counter[Kinds]]]) -> frozenset[str]:
     """Return the kinds of values that an operand had, over all events."""
     return frozenset(
         kinds[reading.operands.index(number)]

@@ -17,7 +17,7 @@ from typing import Any
 
 from ketal.analysis.bodies import required_steps
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.compiler.counted.named_values import NamedValue, NameKey, needed
+from ketal.compiler.counted.named_values import NamedValue, NameKey, needed_names
 from ketal.compiler.predicates import Formula
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.statistics.comparison_kinds import Counts
@@ -28,7 +28,7 @@ from ketal.model.summaries import total
 from ketal.model.syntax_walks import walk
 from ketal.model.wording import counted
 from ketal.runtime.silence.near_names import nearest
-from ketal.runtime.silence.unknown_comparisons import Entry, entry_text, place_of, unknown
+from ketal.runtime.silence.unknown_comparisons import Entry, entry_text, place_of, unknown_entries
 
 Findings = dict[str, dict[str, list[Entry]]]
 """`vacuous` or `unknown` → pattern → its list of that name."""
@@ -123,20 +123,20 @@ class MetEvents:
 
 def add_findings(patterns: Mapping[str, dict[str, Any]], found: Findings) -> None:
     """Add the lists `vacuous` and `unknown` to the patterns of a summary."""
-    for what, of in found.items():
-        for name, entries in of.items():
-            patterns[name][what] = entries
+    for kind, by_pattern in found.items():
+        for name, entries in by_pattern.items():
+            patterns[name][kind] = entries
 
 
 def findings(compiled: Sequence[CompiledPattern], met: MetEvents) -> Findings:
     """Return the lists `vacuous` and `unknown` of each pattern, without empty lists."""
     out: Findings = {"vacuous": {}, "unknown": {}}
-    for one in compiled:
-        of = met.patterns[one.name]
-        if of.events and (entries := _Vacuity(one, of, met.names).entries()):
-            out["vacuous"][one.name] = entries
-        if entries := unknown(one, met.kinds[one.name]):
-            out["unknown"][one.name] = entries
+    for pattern in compiled:
+        pattern_met = met.patterns[pattern.name]
+        if pattern_met.events and (entries := _Vacuity(pattern, pattern_met, met.names).entries()):
+            out["vacuous"][pattern.name] = entries
+        if entries := unknown_entries(pattern, met.kinds[pattern.name]):
+            out["unknown"][pattern.name] = entries
     return out
 
 
@@ -155,13 +155,15 @@ def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
         The list `vacuous` of the pattern in the summary.
     """
     nothing = judged_nothing(entries)
-    wrong = [entry for entry in entries if "near" in entry or entry["what"] in ("clock", "message")]
-    if not wrong and not (nothing and kind == "check"):
+    mistakes = [
+        entry for entry in entries if "near" in entry or entry["what"] in ("clock", "message")
+    ]
+    if not mistakes and not (nothing and kind == "check"):
         return []
     causes = [
         entry_text(entry)
         for entry in entries
-        if entry["what"] != "alphabet" and (entry in wrong or nothing)
+        if entry["what"] != "alphabet" and (entry in mistakes or nothing)
     ]
     if nothing:
         causes[:1] = ["; ".join([entries[0]["message"], *causes[:1]])]
@@ -186,10 +188,10 @@ class _Vacuity:
         self._unmet = {
             name.key: name
             for name in compiled.counted.named_values
-            if name.key in names.unmet and not self._met(name.known_by)
+            if name.key in names.unmet and not self._events_meeting(name.known_by)
         }
 
-    def _met(self, guard: Formula) -> int:
+    def _events_meeting(self, guard: Formula) -> int:
         """Return how many events satisfied a guard; all events if the guard was not counted."""
         key = self._compiled.counted.guards[guard]
         return self._pattern_met.guards.get(key, self._events)
@@ -197,15 +199,27 @@ class _Vacuity:
     def entries(self) -> list[Entry]:
         """Return the causes."""
         nothing = not self._pattern_met.judged
-        near = [entry for name in self._unmet.values() for entry in self._misspelt(name, nothing)]
+        near = [
+            entry for name in self._unmet.values() for entry in self._misspelling(name, nothing)
+        ]
         if not nothing:
             stated = {(e["what"], e["name"]) for e in near}
-            return [*self._messages(), *near, *self._unmet_steps(stated), *self._clocks()]
+            return [
+                *self._without_messages(),
+                *near,
+                *self._unmet_steps(stated),
+                *self._unrelated_clocks(),
+            ]
         own = self._compiled.pattern.span
-        head = self._entry("alphabet", self._compiled.name, own, self._why_nothing())
-        return [head, *(near or self._missing()), *self._messages(), *self._clocks()]
+        head = self._entry("alphabet", self._compiled.name, own, self._reason_for_nothing())
+        return [
+            head,
+            *(near or self._missing_names()),
+            *self._without_messages(),
+            *self._unrelated_clocks(),
+        ]
 
-    def _messages(self) -> Iterator[Entry]:
+    def _without_messages(self) -> Iterator[Entry]:
         """Yield the entry that no message was received, under `at every node receiving`."""
         deployment = self._compiled.pattern.deployment
         if deployment is not None and deployment.receiving and not self._pattern_met.messages:
@@ -216,7 +230,7 @@ class _Vacuity:
             )
             yield self._entry("message", "", deployment.span, message)
 
-    def _clocks(self) -> Iterator[Entry]:
+    def _unrelated_clocks(self) -> Iterator[Entry]:
         """Yield the entry that no clock refers to another node, if the pattern needs causality."""
         apart = len(self._names.apart)
         if self._compiled.counted.asks_causality and apart > 1 and self._events >= APART_MIN:
@@ -236,33 +250,33 @@ class _Vacuity:
 
     # --- nothing is judged ---
 
-    def _why_nothing(self) -> str:
+    def _reason_for_nothing(self) -> str:
         compiled = self._compiled
-        members = self._met(compiled.counted.alphabet_guard)
+        members = self._events_meeting(compiled.counted.alphabet_guard)
         if not members:
-            return _none_of(self._events, "is", "in the alphabet")
+            return _none_text(self._events, "is", "in the alphabet")
         if compiled.pattern.deployment is not None and not self._pattern_met.on_copies:
-            return _none_of(self._events, "is", "of a node with a copy of the pattern")
+            return _none_text(self._events, "is", "of a node with a copy of the pattern")
         met = self._pattern_met
         lacks = ["the key of `partition by`"] * bool(met.unscoped)
         lacks += ["a time, for `within`"] * bool(met.untimed)
         if not lacks:
             known = "known to a node with a copy of the pattern"
-            return _none_of(members, "is", known, "in the alphabet ")
-        return _none_of(members, "has", " and ".join(lacks), "in the alphabet ")
+            return _none_text(members, "is", known, "in the alphabet ")
+        return _none_text(members, "has", " and ".join(lacks), "in the alphabet ")
 
-    def _missing(self) -> Iterator[Entry]:
+    def _missing_names(self) -> Iterator[Entry]:
         """Yield the names that no event has and without which no event can be judged."""
         wanted = [key for key in self._unmet if key[0] == "partition"]
         deployment = self._compiled.pattern.deployment
         if deployment is not None and deployment.glob is not None:
             wanted += [key for key in self._unmet if key == ("node", deployment.glob)]
         for event in self._declared.values():
-            wanted += [key for key in self._unmet if key in needed(event.guard, self._guards)]
+            wanted += [key for key in self._unmet if key in needed_names(event.guard, self._guards)]
         for key in list(dict.fromkeys(wanted))[:SHOWN_MAX]:
-            yield self._name_entry(self._unmet[key], self._there_are(key[0]))
+            yield self._name_entry(self._unmet[key], self._common_names(key[0]))
 
-    def _there_are(self, what: str) -> str:
+    def _common_names(self, what: str) -> str:
         """Return, in words, the most frequent names of a kind in the log."""
         counts = list(self._names.counted(what).items())[:SHOWN_MAX]
         shown = ", ".join(f"`{name}` ({counted(n, 'event')})" for name, n in counts)
@@ -279,7 +293,7 @@ class _Vacuity:
         entry = self._entry(name.what, name.name, name.span, message, **more)
         return entry | {"events": self._names.looked_at}
 
-    def _misspelt(self, name: NamedValue, nothing: bool) -> Iterator[Entry]:
+    def _misspelling(self, name: NamedValue, nothing: bool) -> Iterator[Entry]:
         """Yield the entry of a name that is similar to a name in the log."""
         known, own = self._names.counted(name.what), self._compiled.counted.named_values
         near = nearest(name, known, own, loose=nothing and self._compiled.kind == "check")
@@ -297,12 +311,12 @@ class _Vacuity:
         spans = {name: event.span for name, event in self._declared.items()}
         spans |= {step.name: step.span for step in compiled.pattern.steps}
         for step, local in compiled.counted.step_guards.items():
-            if step not in required or self._met(local):
+            if step not in required or self._events_meeting(local):
                 continue
-            why = needed(guards[step], self._guards)
-            if stated & why:
+            needed = needed_names(guards[step], self._guards)
+            if stated & needed:
                 continue
-            name = next((self._unmet[key] for key in self._unmet if key in why), None)
+            name = next((self._unmet[key] for key in self._unmet if key in needed), None)
             if name is not None:
                 stated.add(name.key)
                 yield self._name_entry(name, f", which the step `{step}` needs")
@@ -310,26 +324,26 @@ class _Vacuity:
             what, unmet = self._unmet_event(guards[step]) or ("step", step)
             if (what, unmet) not in stated:
                 stated.add((what, unmet))
-                message = _none_of(self._events, "is", f"a `{unmet}`")
+                message = _none_text(self._events, "is", f"a `{unmet}`")
                 yield self._entry(what, unmet, spans.get(unmet), message)
 
     def _unmet_event(self, guard: syntax.Guard) -> NameKey | None:
         """Return, of the declared events that a guard needs, one that no event satisfies."""
         parts = guard.operands if isinstance(guard, syntax.And) else (guard,)
         for part in parts:
-            for node in walk(part) if isinstance(part, _OVER_ONE) else ():
+            for node in walk(part) if isinstance(part, _NEEDS_AN_EVENT) else ():
                 if isinstance(node, syntax.Name):
-                    met = self._met(self._compiled.counted.event_guards[node.name])
+                    met = self._events_meeting(self._compiled.counted.event_guards[node.name])
                     if not met:
                         return "event", node.name
         return None
 
 
-def _none_of(events: int, verb: str, what: str, which: str = "") -> str:
+def _none_text(events: int, verb: str, what: str, which: str = "") -> str:
     """Return the statement that 0 of some events are, or have, something; `verb` is is or has."""
     verb = verb if events == 1 else {"is": "are", "has": "have"}[verb]
     return f"0 of {counted(events, 'event')} {which}{verb} {what}"
 
 
-_OVER_ONE = (syntax.Name, syntax.Causal, syntax.Conc)
+_NEEDS_AN_EVENT = (syntax.Name, syntax.Causal, syntax.Conc)
 """Guards that are satisfied only by an event of some declared event that they name."""

@@ -34,16 +34,16 @@ from ketal.runtime.admission.identification import Admission
 from ketal.runtime.queues.pattern_queues import PatternQueue
 from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
-from ketal.runtime.state.program_records import about, changes, mark, saved_program
+from ketal.runtime.state.program_records import changes, mark, program_data, saved_program
 from ketal.runtime.state.recorder import Recorder
 from ketal.runtime.state.records import (
     OTHERS,
     Changes,
     Records,
     damage_refused,
-    decoded,
-    encoded,
-    present,
+    decode_snapshot,
+    encode_snapshot,
+    without_removed,
 )
 from ketal.runtime.state.release_recorder import ReleaseRecorder, RetiringRecorder
 from ketal.runtime.stream_release import StreamRelease
@@ -83,7 +83,7 @@ class Progress:
         names = LogNames(named, causal=any(one.counted.asks_causality for one in patterns))
         return cls(names, ProgramKinds(patterns))
 
-    def look(self, new: Sequence[Event]) -> None:
+    def observe(self, new: Sequence[Event]) -> None:
         """Count the names of new events, and the kinds of the values that comparisons read."""
         self.names.look(new)
         self.kinds.look(new)
@@ -132,17 +132,19 @@ class SavedState:
     def __init__(
         self, program: Program, state: bytes | Mapping[bytes, bytes], *, changed: bool = False
     ) -> None:
-        now = {c.name: mark(c) for c in checked_program(program).compiled}
+        new_marks = {c.name: mark(c) for c in checked_program(program).compiled}
         if not isinstance(state, bytes | Mapping):
             raise wrong_type("state", "bytes, as snapshot() returned, or records", state)
-        self.records = decoded(state) if isinstance(state, bytes) else state
+        self.records = decode_snapshot(state) if isinstance(state, bytes) else state
         self.read = Records(self.records)
         with damage_refused():
-            saved = self.read.one("program")
-            was = saved["marks"]
-            difference = changes(was, now)
-            prints = {name: one["fingerprint"] for name, one in was.items()}
-            self.unchanged = [n for n in now if prints.get(n) == now[n]["fingerprint"]]
+            saved = self.read.body("program")
+            old_marks = saved["marks"]
+            difference = changes(old_marks, new_marks)
+            old_prints = {name: one["fingerprint"] for name, one in old_marks.items()}
+            self.unchanged = [
+                n for n in new_marks if old_prints.get(n) == new_marks[n]["fingerprint"]
+            ]
             self.execution: str = saved["execution"]
         if difference and not changed:
             raise OtherProgramError(f"the state is of another program: {difference}")
@@ -169,7 +171,7 @@ class ExecutionState:
 
     def snapshot(self) -> bytes:
         """Return the state as a snapshot."""
-        return encoded(present(self._changes(self._new_recorder(tracking=False))))
+        return encode_snapshot(without_removed(self._changes(self._new_recorder(tracking=False))))
 
     def records(self) -> dict[bytes, bytes]:
         """Return the state as records, and track changes from now on.
@@ -181,7 +183,7 @@ class ExecutionState:
             grows with the number of events (`ketal.runtime.state.records`).
         """
         self._recorder = self._new_recorder(tracking=True)
-        return present(self._changes(self._recorder))
+        return without_removed(self._changes(self._recorder))
 
     def changes(self) -> Changes:
         """Return what changed since the last call of `changes` or `records`, or since `restore`.
@@ -212,7 +214,7 @@ class ExecutionState:
             raise StateError("patterns of the state are drained: only a job goes on from it")
         queues = [release.queues] if retiring is None else [release.queues, retiring.queues]
         with damage_refused():
-            core = saved.read.one("core")
+            core = saved.read.body("core")
             progress.counted = Tally(**core["tally"])
             progress.watermark_us, progress.closed = core["watermark_us"], core["closed"]
             for one in queues:
@@ -224,15 +226,15 @@ class ExecutionState:
                 names = self.program.names
                 changed = [name for name in names if name not in saved.unchanged]
                 progress.since |= dict.fromkeys(changed, progress.counted.accepted)
-                _begin_anew(recorder, saved.read, saved.unchanged)
+                _load_under_changed_program(recorder, saved.read, saved.unchanged)
                 self._replaced = tuple(k for k in saved.records if not k.startswith(OTHERS))
                 if retiring is not None:
                     retiring.begin(release.queues)
             else:
                 recorder.load(saved.read)
             if retiring is not None:
-                retiring.drop_if_over(None)
-        for queue in (queue.hold_back for of in queues for queue in of.queues):
+                retiring.drop_if_finished(None)
+        for queue in (queue.hold_back for group in queues for queue in group.queues):
             if len(queue) > queue.options.held_back_max:
                 raise StateError(
                     f"the state holds back {len(queue)} events; "
@@ -245,7 +247,7 @@ class ExecutionState:
         assert isinstance(self.release, StreamRelease), "a finite log is not saved"
         retiring = None
         if self.retiring is not None:
-            program = about(self.retiring.program)
+            program = program_data(self.retiring.program)
             retiring = RetiringRecorder(self.retiring, program, tracking=tracking)
         own = ReleaseRecorder(self.release, tracking=tracking)
         return Recorder(self.admission, own, retiring, tracking=tracking)
@@ -260,46 +262,48 @@ class ExecutionState:
             "kinds": progress.kinds.save(),
             "since": dict(sorted(progress.since.items())),
         }
-        return recorder.changes(self._about, core)
+        return recorder.changes(self._program_data, core)
 
     @cached_property
-    def _about(self) -> dict[str, Any]:
+    def _program_data(self) -> dict[str, Any]:
         """The program and the execution's name, as plain data."""
-        return {**about(self.program), "execution": self.name}
+        return {**program_data(self.program), "execution": self.name}
 
 
 # --- under another program ---
 
 
-def _begin_anew(recorder: Recorder, read: Records, unchanged: Collection[str]) -> None:
+def _load_under_changed_program(
+    recorder: Recorder, read: Records, unchanged: Collection[str]
+) -> None:
     """Load a state into the new parts of an execution with another program.
 
     Only the unchanged patterns resume with their runs.
     """
     recorder.load_admission(read)
-    recorder.admission.look_back()
+    recorder.admission.record_clock_entries()
     recorder.release.restore_clocks()
-    _begin_queues(recorder.release, recorder.admission, read)
+    _load_or_start_queues(recorder.release, recorder.admission, read)
     recorder.release.load_patterns(read, unchanged)
     if recorder.retiring is not None:
-        _begin_queues(recorder.retiring, recorder.admission, read)
+        _load_or_start_queues(recorder.retiring, recorder.admission, read)
         recorder.retiring.load_patterns(read)
 
 
-def _begin_queues(recorder: ReleaseRecorder, admission: Admission, read: Records) -> None:
+def _load_or_start_queues(recorder: ReleaseRecorder, admission: Admission, read: Records) -> None:
     """Load each queue that can resume from a saved queue, and start the others."""
-    saved = list(read.all("queue"))
-    goes_on: dict[str, str] = {}
+    saved = list(read.bodies("queue"))
+    resumed: dict[str, str] = {}
     for queue in recorder.queues.queues:
-        fitting = _fitting(queue, saved)
-        if fitting is None:
-            _begin(queue, admission, read.one("core")["watermark_us"])
+        saved_name = _resumable_queue(queue, saved)
+        if saved_name is None:
+            _start_queue(queue, admission, read.body("core")["watermark_us"])
         else:
-            goes_on[queue.name] = fitting
-    recorder.load_queues(read, goes_on)
+            resumed[queue.name] = saved_name
+    recorder.load_queues(read, resumed)
 
 
-def _fitting(queue: PatternQueue, saved: Sequence[Any]) -> str | None:
+def _resumable_queue(queue: PatternQueue, saved: Sequence[Any]) -> str | None:
     """Return the name of the saved queue from which a queue resumes; None if none fits.
 
     `saved` has the result of `PatternQueue.save` for each saved queue.
@@ -311,7 +315,7 @@ def _fitting(queue: PatternQueue, saved: Sequence[Any]) -> str | None:
     return next((other["names"][0] for other in own or same or fitting), None)
 
 
-def _begin(queue: PatternQueue, admission: Admission, watermark_us: int | None) -> None:
+def _start_queue(queue: PatternQueue, admission: Admission, watermark_us: int | None) -> None:
     """Start a queue in the middle of an execution: all seen dots count as released."""
     hold_back = queue.hold_back
     if watermark_us is not None:

@@ -64,7 +64,7 @@ def changes(saved: dict[str, Any], now: dict[str, Any]) -> str:
 # --- the program of a state ---
 
 
-def about(program: Program) -> dict[str, Any]:
+def program_data(program: Program) -> dict[str, Any]:
     """Return a program as plain data: its marks by pattern, and its source text."""
     marks = {compiled.name: mark(compiled) for compiled in program.compiled}
     return {"marks": marks, "source": _source_text(program)}
@@ -78,7 +78,7 @@ def saved_program(read: Records) -> Program:
     StateError
         If it no longer compiles, or its fingerprints differ from the saved ones.
     """
-    saved = read.one("program")
+    saved = read.body("program")
     source = saved["source"]
     if not source:
         raise StateError(
@@ -88,17 +88,17 @@ def saved_program(read: Records) -> Program:
         row = json.loads(source)
         try:
             limits = Limits.named(row["limits"])
-            whole = compile(row["text"], name=row["name"], limits=limits, **row["params"])
+            compiled = compile(row["text"], name=row["name"], limits=limits, **row["params"])
         except KetalError as fault:
             raise StateError(
                 f"the saved state's patterns do not compile any more: {fault}"
             ) from None
     for name, mark in saved["marks"].items():
-        if whole[name].fingerprint != mark["fingerprint"]:
-            guards = ", ".join(g.name for g in whole[name].one.registered)
-            why = f"a registered guard of it ({guards})" if guards else "ketal itself"
-            raise StateError(f"pattern {name} is not what the saved state has: {why} changed")
-    return whole.only(row["patterns"])
+        if compiled[name].fingerprint != mark["fingerprint"]:
+            guards = ", ".join(g.name for g in compiled[name].one.registered)
+            cause = f"a registered guard of it ({guards})" if guards else "ketal itself"
+            raise StateError(f"pattern {name} is not what the saved state has: {cause} changed")
+    return compiled.only(row["patterns"])
 
 
 def _source_text(program: Program) -> str:

@@ -43,18 +43,20 @@ class _ContentRecords:
         if number != self._upto:
             self._rows = []  # The next contents were evicted before they were saved.
         self._upto = intake.contents.taken
-        for chunk, some in groupby(enumerate(rows, number), lambda one: one[0] // SEEN_SPAN):
+        for chunk, numbered_rows in groupby(
+            enumerate(rows, number), lambda one: one[0] // SEEN_SPAN
+        ):
             if not self._chunks or self._chunks[-1] != chunk:
                 self._chunks.append(chunk)
                 self._rows = []
-            numbers, added = zip(*some, strict=True)
+            numbers, added = zip(*numbered_rows, strict=True)
             self._rows += added
             start = numbers[-1] + 1 - len(self._rows)
             out[b"seen/%d" % chunk] = encode_record([start, *save_rows(self._rows, clocks=clocks)])
         while self._chunks and (self._chunks[0] + 1) * SEEN_SPAN <= intake.contents.evicted:
             out[b"seen/%d" % self._chunks.popleft()] = None
 
-    def loaded(
+    def mark_saved(
         self, chunks: Iterable[tuple[int, Any]], evicted: int, *, clocks: bool
     ) -> Iterator[ContentRow]:
         """Mark loaded chunks as saved; yield their contents, as `Intake.load` takes them."""
@@ -82,14 +84,14 @@ class _ClockRecords:
             memory.dirty = {}
         touched: dict[int, None] = {}
         for dot, arrived in dirty.items():
-            there, number = memory.find(*dot) is not None, self._numbers.get(dot)
+            remembered, number = memory.find(*dot) is not None, self._numbers.get(dot)
             if number is not None:
                 chunk = number // CLOCKS_SPAN
                 touched[chunk] = None
-                if there and not arrived:
+                if remembered and not arrived:
                     continue
                 del self._chunks[chunk][number], self._numbers[dot]
-            if there:
+            if remembered:
                 touched[self._add(self._next, dot)] = None
         for chunk in touched:
             dots = self._chunks[chunk].values()
@@ -104,7 +106,7 @@ class _ClockRecords:
         self._next = number + 1
         return chunk
 
-    def loaded(self, chunks: Iterable[tuple[int, Any]]) -> Iterator[Any]:
+    def mark_saved(self, chunks: Iterable[tuple[int, Any]]) -> Iterator[Any]:
         """Mark loaded chunks as saved; yield them, as `ClockMemory.load` takes them."""
         for chunk, rows in chunks:
             # The numbers of evicted clocks are not saved: clocks may be numbered anew.
@@ -139,7 +141,9 @@ class Recorder:
         self.retiring = retiring
         self.tracking = tracking
         self._seen = _ContentRecords()
-        self._whole = True  # whether to save all chunks of counters, not only the dirty ones
+        self._saves_all_counters = (
+            True  # whether to save all chunks of counters, not only the dirty ones
+        )
         self._clocks = _ClockRecords()
         self._first: RowRecords[str, Clock] = RowRecords("first", lambda node, first: [node, first])
         if tracking:
@@ -172,13 +176,13 @@ class Recorder:
         """Save the dirty chunks of counters beyond holes (`ketal.model.sets.counter_sets`)."""
         for node, seen in sorted(self.admission.intake.nodes.items()):
             counters, dirty = seen.beyond, seen.beyond.dirty
-            for number in sorted(counters.chunks if self._whole else dirty or ()):
+            for number in sorted(counters.chunks if self._saves_all_counters else dirty or ()):
                 bits = counters.packed(number, seen.upto)
                 key = f"beyond/{number}/{node}".encode()
                 out[key] = None if bits is None else encode_record([node, number, bits])
             if self.tracking and dirty:
                 dirty.clear()
-        self._whole = not self.tracking
+        self._saves_all_counters = not self.tracking
 
     def load(self, records: Records) -> None:
         """Load a state into parts just made."""
@@ -189,20 +193,20 @@ class Recorder:
 
     def load_admission(self, records: Records) -> None:
         """Load the admission, which has the membership; this is done before queues are loaded."""
-        state = records.one("core")
+        state = records.body("core")
         evicted = state["admission"]["intake"]["evicted"]
         first = list(records.numbered("first"))
-        self._whole = not self.tracking
+        self._saves_all_counters = not self.tracking
         self.admission.load(
             state["admission"],
-            beyond=records.all("beyond"),
-            contents=self._seen.loaded(
+            beyond=records.bodies("beyond"),
+            contents=self._seen.mark_saved(
                 records.numbered("seen"), evicted, clocks=state["admission"]["membership"] is None
             ),
-            clocks=self._clocks.loaded(records.numbered("clocks")),
+            clocks=self._clocks.mark_saved(records.numbered("clocks")),
             first=dict(body for _, body in first),
         )
-        self._first.loaded(first, self.admission.first)
+        self._first.mark_saved(first, self.admission.first)
         self.release.restore_clocks()
         membership = self.admission.membership
         if self.tracking and membership is not None:

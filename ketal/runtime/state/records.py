@@ -66,7 +66,7 @@ def encode_record(body: Any) -> bytes:
         return _encode((FORMAT, json.dumps(body)))
 
 
-def present(records: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
+def without_removed(records: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
     """Return the records without those that are removed."""
     return {key: value for key, value in records.items() if value is not None}
 
@@ -125,7 +125,7 @@ class Records:
         if not self.own.keys() >= {b"program", b"core"}:
             raise StateError("these records are no state of a monitor: some are missing")
 
-    def one(self, *key: str) -> Any:
+    def body(self, *key: str) -> Any:
         """Return the body of the record with a key, given as its parts."""
         name = "/".join(key)
         if name.encode() not in self.own:
@@ -137,7 +137,7 @@ class Records:
         for one in self._numbered.get("/".join(key).encode(), ()):
             yield int(one.rpartition(b"/")[2]), decode_record(key[0], self.own[one])
 
-    def all(self, kind: str) -> Iterator[Any]:
+    def bodies(self, kind: str) -> Iterator[Any]:
         """Yield the bodies of all records of a kind."""
         for key, value in self.own.items():
             if key.startswith(kind.encode() + b"/"):
@@ -167,13 +167,13 @@ def decode_record(name: str, value: bytes) -> Any:
 # --- snapshots ---
 
 
-def encoded(records: dict[bytes, bytes]) -> bytes:
+def encode_snapshot(records: dict[bytes, bytes]) -> bytes:
     """Return the snapshot of records: format, checksum and records as bytes."""
     body = msgspec.msgpack.encode(records)
     return b"ketal" + bytes([FORMAT]) + zlib.crc32(body).to_bytes(4, "big") + body
 
 
-def decoded(blob: bytes) -> dict[bytes, bytes]:
+def decode_snapshot(blob: bytes) -> dict[bytes, bytes]:
     """Return the records of a snapshot.
 
     Raises

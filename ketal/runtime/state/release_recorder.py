@@ -46,25 +46,25 @@ class RowRecords(Generic[K, V]):
 
     def changes(self, held: Mapping[K, V], out: Changes) -> None:
         """Add to `out` the records of new and changed entries, and removals of deleted ones."""
-        known, last = self._known, -1
+        saved, last_number = self._known, -1
         for key, value in held.items():
-            at = known.get(key)
-            if at is not None and at[0] > last:
-                last, before = at
-                if before is value:
+            entry = saved.get(key)
+            if entry is not None and entry[0] > last_number:
+                last_number, saved_value = entry
+                if saved_value is value:
                     continue
             else:
-                if at is not None:  # Removed and added again since: now it is among the last.
-                    out[self._key(at[0])] = None
-                last = self._next
+                if entry is not None:  # Removed and added again since: now it is among the last.
+                    out[self._key(entry[0])] = None
+                last_number = self._next
                 self._next += 1
-            known[key] = (last, value)
-            out[self._key(last)] = encode_record(self._write(key, value))
-        if len(known) > len(held):
-            for key in [key for key in known if key not in held]:
-                out[self._key(known.pop(key)[0])] = None
+            saved[key] = (last_number, value)
+            out[self._key(last_number)] = encode_record(self._write(key, value))
+        if len(saved) > len(held):
+            for key in [key for key in saved if key not in held]:
+                out[self._key(saved.pop(key)[0])] = None
 
-    def loaded(self, records: Iterable[tuple[int, Any]], held: Mapping[K, V]) -> None:
+    def mark_saved(self, records: Iterable[tuple[int, Any]], held: Mapping[K, V]) -> None:
         """Mark the entries whose numbered records were loaded as saved."""
         numbers = [number for number, _ in records]
         self._known = {k: (n, v) for n, (k, v) in zip(numbers, held.items(), strict=True)}
@@ -82,30 +82,30 @@ class _HeldRecords:
 
     def number(self, event: Event) -> int:
         """Return the number of an event's record, which is added to the changes if it is new."""
-        at = id(event)
-        number = self._named.get(at)
+        identity = id(event)
+        number = self._named.get(identity)
         if number is None:
-            known = self._known.get(at)
-            if known is None:
+            saved = self._known.get(identity)
+            if saved is None:
                 number = heapq.heappop(self._free) if self._free else len(self._known)
-                self._known[at] = (number, event)
+                self._known[identity] = (number, event)
                 self.out[b"held/%d" % number] = encode_record(save_event(event))
             else:
-                number = known[0]
-            self._named[at] = number
+                number = saved[0]
+            self._named[identity] = number
         return number
 
     def finish(self) -> Changes:
         """Return the changed records, after `number` was called with every held event."""
         if len(self._named) < len(self._known):
-            for at in [at for at in self._known if at not in self._named]:
-                number, _ = self._known.pop(at)
+            for identity in [identity for identity in self._known if identity not in self._named]:
+                number, _ = self._known.pop(identity)
                 heapq.heappush(self._free, number)
                 self.out[b"held/%d" % number] = None
         out, self.out, self._named = self.out, {}, {}
         return out
 
-    def loaded(self, events: Mapping[int, Event]) -> list[Any]:
+    def mark_saved(self, events: Mapping[int, Event]) -> list[Any]:
         """Mark the events that were loaded as saved; return them by number."""
         self._known = {id(event): (number, event) for number, event in events.items()}
         table: list[Any] = [None] * (max(events, default=-1) + 1)
@@ -159,9 +159,9 @@ class ReleaseRecorder:
         self._save("core", {**core, "queues": self.queues.save()}, out)
         for queue in self.queues.queues:
             self._save(f"queue/{queue.name}", queue.save(self._held.number), out)
-            self._refused_of(queue.name).changes(queue.refused, out)
+            self._refused_records(queue.name).changes(queue.refused, out)
         out.update(self._held.finish())
-        self._reported.changes(self.queues.reports.once, out)
+        self._reported.changes(self.queues.reports.reported, out)
         for run in self._release.runs:
             self._save(f"pattern/{run.compiled.name}", run.save(), out)
             self._save_scopes(run, out)
@@ -187,7 +187,7 @@ class ReleaseRecorder:
             held = {unlearned.number: unlearned for unlearned in run.copies.unlearned()}
             self._unlearned[run.compiled.name].changes(held, out)
 
-    def _refused_of(self, name: str) -> RowRecords[Dot, None]:
+    def _refused_records(self, name: str) -> RowRecords[Dot, None]:
         if name not in self._refused:
             self._refused[name] = RowRecords(f"refused/{name}", lambda dot, _: [*dot])
         return self._refused[name]
@@ -214,17 +214,17 @@ class ReleaseRecorder:
             For the name of a queue, the name of the saved queue from which it resumes.
         """
         events = {number: load_event(row) for number, row in records.numbered("held")}
-        table = self._held.loaded(events)
+        table = self._held.mark_saved(events)
         for queue in self.queues.queues:
             name = saved.get(queue.name)
             if name is not None:
                 refused = list(records.numbered("refused", name))
-                queue.load(records.one("queue", name), table, [dot for _, dot in refused])
-                self._refused_of(queue.name).loaded(refused, queue.refused)
+                queue.load(records.body("queue", name), table, [fields for _, fields in refused])
+                self._refused_records(queue.name).mark_saved(refused, queue.refused)
         reported = list(records.numbered("reported"))
-        state = records.one("core")["queues"]
-        self.queues.load(state, {(what, Dot(*dot)): None for _, (what, dot) in reported})
-        self._reported.loaded(reported, self.queues.reports.once)
+        state = records.body("core")["queues"]
+        self.queues.load(state, {(way, Dot(*fields)): None for _, (way, fields) in reported})
+        self._reported.mark_saved(reported, self.queues.reports.reported)
 
     def load_patterns(self, records: Records, names: Collection[str] | None = None) -> None:
         """Load the runs of the patterns with these names; by default of all."""
@@ -235,8 +235,8 @@ class ReleaseRecorder:
             rows = [(n, Unlearned.load(body)) for n, body in records.numbered("unlearned", name)]
             unlearned = [one for _, one in rows]
             scopes = (body for _, body in records.numbered("scope", name))
-            run.load(records.one("pattern", name), unlearned, scopes)
-            self._unlearned[name].loaded(rows, {one.number: one for one in unlearned})
+            run.load(records.body("pattern", name), unlearned, scopes)
+            self._unlearned[name].mark_saved(rows, {one.number: one for one in unlearned})
             if self._tracking:
                 run.scopes.take_dirty()
 
@@ -264,9 +264,9 @@ class RetiringRecorder(ReleaseRecorder):
 
     def prefixed_changes(self) -> Changes:
         """Return the records that changed since the last call; all records at the first call."""
-        if self._retiring.over:
-            gone, self._keys = sorted(self._keys), set()
-            return dict.fromkeys(gone)
+        if self._retiring.finished:
+            removed, self._keys = sorted(self._keys), set()
+            return dict.fromkeys(removed)
         program = None
         if RETIRING + b"program" not in self._keys:  # saved once: it may be large, and is constant
             before = {name: before.save() for name, before in self._retiring.before.items()}
@@ -279,6 +279,6 @@ class RetiringRecorder(ReleaseRecorder):
 
     def load(self, records: Records) -> None:
         """Load the queues, the runs, and the counts of reported verdicts."""
-        self._retiring.load(records.one("core")["reported"], records.one("program")["before"])
+        self._retiring.load(records.body("core")["reported"], records.body("program")["before"])
         super().load(records)
         self._keys = {RETIRING + key for key in records.own}

@@ -36,7 +36,7 @@ from typing import Any
 
 from ketal.errors import SettingError, StateError, refused_as_setting
 from ketal.files.file_replacement import replace_file
-from ketal.runtime.state.records import Changes, present
+from ketal.runtime.state.records import Changes, without_removed
 from ketal.streaming.kafka.state.segments import chunks, decode, encode
 
 ADDED_BYTES_LEAST = 4_000_000
@@ -177,7 +177,7 @@ class Saved:
             # All records are written before there is a WAL, through which they would go twice.
             database.execute("BEGIN")
             database.execute("CREATE TABLE commits (number INTEGER, records BLOB)")
-            whole = present(records)
+            whole = without_removed(records)
             self._base_bytes, self._added_bytes = self._add(database, whole), 0
             (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
@@ -276,7 +276,7 @@ def _records(
         records.update(decode(piece))
     if actual.hexdigest() != digest:
         raise StateError(f"the saved state {path} is damaged: its rows have another digest")
-    return present(records)
+    return without_removed(records)
 
 
 def _new_digest() -> Any:
