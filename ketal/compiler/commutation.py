@@ -25,9 +25,9 @@ from ketal.compiler.predicates import (
     Formula,
     conjunction,
     disjunction,
+    map_literals,
     negation,
     registers,
-    with_literals,
 )
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
@@ -43,7 +43,7 @@ WITNESSES_MAX = 64
 """Symbolic events of a state that are still searched for a counterexample without a proof."""
 
 
-def _exclusive(theory: Theory) -> tuple[Formula, ...]:
+def _exclusions(theory: Theory) -> tuple[Formula, ...]:
     """Return formulas that exclude that a bound anchor is both before and concurrent with an event.
 
     The anchors are the prior event and the history.
@@ -63,7 +63,7 @@ def ambiguities(automaton: Automaton, theory: Theory) -> Iterator[tuple[str, str
 
     Only pairs that lead to different configurations are ambiguous; the table has merged all others.
     """
-    bound = _exclusive(theory)
+    exclusions = _exclusions(theory)
     group_of = {
         v: group
         for minterm, group in automaton.letters
@@ -71,21 +71,21 @@ def ambiguities(automaton: Automaton, theory: Theory) -> Iterator[tuple[str, str
         for v in of_class
     }
     reported: set[tuple[int, int]] = set()
-    asked: dict[tuple[bool, int, int], bool] = {}
-    looked: set[tuple[bool, tuple[int, ...]]] = set()
+    answers: dict[tuple[bool, int, int], bool] = {}
+    visited: set[tuple[bool, tuple[int, ...]]] = set()
     for state, enabled in enumerate(automaton.enabled):
-        if (state == 0, enabled) in looked:
+        if (state == 0, enabled) in visited:
             continue
-        looked.add((state == 0, enabled))
+        visited.add((state == 0, enabled))
         for one, two in itertools.combinations(enabled, 2):
             steps = automaton.variants[one].step, automaton.variants[two].step
             if group_of[one] == group_of[two] or steps in reported:
                 continue
             key = (state == 0, one, two)
-            if key not in asked:
+            if key not in answers:
                 both = (automaton.formulas[one], automaton.formulas[two])
-                asked[key] = theory.can_hold(*both, *(bound if state else ()))
-            if asked[key]:
+                answers[key] = theory.can_hold(*both, *(exclusions if state else ()))
+            if answers[key]:
                 reported.add(steps)
                 yield automaton.names[state], automaton.steps[steps[0]], automaton.steps[steps[1]]
 
@@ -107,12 +107,12 @@ class Sensitivity(NamedTuple):
 
 def ordered_clauses(pattern: syntax.Pattern) -> list[str]:
     """Return the clauses for which even a `find any` needs a release order."""
-    there = {
+    present = {
         "`not`": any(isinstance(node, syntax.Absent) for node in walk(pattern.body)),
         "`limit`": pattern.limit is not None,
         "`within … events`": _counts_events(pattern),
     }
-    return [clause for clause, is_there in there.items() if is_there]
+    return [clause for clause, is_present in present.items() if is_present]
 
 
 def needs_no_order(pattern: syntax.Pattern) -> bool:
@@ -137,21 +137,21 @@ def order_sensitivity(
     if needs_no_order(pattern):
         return None
     if pattern.topology is not None and gives_up(pattern.topology, theory.limits):
-        why = "across a `relaxed` edge an event may be offered before its causes"
-        return Sensitivity("topology", f"order-sensitive: {why}")
-    reason = _of_the_steps(pattern, automaton, alphabet, theory)
+        cause = "across a `relaxed` edge an event may be offered before its causes"
+        return Sensitivity("topology", f"order-sensitive: {cause}")
+    reason = _step_reason(pattern, automaton, alphabet, theory)
     if reason is not None:
         return Sensitivity("steps", f"order-sensitive{reason}")
     if _counts_events(pattern):
-        why = "`within … events` counts positions in the order offered"
-        return Sensitivity("window", f"order-sensitive: {why}")
+        cause = "`within … events` counts positions in the order offered"
+        return Sensitivity("window", f"order-sensitive: {cause}")
     if pattern.limit is not None:
-        why = "which matches `limit` lists depends on the order offered"
-        return Sensitivity("limit", f"order-sensitive: {why}")
+        cause = "which matches `limit` lists depends on the order offered"
+        return Sensitivity("limit", f"order-sensitive: {cause}")
     return None
 
 
-def _of_the_steps(
+def _step_reason(
     pattern: syntax.Pattern, automaton: Automaton, alphabet: Formula, theory: Theory
 ) -> str | None:
     """Return why the runs of a pattern are order-sensitive; None if proven order-independent.
@@ -167,8 +167,8 @@ def _of_the_steps(
     if swap is None or isinstance(swap, str):
         return swap
     state, one, two = swap
-    both = f"two `{one}`" if one == two else f"`{one}` and `{two}`"
-    return f": in state {automaton.names[state]}, {both} do not commute"
+    steps = f"two `{one}`" if one == two else f"`{one}` and `{two}`"
+    return f": in state {automaton.names[state]}, {steps} do not commute"
 
 
 _Column = tuple[int | None, tuple[int, ...]]
@@ -211,23 +211,23 @@ class _Swaps:
         self.pattern = pattern
         self.automaton = automaton
         self.strategy = pattern.selection
-        self.find_kind = pattern.kind == "find"
+        self.is_find = pattern.kind == "find"
         self._ways: dict[int, Ways] = {}
         self._known: dict[tuple[_Column, ...], list[_Symbol]] = {}
         self._overwritten: dict[int, Mapping[int, Formula]] = {}
         atoms = list(theory.atoms)
-        self._nodes = _nodes(atoms)
-        self._fixed = [alphabet]
+        self._node_literals = _node_literals(atoms)
+        self._premises = [alphabet]
         if pattern.deployment is not None and not pattern.deployment.everything:
             # A copy is offered its node's own events at fixed places, so these are not swapped.
-            self._fixed += [
+            self._premises += [
                 ("var", n, False) for n, a in enumerate(atoms) if a.shape == "localhost"
             ]
         for group in sorted({g for _, g in automaton.letters}):
-            self._overwritten[group] = self._after(group, theory.atoms, atoms)
+            self._overwritten[group] = self._atoms_after(group, theory.atoms, atoms)
         self.theory = Theory(atoms, theory.limits)
 
-    def _after(
+    def _atoms_after(
         self, group: int, before: Sequence[Atom], atoms: list[Atom]
     ) -> Mapping[int, Formula]:
         """Return the values of relational atoms once the other event is bound in `group`."""
@@ -269,14 +269,14 @@ class _Swaps:
             columns |= {(group, c): None for c in self.ways(target).classes}
         asked = tuple(columns)
         if asked not in self._known:
-            self._known[asked] = self._distinguished(asked)
+            self._known[asked] = self._distinguish(asked)
         return self._known[asked]
 
-    def _distinguished(self, columns: tuple[_Column, ...]) -> list[_Symbol]:
+    def _distinguish(self, columns: tuple[_Column, ...]) -> list[_Symbol]:
         formulas = {column: self._formula(*column) for column in columns}
         # Most guards do not change when another event is taken: decide equal ones once.
         asked = tuple(dict.fromkeys(formulas.values()))
-        known = self.theory.narrowed(PartialAssignment(), self._fixed)
+        known = self.theory.narrowed(PartialAssignment(), self._premises)
         regions: list[Region] = []
         if known is not None and self.theory.satisfiable(known):
             regions = [((), known)]
@@ -286,7 +286,9 @@ class _Swaps:
         for chosen, known in regions:
             satisfied = {asked[number] for number in chosen}
             held = frozenset(column for column, formula in formulas.items() if formula in satisfied)
-            node = next((c for c, f in self._nodes.items() if self.theory.forces(known, f)), None)
+            node = next(
+                (c for c, f in self._node_literals.items() if self.theory.forces(known, f)), None
+            )
             symbols.append(_Symbol(held, known, node))
         return symbols
 
@@ -300,7 +302,7 @@ class _Swaps:
             of = after.get(variable[1])
             return variable if of is None else of if variable[2] else negation(of)
 
-        return with_literals(formula, literal)
+        return map_literals(formula, literal)
 
     # runs of two events
 
@@ -308,8 +310,8 @@ class _Swaps:
         """Return (state, step, step) that do not commute, why a proof failed, or None if proven."""
         unproven = " as far as can be shown: the steps overlap too much for a proof"
         swaps = 0
-        held = (True,) if self.pattern.window is None else (True, False)
-        windows = list(itertools.product(held, held, held))
+        fits = (True,) if self.pattern.window is None else (True, False)
+        windows = list(itertools.product(fits, fits, fits))
         order = {name: number for number, name in enumerate(self.automaton.steps)}
         for state in range(len(self.automaton.table)):
             symbols = self.symbols(state)
@@ -359,31 +361,31 @@ class _Swaps:
             Whether the second event is in the window of a run that took the first one.
         """
         runs = [_TriedRun(state)]
-        found: list[object] = []
+        verdicts: list[object] = []
         for event, symbol, fits in events:
             moved: list[_TriedRun] = []
             stayed: list[_TriedRun] = []
             for run in runs:
                 within = both_fit if run.taken else fits
                 starts = state == 0 or run.state == 0
-                after = self._moves(run, symbol, event) if within or starts else []
+                after = self._moved_runs(run, symbol, event) if within or starts else []
                 moved += after
                 stays = not after if self.strategy == "next" else self.strategy == "any"
-                if self.find_kind and (stays or run == _TriedRun(0)):
+                if self.is_find and (stays or run == _TriedRun(0)):
                     stayed.append(run)
-            if self.find_kind:
-                found += [run.taken for run in moved if run.state in self.automaton.finals]
+            if self.is_find:
+                verdicts += [run.taken for run in moved if run.state in self.automaton.finals]
             elif not moved:
                 if self.pattern.violation_policy == "halt":
                     return "violation"
                 if self.pattern.violation_policy == "resume":
                     return event, "resumes"  # not compared: the fresh run depends on the event
-                found.append("violation")
+                verdicts.append("violation")
                 stayed = runs
             runs = stayed + moved
-        return frozenset(map(self._read_later, runs)), sorted(map(repr, found))
+        return frozenset(map(self._observable_part, runs)), sorted(map(repr, verdicts))
 
-    def _moves(self, run: _TriedRun, symbol: _Symbol, event: str) -> list[_TriedRun]:
+    def _moved_runs(self, run: _TriedRun, symbol: _Symbol, event: str) -> list[_TriedRun]:
         """Return the runs after a run takes a symbolic event; none if it cannot take the event."""
         overwritten = run.taken[-1][0] if run.taken else None
         ways = self.ways(run.state)
@@ -394,9 +396,9 @@ class _Swaps:
             return []  # no real event: comparisons with the other event are treated as unrelated
         return [_TriedRun(target, (*run.taken, (group, event))) for group, target in targets]
 
-    def _read_later(self, run: _TriedRun) -> object:
+    def _observable_part(self, run: _TriedRun) -> object:
         """Return the part of a run that later verdicts depend on: of a `find`, all of it."""
-        if self.find_kind:
+        if self.is_find:
             return run
         live = self.automaton.live[run.state]
         return (
@@ -407,7 +409,7 @@ class _Swaps:
         )
 
 
-def _nodes(atoms: Sequence[Atom]) -> Mapping[str, Formula]:
+def _node_literals(atoms: Sequence[Atom]) -> Mapping[str, Formula]:
     """Return the literals that determine an event's node, by the name of the node."""
     return {
         a.payload[0]: ("var", n, True)

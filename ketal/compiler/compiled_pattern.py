@@ -35,8 +35,8 @@ from ketal.compiler.predicates import (
     conjunction,
     disjunction,
     evaluate,
-    free_of_run,
-    of_field,
+    field_guard,
+    local_guard,
     simplify,
     variables,
 )
@@ -264,9 +264,9 @@ class CountedParts:
         related = any(atom.shape in RELATIONS for atom in self.compiled.automaton.atoms)
         return self.compiled.pattern.order.kind == "causal" or related
 
-    def _of_one_event(self, formula: Formula) -> Formula:
+    def _local_guard(self, formula: Formula) -> Formula:
         """Return a formula over local atoms: true if the guard holds in some run of some copy."""
-        local = free_of_run(formula, self.compiled.automaton.atoms)
+        local = local_guard(formula, self.compiled.automaton.atoms)
         localhost_bit = self.compiled.automaton.localhost_bit
         if not localhost_bit:
             return local
@@ -276,22 +276,22 @@ class CountedParts:
     @functools.cached_property
     def alphabet_guard(self) -> Formula:
         """The guard, over masks, of an event of the alphabet."""
-        return self._of_one_event(self.compiled.alphabet)
+        return self._local_guard(self.compiled.alphabet)
 
     @functools.cached_property
     def event_guards(self) -> dict[str, Formula]:
         """The guard, over masks, of each declared event, by name."""
-        return {event.name: self._of_one_event(formula) for event, formula in self.compiled.events}
+        return {event.name: self._local_guard(formula) for event, formula in self.compiled.events}
 
     @functools.cached_property
     def step_guards(self) -> dict[str, Formula]:
         """The guard, over masks, of an event that a step can take in some run, by step."""
-        of = zip(self.compiled.automaton.variants, self.compiled.automaton.formulas, strict=True)
+        pairs = zip(self.compiled.automaton.variants, self.compiled.automaton.formulas, strict=True)
         return {
-            self.compiled.automaton.steps[variant.step]: self._of_one_event(
+            self.compiled.automaton.steps[variant.step]: self._local_guard(
                 conjunction([formula, self.compiled.alphabet])
             )
-            for variant, formula in of
+            for variant, formula in pairs
         }
 
     @functools.cached_property
@@ -315,7 +315,7 @@ class CountedParts:
         """The guard, over masks, of a type that the pattern names or that its events may have."""
         named = [name.known_by for name in self._named_values if name.what == "type"]
         guards = [self.alphabet_guard, *self.event_guards.values(), *self.step_guards.values()]
-        of_type = (of_field(guard, self.compiled.automaton.atoms, TYPE) for guard in guards)
+        of_type = (field_guard(guard, self.compiled.automaton.atoms, TYPE) for guard in guards)
         return disjunction([*named, *of_type])
 
     @functools.cached_property
@@ -328,8 +328,8 @@ class CountedParts:
             self.compiled.automaton.atoms,
             self.compiled.registered,
         )
-        of_event = (replace(one, guard=self._of_one_event(one.guard)) for one in readings)
-        return sites, tuple(of_event)
+        local_readings = (replace(one, guard=self._local_guard(one.guard)) for one in readings)
+        return sites, tuple(local_readings)
 
     @functools.cached_property
     def guards(self) -> dict[Formula, str]:

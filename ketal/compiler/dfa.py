@@ -117,7 +117,7 @@ class _TableRows:
     rows: Sequence[Mapping[int, _States]]
     finals: Collection[int]
 
-    def after(self, states: _States) -> Mapping[int, _States]:
+    def successors(self, states: _States) -> Mapping[int, _States]:
         """Return the next states of a set of states, by letter."""
         if len(states) == 1:
             (state,) = states
@@ -168,7 +168,9 @@ def determinise(
     steps = _minimal(_subsets(nfa, theory.limits, span), len(numbers))
     labels = []
     if positions.labels:
-        labels = [{positions.labels[p] for p in behind} for behind in _behind(steps, nfa)]
+        labels = [
+            {positions.labels[p] for p in originals} for originals in _original_states(steps, nfa)
+        ]
     return _OverEvents(steps, labels, guards, theory, check, span).run()
 
 
@@ -187,11 +189,11 @@ def _subsets(nfa: _TableRows, limits: Limits, span: Span | None) -> _TableRows:
     reached = {initial}
 
     def moves(states: _States) -> Iterable[tuple[int, _States]]:
-        after = nfa.after(states)
-        reached.update(after.values())
+        successors = nfa.successors(states)
+        reached.update(successors.values())
         if len(reached) > limits.states_max:
             raise _too_many(limits, span)
-        return after.items()
+        return successors.items()
 
     return _breadth_first(initial, moves, lambda states: not states.isdisjoint(nfa.finals))
 
@@ -273,20 +275,20 @@ def _restricted(automaton: _TableRows, letters: int) -> _TableRows:
     return _breadth_first(0, moves, lambda state: state in automaton.finals)
 
 
-def _behind(minimal: _TableRows, nfa: _TableRows) -> list[_States]:
+def _original_states(minimal: _TableRows, nfa: _TableRows) -> list[_States]:
     """Return, for each state of a minimal automaton, the equivalent states of the original."""
-    behind: list[set[_States]] = [set() for _ in minimal.rows]
-    behind[0].add(frozenset((0,)))
+    originals: list[set[_States]] = [set() for _ in minimal.rows]
+    originals[0].add(frozenset((0,)))
     todo = deque([(0, frozenset((0,)))])
     while todo:
         number, states = todo.popleft()
-        after = nfa.after(states)
+        successors = nfa.successors(states)
         for letter, targets in minimal.rows[number].items():
             (target,) = targets
-            if after[letter] not in behind[target]:
-                behind[target].add(after[letter])
-                todo.append((target, after[letter]))
-    return [frozenset().union(*sets) for sets in behind]
+            if successors[letter] not in originals[target]:
+                originals[target].add(successors[letter])
+                todo.append((target, successors[letter]))
+    return [frozenset().union(*sets) for sets in originals]
 
 
 # --- the second stage ----------------------------------------------------------------
@@ -308,7 +310,7 @@ class _OverEvents:
         self._members: dict[int, _Class] = {}
         for variant, group in enumerate(self.guards.groups):
             self._members[group] = (*self._members.get(group, ()), variant)
-        self._asked: dict[tuple[_Class, ...], tuple[_Minterm, ...]] = {}
+        self._known_minterms: dict[tuple[_Class, ...], tuple[_Minterm, ...]] = {}
 
     def run(self) -> Deterministic:
         """Return the minimal automaton over minterms."""
@@ -316,8 +318,10 @@ class _OverEvents:
         letters, rows = self._moves(states)
         finals = {n for n, s in enumerate(states) if not s.isdisjoint(self.steps.finals)}
         whole = _TableRows(rows, finals)
-        made = self._merged(whole, states, len(letters))
-        behind = [frozenset().union(*(states[n] for n in ns)) for ns in _behind(made, whole)]
+        minimal = self._minimised(whole, states, len(letters))
+        originals = [
+            frozenset().union(*(states[n] for n in ns)) for ns in _original_states(minimal, whole)
+        ]
         terms = tuple(sorted({term for term, _ in letters}))
         numbers = {term: number for number, term in enumerate(terms)}
         return Deterministic(
@@ -325,24 +329,24 @@ class _OverEvents:
             letters=tuple((numbers[term], group) for term, group in letters),
             table=tuple(
                 tuple((letter, target) for letter, (target,) in sorted(row.items()))
-                for row in made.rows
+                for row in minimal.rows
             ),
-            finals=frozenset(made.finals),
-            names=tuple(map(self._name, range(len(behind)), behind)),
-            enabled=tuple(map(self._enabled, behind)),
+            finals=frozenset(minimal.finals),
+            names=tuple(map(self._state_name, range(len(originals)), originals)),
+            enabled=tuple(map(self._enabled, originals)),
         )
 
-    def _name(self, number: int, behind: _States) -> str:
+    def _state_name(self, number: int, originals: _States) -> str:
         if not self.labels:
             return f"q{number}"
-        return "|".join(sorted(set().union(*(self.labels[s] for s in behind))))
+        return "|".join(sorted(set().union(*(self.labels[s] for s in originals))))
 
     # states
 
     def _enabled(self, states: _States) -> _Class:
         return tuple(sorted(set().union(*(self.steps.rows[s] for s in states))))
 
-    def _scopes(self, states: _States) -> list[tuple[int, _Class]]:
+    def _enabled_groups(self, states: _States) -> list[tuple[int, _Class]]:
         """Return each group that can take an event here, with the variants to distinguish.
 
         In a `find`, states that enable different variants of a step may be equivalent, so
@@ -354,7 +358,7 @@ class _OverEvents:
             here[group] = (*here.get(group, ()), variant)
         return [(g, vs if self.check else self._members[g]) for g, vs in sorted(here.items())]
 
-    def _leads(self, states: _States, variant: int) -> _States:
+    def _targets(self, states: _States, variant: int) -> _States:
         rows = self.steps.rows
         if len(states) == 1:
             (state,) = states
@@ -367,12 +371,12 @@ class _OverEvents:
         seen = set(order)
         moves_max = self.limits.states_max * MOVES_PER_STATE_MAX
         for states in order:
-            for _, variants in self._scopes(states):
-                leads = {v: self._leads(states, v) for v in variants}
-                terms = self._minterms(_classes(leads))
+            for _, variants in self._enabled_groups(states):
+                targets = {v: self._targets(states, v) for v in variants}
+                terms = self._minterms(_group_by_value(targets))
                 moves_max -= len(terms)
                 for term in terms:
-                    target = frozenset().union(*(leads[c[0]] for c in term))
+                    target = frozenset().union(*(targets[c[0]] for c in term))
                     if target and target not in seen:
                         seen.add(target)
                         order.append(target)
@@ -384,14 +388,16 @@ class _OverEvents:
         """Return the minterms over classes: the sets of classes that one event can satisfy."""
         if len(classes) == 1:
             return (classes,)  # satisfiable: lint refuses unsatisfiable guards
-        known = self._asked.get(classes)
+        known = self._known_minterms.get(classes)
         if known is None:
-            asked = [disjunction([self.guards.formulas[v] for v in c]) for c in classes]
+            class_guards = [disjunction([self.guards.formulas[v] for v in c]) for c in classes]
             try:
-                terms = minterms(asked, self.theory)
+                terms = minterms(class_guards, self.theory)
             except TooManyMintermsError as error:
                 raise self._too_many_minterms(classes[error.number][0]) from None
-            known = self._asked[classes] = tuple(tuple(classes[n] for n in t) for t in terms)
+            known = self._known_minterms[classes] = tuple(
+                tuple(classes[n] for n in t) for t in terms
+            )
         return known
 
     def _too_many_minterms(self, variant: int) -> PatternError:
@@ -415,11 +421,11 @@ class _OverEvents:
         classes = self._common_classes(states)
         by_state: list[dict[_Letter, int]] = []
         moves_max = self.limits.states_max * MOVES_PER_STATE_MAX
-        for of in states:
+        for here in states:
             row: dict[_Letter, int] = {}
-            for group, variants in self._scopes(of):
+            for group, variants in self._enabled_groups(here):
                 for term in self._minterms(classes[group, variants]):
-                    target = frozenset().union(*(self._leads(of, c[0]) for c in term))
+                    target = frozenset().union(*(self._targets(here, c[0]) for c in term))
                     # A letter to an unreached state was proven to have no event.
                     if target in index:
                         row[term, group] = index[target]
@@ -441,16 +447,16 @@ class _OverEvents:
         """
         of: dict[tuple[int, _Class], dict[int, int]] = {}
         for here in states:
-            for scope in self._scopes(here):
+            for scope in self._enabled_groups(here):
                 known = of.get(scope) or dict.fromkeys(scope[1], 0)
-                pairs = {v: (known[v], self._leads(here, v)) for v in scope[1]}
+                pairs = {v: (known[v], self._targets(here, v)) for v in scope[1]}
                 numbers = {pair: n for n, pair in enumerate(dict.fromkeys(pairs.values()))}
                 of[scope] = {v: numbers[pair] for v, pair in pairs.items()}
-        return {scope: _classes(known) for scope, known in of.items()}
+        return {scope: _group_by_value(known) for scope, known in of.items()}
 
     # minimal
 
-    def _merged(self, whole: _TableRows, states: Sequence[_States], letters: int) -> _TableRows:
+    def _minimised(self, whole: _TableRows, states: Sequence[_States], letters: int) -> _TableRows:
         """Return the minimal form of the automaton over events."""
         single = all(len(s) == 1 for s in states)
         if single and (self.check or all(len(vs) == 1 for vs in self._members.values())):
@@ -471,7 +477,7 @@ class _OverEvents:
         return _restricted(marked, letters)
 
 
-def _classes(by: Mapping[int, Hashable]) -> tuple[_Class, ...]:
+def _group_by_value(by: Mapping[int, Hashable]) -> tuple[_Class, ...]:
     """Return the variants grouped by equal value, in order."""
     out: dict[Hashable, list[int]] = {}
     for variant, value in by.items():

@@ -161,7 +161,7 @@ def _nested_counts(body: Any) -> tuple[int, ...]:
     return max(map(_nested_counts, items), key=math.prod, default=())
 
 
-def spelled_out(body: syntax.AutomatonBody, numbers: Mapping[str, int]) -> Positions:
+def automaton_positions(body: syntax.AutomatonBody, numbers: Mapping[str, int]) -> Positions:
     """Turn `automaton { … }` into positions: one for each (state, step that enters it)."""
     out = Positions(labels={0: body.initial})
     index: dict[tuple[str, int], int] = {(body.initial, -1): 0}
@@ -171,18 +171,18 @@ def spelled_out(body: syntax.AutomatonBody, numbers: Mapping[str, int]) -> Posit
     for edge in body.edges:
         leaving.setdefault(edge.source, []).append(edge)
     while todo:
-        here = todo.popleft()
-        position = index[here]
-        if finals is None or here[0] in finals:
+        current = todo.popleft()
+        position = index[current]
+        if finals is None or current[0] in finals:
             out.finals.add(position)
-        for edge in leaving.get(here[0], ()):
-            there = (edge.target, numbers[edge.step])
-            if there not in index:
-                index[there] = len(out.steps)
-                out.steps.append(there[1])
-                out.labels[index[there]] = edge.target
-                todo.append(there)
-            out.edges.add((position, (), index[there]))
+        for edge in leaving.get(current[0], ()):
+            following = (edge.target, numbers[edge.step])
+            if following not in index:
+                index[following] = len(out.steps)
+                out.steps.append(following[1])
+                out.labels[index[following]] = edge.target
+                todo.append(following)
+            out.edges.add((position, (), index[following]))
     _trim(out)
     return out
 
@@ -221,7 +221,7 @@ def taken_before(
     return taken
 
 
-def mirrors_possible(positions: Positions, classed: Sequence[int]) -> bool:
+def mirrors_possible(positions: Positions, class_of: Sequence[int]) -> bool:
     """Return whether two words can arrange the same events so that each keeps its class.
 
     They cannot if every two steps of a word have different classes, and no two classes
@@ -232,11 +232,13 @@ def mirrors_possible(positions: Positions, classed: Sequence[int]) -> bool:
     after = positions.after()
     orders: set[tuple[int, int]] = set()
     for start in range(1, len(positions.steps)):
-        one = classed[positions.steps[start]]
-        for two in {classed[positions.steps[q]] for q in reachable(after.get(start, ()), after)}:
-            if one == two or (two, one) in orders:
+        first = class_of[positions.steps[start]]
+        for second in {
+            class_of[positions.steps[q]] for q in reachable(after.get(start, ()), after)
+        }:
+            if first == second or (second, first) in orders:
                 return True
-            orders.add((one, two))
+            orders.add((first, second))
     # Two words of the same events: `A B | C D` with A and C, B and D of one class.
-    used = [classed[s] for s in set(positions.steps[1:])]
-    return len(set(used)) < len(used)
+    step_classes = [class_of[s] for s in set(positions.steps[1:])]
+    return len(set(step_classes)) < len(step_classes)

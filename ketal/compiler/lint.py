@@ -66,11 +66,11 @@ def _options_without_effect(order: syntax.Order) -> Iterator[Finding]:
     waiting = {"total", "idle", "overflow"}
     if order.total or order.idle is not None:
         waiting.add("nodes")
-    void = [f"`{name}`" for name in order.given if name in waiting]
-    if void:
+    useless = [f"`{name}`" for name in order.given if name in waiting]
+    if useless:
         message = (
-            f"a `find any` without `not` waits for no event, so {' and '.join(void)} "
-            f"{'has' if len(void) == 1 else 'have'} no effect on what it finds"
+            f"a `find any` without `not` waits for no event, so {' and '.join(useless)} "
+            f"{'has' if len(useless) == 1 else 'have'} no effect on what it finds"
         )
         hint = "write `order CausalOrder;`, with `gap` where it is to tell what is lost"
         yield "K224", "warning", message, order.span, hint
@@ -95,7 +95,7 @@ def remedy(p: syntax.Pattern, sensitive: Sensitivity) -> tuple[Span | None, str]
     return span, f"{total}; {find_any}"
 
 
-def left_open(
+def undecided_findings(
     pattern: syntax.Pattern, guards: Iterable[syntax.Guard], scheme: str
 ) -> Iterator[Finding]:
     """Yield the parts of a pattern that are unknown with clocks of an undecided scheme."""
@@ -189,7 +189,7 @@ class Bindings:
     def void_anchors(self) -> Iterator[Finding]:
         """Yield each anchor that has no event on any path, so that its operator has no effect."""
         guards = [*self.guards.values(), *self.not_guards]
-        asked = self._numbers(a.anchor for g in guards for a in _anchored(g))
+        asked = self._numbers(a.anchor for g in guards for a in _causal_operators(g))
         taken = taken_before(self.positions, asked, on_every_path=False)
         # For each guard the steps that may be taken before it, and whether any event is.
         steps: dict[str, tuple[set[int], bool]] = {}
@@ -201,10 +201,10 @@ class Bindings:
             for number in on_edge:
                 nots.setdefault(number, set()).update(taken[p])
         for name, (known, anything) in steps.items():
-            for node in _anchored(self.guards[name]):
+            for node in _causal_operators(self.guards[name]):
                 yield from self._void_anchor(node, known, anything, f"`{name}`")
         for number, known in nots.items():
-            for node in _anchored(self.not_guards[number]):
+            for node in _causal_operators(self.not_guards[number]):
                 yield from self._void_anchor(node, known, True, "this `not`")
 
     def _void_anchor(
@@ -260,8 +260,8 @@ class Bindings:
                 if of <= anchors and (len(of) == 1 or of in same)
             ]
             alive[step] = theory.can_hold(formulas[step], *never_both)
-        for step, can in alive.items():
-            if not can:
+        for step, possible in alive.items():
+            if not possible:
                 yield (
                     "K203",
                     "error",
@@ -272,7 +272,7 @@ class Bindings:
                 )
 
 
-def _anchored(guard: syntax.Guard) -> list[syntax.Causal | syntax.Conc]:
+def _causal_operators(guard: syntax.Guard) -> list[syntax.Causal | syntax.Conc]:
     """Return the causal operators in a guard."""
     return [n for n in walk(guard) if isinstance(n, syntax.Causal | syntax.Conc)]
 
@@ -300,7 +300,7 @@ class Coverage:
     theory: Theory
     alphabet: Formula
 
-    def of_steps(
+    def step_findings(
         self,
         guards: Mapping[str, syntax.Guard],
         formulas: Sequence[Formula],
@@ -319,7 +319,7 @@ class Coverage:
                 hint = "declare an `event` for what the step is to accept"
                 yield "K204", "error", message, spans.get(name), hint
 
-    def of_nots(
+    def not_findings(
         self, guards: Sequence[syntax.Guard], formulas: Sequence[Formula]
     ) -> Iterator[Finding]:
         """Yield each guard of a `not` that no event of the alphabet satisfies."""
@@ -365,7 +365,7 @@ class Coverage:
                 "a calculation in it has no value, as a division by zero, so it is always unknown"
             )
             return never[0].span, hint
-        kinds = next((kinds for part in never for kinds in self._mixed(part)), None)
+        kinds = next((kinds for part in never for kinds in self._mixed_kinds(part)), None)
         if kinds is None:
             return (never[0].span if never else None), "its conditions contradict each other"
         return never[0].span, (
@@ -374,18 +374,18 @@ class Coverage:
             '`!(x in [1]) || !(x in ["a"])`'
         )
 
-    def _mixed(self, guard: syntax.Guard, positive: bool = True) -> Iterator[tuple[str, ...]]:
+    def _mixed_kinds(self, guard: syntax.Guard, positive: bool = True) -> Iterator[tuple[str, ...]]:
         """Yield the kinds of the constants in each list of a negated `in` that mixes kinds."""
         match guard:
             case syntax.Name(name=name):
-                yield from self._mixed(self.lowering.events[name], positive)
+                yield from self._mixed_kinds(self.lowering.events[name], positive)
             case syntax.Not(operand=operand):
-                yield from self._mixed(operand, not positive)
+                yield from self._mixed_kinds(operand, not positive)
             case syntax.And(operands=operands) | syntax.Or(operands=operands):
                 for part in operands:
-                    yield from self._mixed(part, positive)
+                    yield from self._mixed_kinds(part, positive)
             case syntax.Causal(guard=inner) | syntax.Conc(guard=inner):
-                yield from self._mixed(inner, positive)
+                yield from self._mixed_kinds(inner, positive)
             case syntax.Membership(items=items) if not positive:
                 constants = [c for c in map(constant_of, items) if c is not None]
                 kinds = tuple(dict.fromkeys(map(kind, constants)))

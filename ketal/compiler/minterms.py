@@ -30,7 +30,7 @@ from ketal.compiler.predicates import (
     Formula,
     constant_of,
     disjunction,
-    folded,
+    fold_formula,
     negation,
     subject,
 )
@@ -96,7 +96,7 @@ class Theory:
     def __init__(self, atoms: Sequence[Atom], limits: Limits) -> None:
         self.atoms = tuple(atoms)
         self.limits = limits
-        self._among = {
+        self._member_keys = {
             number: frozenset(atom.payload[1])
             for number, atom in enumerate(self.atoms)
             if atom.shape == "member"
@@ -108,7 +108,7 @@ class Theory:
         }
         groups: dict[Any, list[int]] = {}
         for number, atom in enumerate(self.atoms):
-            groups.setdefault(self._key(atom), []).append(number)
+            groups.setdefault(self._term_key(atom), []).append(number)
         self._terms: list[_Term] = []
         self._term_of = [0] * len(self.atoms)
         for key, members in groups.items():
@@ -123,7 +123,7 @@ class Theory:
         unsure: dict[Any, dict[bool, int]] = {}
         for number in members:
             atom = self.atoms[number]
-            value = self._value(number, sample)
+            value = self._truth(number, sample)
             if value is _FREE:
                 free |= 1 << number
                 if not atom.decided:
@@ -134,7 +134,7 @@ class Theory:
         return _Row(on, free, pairs)
 
     @staticmethod
-    def _key(atom: Atom) -> Any:
+    def _term_key(atom: Atom) -> Any:
         of = subject(atom)
         if of is not None:
             return ("value", of)
@@ -184,7 +184,7 @@ class Theory:
                 {c for c in constants if not isinstance(c, bool | str)}, key=lambda c: (c, str(c))
             )
             yield from (("constant", c) for c in numbers)
-            yield from (("number", c) for c in _between(numbers))
+            yield from (("number", c) for c in _numbers_between(numbers))
         if name != "time":
             texts = sorted({c for c in constants if isinstance(c, str)})
             yield from (("constant", c) for c in texts)
@@ -195,7 +195,7 @@ class Theory:
             hosts = {self.atoms[n].payload[0] for n in members if self.atoms[n].shape == "host"}
             yield from (("incarnation", h) for h in sorted(hosts) if not set("*?") & set(h))
 
-    def _value(self, number: int, sample: _Sample) -> Any:
+    def _truth(self, number: int, sample: _Sample) -> Any:
         """Return an atom's truth on a sample; _FREE where it may be either."""
         what, value = sample
         atom = self.atoms[number]
@@ -203,7 +203,7 @@ class Theory:
         if shape in ("before", "concurrent"):
             return what in ("unbound", shape)
         if number in self._tests:
-            return self._predicate(number, sample)
+            return self._predicate_truth(number, sample)
         if what in ("absent", "other"):
             return False
         if what == "incarnation":
@@ -224,13 +224,13 @@ class Theory:
             return holds(op, *((value, 0) if repr(left) < repr(right) else (0, value)))
         if shape == "member":
             # Equivalent to `x == 1 || x == 2`; to `x != 1 && x != 2` for the atom of false.
-            if what in ("constant", "number") and (kind(value), value) in self._among[number]:
+            if what in ("constant", "number") and (kind(value), value) in self._member_keys[number]:
                 return atom.expects
             value_kind = "string" if what == "text" else kind(value)
-            return not atom.expects and {k for k, _ in self._among[number]} == {value_kind}
+            return not atom.expects and {k for k, _ in self._member_keys[number]} == {value_kind}
         return (what == "true") == atom.expects
 
-    def _predicate(self, number: int, sample: _Sample) -> Any:
+    def _predicate_truth(self, number: int, sample: _Sample) -> Any:
         """Return the truth of a predicate's atom on a sample of its subject."""
         what, value = sample
         atom = self.atoms[number]
@@ -252,13 +252,14 @@ class Theory:
     def _imply(self, number: int, on: int, off: int) -> tuple[int, int] | None:
         """Return the assignment with all that it implies for a term; None for a contradiction."""
         term = self._terms[number]
-        wanted, unwanted = on & term.members, off & term.members
+        on_here, off_here = on & term.members, off & term.members
         always, never, possible = term.members, term.members, False
         for row in term.rows:
-            if wanted & ~(row.on | row.free) or unwanted & row.on:
+            if on_here & ~(row.on | row.free) or off_here & row.on:
                 continue
             if any(
-                (wanted & p and wanted & q) or (unwanted & p and unwanted & q) for p, q in row.pairs
+                (on_here & p and on_here & q) or (off_here & p and off_here & q)
+                for p, q in row.pairs
             ):
                 continue
             possible = True
@@ -280,7 +281,7 @@ class Theory:
             touched: set[int] = set()
             parts: dict[int, tuple[Formula, Formula]] = {}
             while todo:
-                reduced = _reduced(todo.pop(), on, off, parts)
+                reduced = _reduce(todo.pop(), on, off, parts)
                 if reduced is False:
                     return None
                 if reduced is True:
@@ -314,16 +315,16 @@ class Theory:
         splits = 0
         todo: list[tuple[PartialAssignment, tuple[Formula, ...]]] = [(known, ())]
         while todo:
-            before, formulas = todo.pop()
-            after = self.narrowed(before, formulas) if formulas else before
+            known_before, formulas = todo.pop()
+            after = self.narrowed(known_before, formulas) if formulas else known_before
             if after is None:
                 continue
-            sizes = _sizes(after.rest)
-            splits += 1 + sum(sizes) // SPLIT_PARTS
-            if not sizes or splits > SPLITS_MAX:
+            counts = _literal_counts(after.rest)
+            splits += 1 + sum(counts) // SPLIT_PARTS
+            if not counts or splits > SPLITS_MAX:
                 return True
             # Split the largest formula: literals forced by its parts decide most others.
-            widest = after.rest[sizes.index(max(sizes))]
+            widest = after.rest[counts.index(max(counts))]
             assert not isinstance(widest, bool)
             part, others = widest[1][0], disjunction(widest[1][1:])
             rest = tuple(f for f in after.rest if f is not widest)
@@ -348,7 +349,7 @@ class Theory:
         )
 
 
-def _reduced(
+def _reduce(
     formula: Formula, on: int, off: int, known: dict[int, tuple[Formula, Formula]]
 ) -> Formula:
     """Return a formula simplified under an assignment.
@@ -371,7 +372,7 @@ def _reduced(
     parts: list[Formula] = []
     result: Formula = not decides
     for part in formula[1]:
-        reduced = _reduced(part, on, off, known)
+        reduced = _reduce(part, on, off, known)
         if reduced is decides:
             result = decides
             break
@@ -384,13 +385,13 @@ def _reduced(
     return result
 
 
-def _sizes(formulas: Iterable[Formula]) -> list[int]:
+def _literal_counts(formulas: Iterable[Formula]) -> list[int]:
     """Return how many literals each formula has, counting a shared part at each occurrence."""
     known: dict[int, int] = {}
-    return [folded(one, lambda _: 1, lambda _, parts: sum(parts), known) for one in formulas]
+    return [fold_formula(one, lambda _: 1, lambda _, parts: sum(parts), known) for one in formulas]
 
 
-def _between(numbers: list[Any]) -> Iterator[float]:
+def _numbers_between(numbers: list[Any]) -> Iterator[float]:
     """Yield a number below, between each two neighbours of, and above sorted numbers.
 
     Whole numbers if possible: they are exact, however large.
@@ -462,10 +463,12 @@ def split(regions: Iterable[Region], number: int, formula: Formula, theory: Theo
 def classes(formulas: Sequence[Formula], theory: Theory) -> tuple[int, ...]:
     """Return the class of each local guard; guards of one class accept the same events."""
     representatives: list[Formula] = []
-    out: list[int] = []
+    class_of: list[int] = []
     for formula in formulas:
-        alike = (n for n, other in enumerate(representatives) if theory.equivalent(formula, other))
-        out.append(next(alike, len(representatives)))
-        if out[-1] == len(representatives):
+        equal_classes = (
+            n for n, other in enumerate(representatives) if theory.equivalent(formula, other)
+        )
+        class_of.append(next(equal_classes, len(representatives)))
+        if class_of[-1] == len(representatives):
             representatives.append(formula)
-    return tuple(out)
+    return tuple(class_of)

@@ -25,14 +25,14 @@ from ketal.compiler.automaton import ANONYMOUS, Automaton, LiveRegisters, Varian
 from ketal.compiler.commutation import ambiguities, order_sensitivity
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.dfa import Guards, determinise
-from ketal.compiler.glushkov import Glushkov, Positions, mirrors_possible, spelled_out
+from ketal.compiler.glushkov import Glushkov, Positions, automaton_positions, mirrors_possible
 from ketal.compiler.lint import (
     Bindings,
     Coverage,
-    left_open,
     order_findings,
     remedy,
     scope_findings,
+    undecided_findings,
 )
 from ketal.compiler.minterms import Theory, classes
 from ketal.compiler.predicates import (
@@ -42,7 +42,7 @@ from ketal.compiler.predicates import (
     Lowering,
     conjunction,
     disjunction,
-    free_of_run,
+    local_guard,
     registers,
     variables,
 )
@@ -94,7 +94,7 @@ class _Compilation:
         self.guards = guards
         self.spans = spans
 
-    def _named(self, names: Collection[str]) -> tuple[syntax.EventDecl, ...]:
+    def _events_named(self, names: Collection[str]) -> tuple[syntax.EventDecl, ...]:
         """Return the events of the file with these names, and all events of the pattern."""
         return (*(d for d in self.file.events if d.name in names), *self.pattern.events)
 
@@ -104,7 +104,7 @@ class _Compilation:
         body = self.pattern.body
         self.not_guards = not_guards(body)
         if isinstance(body, syntax.AutomatonBody):
-            return spelled_out(body, self.numbers)
+            return automaton_positions(body, self.numbers)
         nots = {guard: number for number, guard in enumerate(self.not_guards)}
         return Glushkov(self.numbers, nots, self.limits).build(body)
 
@@ -115,9 +115,9 @@ class _Compilation:
         bindings = Bindings(positions, self.steps, self.guards, self.not_guards)
         self._add(*bindings.unbound_references(self.pattern.returns))
         self._add(*bindings.void_anchors())
-        self._refuse()
+        self._raise_errors()
         named = {n.name for n in walk(self.pattern) if isinstance(n, syntax.Name)}
-        declared = self._named(named | steps_of(self.pattern.body))  # they make the alphabet
+        declared = self._events_named(named | steps_of(self.pattern.body))  # they make the alphabet
         guards = (*(d.guard for d in declared), *self.guards.values(), *self.not_guards)
         _refuse_large(self.events, guards, self.limits)
         formulas = [self.lowering.lower(self.guards[s]) for s in self.steps]
@@ -131,8 +131,8 @@ class _Compilation:
         atoms = tuple(self.table.atoms)
         theory = Theory(atoms, self.limits)
         coverage = Coverage(self.lowering, theory, alphabet)
-        self._add(*coverage.of_steps(self.guards, formulas, self.spans))
-        self._add(*coverage.of_nots(self.not_guards, nots))
+        self._add(*coverage.step_findings(self.guards, formulas, self.spans))
+        self._add(*coverage.not_findings(self.not_guards, nots))
         self._add(*bindings.impossible_relations(formulas, atoms, theory, self.spans))
         groups = self._groups(atoms)
         variants = [
@@ -151,31 +151,31 @@ class _Compilation:
         )
         if self.undecided:
             asked = (*self.guards.values(), *self.not_guards)
-            self._add(*left_open(self.pattern, asked, self.undecided))
-        self._refuse()
-        made = determinise(
+            self._add(*undecided_findings(self.pattern, asked, self.undecided))
+        self._raise_errors()
+        minimal = determinise(
             positions,
             on_variants,
             theory,
             check=self.pattern.kind == "check",
             span=self.pattern.body.span,
         )
-        local = [free_of_run(f, atoms) for f in formulas]
-        classed = classes(local, theory)
+        local_guards = [local_guard(f, atoms) for f in formulas]
+        guard_classes = classes(local_guards, theory)
         automaton = Automaton(
             steps=self.steps,
             atoms=atoms,
             variants=on_variants.variants,
             formulas=on_edges,
             nots=tuple(nots),
-            classes=classed,
-            mirrors=mirrors_possible(positions, classed),
+            classes=guard_classes,
+            mirrors=mirrors_possible(positions, guard_classes),
             live=(),
-            **vars(made),
+            **vars(minimal),
         )
         return self._finish(_with_liveness(automaton), alphabet, events, theory, source)
 
-    def _refuse(self) -> None:
+    def _raise_errors(self) -> None:
         if errors := [d for d in self.diagnostics if d.severity == "error"]:
             raise PatternError(errors)
 
@@ -231,7 +231,9 @@ class _Compilation:
             undecided=self.undecided,
             source=source,
             events=events,
-            named_events=self._named(events_behind((d.name for d, _ in events), self.events)),
+            named_events=self._events_named(
+                events_behind((d.name for d, _ in events), self.events)
+            ),
             declared=(*self.events.items(), *((d.name, d.guard) for d in p.steps)),
         )
 
@@ -255,10 +257,10 @@ def _refuse_large(
     known: dict[str, tuple[int, int]] = {}
     behind = events_behind(set().union(*map(names_in, guards)), events)
     for name in TopologicalSorter(behind).static_order():
-        known[name] = _measured(events[name], known)
+        known[name] = _measure(events[name], known)
     total = 0
     for guard in guards:
-        levels, parts = _measured(guard, known)
+        levels, parts = _measure(guard, known)
         total += parts
         if levels > levels_max:
             raise pattern_error(
@@ -278,10 +280,10 @@ def _refuse_large(
             )
 
 
-def _measured(guard: syntax.Guard, known: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+def _measure(guard: syntax.Guard, known: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
     """Return how many levels and parts a guard has with the events that it names."""
     inner = [known[guard.name]] if isinstance(guard, syntax.Name) else []
-    inner += [_measured(c, known) for c in children(guard) if isinstance(c, syntax.Guard)]
+    inner += [_measure(c, known) for c in children(guard) if isinstance(c, syntax.Guard)]
     return 1 + max((levels for levels, _ in inner), default=0), 1 + sum(n for _, n in inner)
 
 
@@ -295,9 +297,9 @@ def _with_liveness(automaton: Automaton) -> Automaton:
     steps: list[set[int]] = []
     history: list[bool] = []
     for enabled in automaton.enabled:
-        asked = [automaton.formulas[v] for v in enabled]
-        asked += [automaton.nots[n] for v in enabled for n in automaton.variants[v].nots]
-        atoms_read = (automaton.atoms[n] for n in {n for f in asked for n in variables(f)})
+        guards = [automaton.formulas[v] for v in enabled]
+        guards += [automaton.nots[n] for v in enabled for n in automaton.variants[v].nots]
+        atoms_read = (automaton.atoms[n] for n in {n for f in guards for n in variables(f)})
         read = [registers(atom) for atom in atoms_read if atom.relational]
         prior.append(any(one.prior for one in read))
         steps.append({numbers[name] for one in read for name in one.steps if name in numbers})
@@ -315,8 +317,8 @@ def _with_liveness(automaton: Automaton) -> Automaton:
                     history[state] = history[state] or history[target]
                     changed = True
     live = tuple(
-        LiveRegisters(of_prior, of_all, tuple(sorted(named)))
-        for of_prior, of_all, named in zip(prior, history, steps, strict=True)
+        LiveRegisters(of_prior, of_all, tuple(sorted(read_steps)))
+        for of_prior, of_all, read_steps in zip(prior, history, steps, strict=True)
     )
     return replace(automaton, live=live)
 

@@ -98,10 +98,10 @@ class _CodeWriter:
         if isinstance(of, syntax.Field):
             return self.local((holder, of), f"{holder}.{of.name}")
         if len(of.path) == 1:
-            got = f"{holder}.data.get({self.constant(of.path[0])})"
+            expression = f"{holder}.data.get({self.constant(of.path[0])})"
         else:
-            got = f"dig({holder}.data, {self.constant(of.path)})"
-        return self.local((holder, of, plain), got if plain else f"scalar({got})")
+            expression = f"dig({holder}.data, {self.constant(of.path)})"
+        return self.local((holder, of, plain), expression if plain else f"scalar({expression})")
 
     def test(self, atom: Atom) -> str:
         """Return an expression that is true if the atom is on."""
@@ -110,7 +110,7 @@ class _CodeWriter:
             op, left, right = payload
             return self._comparison(op, self.value(left), right)
         if atom.shape == "member":
-            return self._member(self.value(payload[0]), payload[1], atom.expects)
+            return self._membership(self.value(payload[0]), payload[1], atom.expects)
         if atom.shape == "registered":
             name, _, arguments = payload
             values = "".join(f"{self.value(a)}, " for a in arguments)
@@ -127,7 +127,7 @@ class _CodeWriter:
         test = f"{self.constant(predicate.prepare(self.limits, *constants))}({name})"
         if predicate.decided:
             return test
-        return f"{_of_kind(name, predicate.kind)} and {test if atom.expects else f'not {test}'}"
+        return f"{_kind_test(name, predicate.kind)} and {test if atom.expects else f'not {test}'}"
 
     def _comparison(self, op: str, name: str, right: syntax.Value) -> str:
         # A constant of known kind on the right is the common case and has short tests.
@@ -139,29 +139,29 @@ class _CodeWriter:
         if isinstance(constant, str):
             if op == "==":
                 return f"{name} == {self.constant(constant)}"
-            return f"{_of_kind(name, 'string')} and {name} {op} {self.constant(constant)}"
+            return f"{_kind_test(name, 'string')} and {name} {op} {self.constant(constant)}"
         if isinstance(right, syntax.Duration):
             constant = float(right.seconds)
         if constant is not None:
-            return f"{_of_kind(name, 'number')} and {name} {op} {self.constant(constant)}"
+            return f"{_kind_test(name, 'number')} and {name} {op} {self.constant(constant)}"
         return f"holds({self.constant(op)}, {name}, {self.value(right)})"
 
-    def _member(self, name: str, keys: tuple[Key, ...], expects: bool) -> str:
+    def _membership(self, name: str, keys: tuple[Key, ...], expects: bool) -> str:
         kinds = {of_kind for of_kind, _ in keys}
         if not expects and len(kinds) > 1:
             return "False"  # unknown: every value differs in kind from one of the constants
         (only,) = kinds if len(kinds) == 1 else ("",)
         if only in ("string", "number"):
             values = self.constant(frozenset(value for _, value in keys))
-            return f"{_of_kind(name, only)} and {name} {'in' if expects else 'not in'} {values}"
+            return f"{_kind_test(name, only)} and {name} {'in' if expects else 'not in'} {values}"
         known = frozenset(keys)
 
-        def among(value: Any) -> bool:
+        def is_constant(value: Any) -> bool:
             return value is not None and (kind(value), value) in known
 
         if expects:
-            return f"{self.constant(among)}({name})"
-        return f"{_of_kind(name, 'boolean')} and not {self.constant(among)}({name})"
+            return f"{self.constant(is_constant)}({name})"
+        return f"{_kind_test(name, 'boolean')} and not {self.constant(is_constant)}({name})"
 
     def function(self, head: str, body: list[str]) -> Callable[..., Any]:
         """Compile `head` with the prologue and a body; return the function."""
@@ -172,7 +172,7 @@ class _CodeWriter:
         return function
 
 
-def _of_kind(name: str, kind: str) -> str:
+def _kind_test(name: str, kind: str) -> str:
     """Return an expression that is true if the value of this name has this kind."""
     return {
         "string": f"isinstance({name}, str)",
@@ -206,13 +206,13 @@ def compile_masks(
     lookups, names = list[str](), list[str]()
     for field, own in by_value.items():
         if own:
-            known: dict[str, int] = {}
+            cache: dict[str, int] = {}
             of_value = _masks_function(_CodeWriter(limits, registered), own, ["mask = 0"])
-            get = writer.constant(known.get)
-            learn = writer.constant(_learning(field, of_value, known))
+            get = writer.constant(cache.get)
+            compute = writer.constant(_caching(field, of_value, cache))
             names.append(f"{field}_mask")
             lookups.append(f"{field}_mask = {get}(event.{field})")
-            lookups.append(f"if {field}_mask is None: {field}_mask = {learn}(event)")
+            lookups.append(f"if {field}_mask is None: {field}_mask = {compute}(event)")
     return _masks_function(writer, others, [*lookups, f"mask = {' | '.join(names) or '0'}"])
 
 
@@ -226,17 +226,17 @@ def _masks_function(
     return writer.function("masks(events)", [*(f"    {line}" for line in of_event), "return masks"])
 
 
-def _learning(field: str, masks: Masks, known: dict[str, int]) -> Callable[[Event], int]:
+def _caching(field: str, masks: Masks, cache: dict[str, int]) -> Callable[[Event], int]:
     """Return a function that computes an event's mask and caches it by the value of a field."""
 
-    def learn(event: Event) -> int:
-        if len(known) >= VALUES_CACHED_MAX:
-            known.clear()
-        (of_value,) = masks((event,))
-        known[getattr(event, field)] = of_value
-        return of_value
+    def compute(event: Event) -> int:
+        if len(cache) >= VALUES_CACHED_MAX:
+            cache.clear()
+        (mask,) = masks((event,))
+        cache[getattr(event, field)] = mask
+        return mask
 
-    return learn
+    return compute
 
 
 Relational = Callable[[Event, Mapping[str, Event]], bool]
@@ -274,8 +274,8 @@ def compile_equality(
 ) -> tuple[Callable[[Event], Any], Callable[[Mapping[str, Event]], Any]]:
     """Compile the two sides of an equality: that of the event, then that of the bound events."""
     _, left, right = atom.payload
-    here, there = (left, right) if _sources(left) == {"event"} else (right, left)
-    return compile_read(here, limits), compile_value(there, limits)
+    event_side, bound_side = (left, right) if _sources(left) == {"event"} else (right, left)
+    return compile_read(event_side, limits), compile_value(bound_side, limits)
 
 
 def compile_value(value: syntax.Value, limits: Limits) -> Callable[[Mapping[str, Event]], Any]:

@@ -103,15 +103,15 @@ class AtomTable:
 
 def conjunction(formulas: Iterable[Formula]) -> Formula:
     """Return the conjunction, simplified."""
-    return _joined("and", False, formulas)
+    return _join_formulas("and", False, formulas)
 
 
 def disjunction(formulas: Iterable[Formula]) -> Formula:
     """Return the disjunction, simplified."""
-    return _joined("or", True, formulas)
+    return _join_formulas("or", True, formulas)
 
 
-def _joined(tag: str, decisive: bool, formulas: Iterable[Formula]) -> Formula:
+def _join_formulas(tag: str, decisive: bool, formulas: Iterable[Formula]) -> Formula:
     """Return `tag` of formulas, simplified; the whole is `decisive` if one of them is."""
     parts: dict[Formula, None] = {}
     for formula in formulas:
@@ -137,7 +137,7 @@ def evaluate(formula: Formula, mask: int) -> bool:
     return any(evaluate(f, mask) for f in formula[1])
 
 
-def folded(
+def fold_formula(
     formula: Formula,
     of_literal: Callable[[Any], T],
     of_parts: Callable[[str, list[T]], T],
@@ -163,14 +163,16 @@ def folded(
     return fold(formula)
 
 
-def with_literals(formula: Formula, of_literal: Callable[[Any], Formula]) -> Formula:
+def map_literals(formula: Formula, of_literal: Callable[[Any], Formula]) -> Formula:
     """Return a formula with each literal replaced by the result of `of_literal`, simplified."""
-    return folded(formula, of_literal, lambda tag, parts: _joined(tag, tag == "or", parts))
+    return fold_formula(
+        formula, of_literal, lambda tag, parts: _join_formulas(tag, tag == "or", parts)
+    )
 
 
 def negation(formula: Formula) -> Formula:
     """Return the formula that is on where `formula` is off."""
-    return folded(
+    return fold_formula(
         formula,
         lambda v: ("var", v[1], not v[2]),
         lambda tag, parts: disjunction(parts) if tag == "and" else conjunction(parts),
@@ -179,29 +181,31 @@ def negation(formula: Formula) -> Formula:
 
 def simplify(formula: Formula, known: Mapping[int, bool]) -> Formula:
     """Return a formula simplified by the known values of some variables."""
-    return with_literals(formula, lambda v: known[v[1]] == v[2] if v[1] in known else v)
+    return map_literals(formula, lambda v: known[v[1]] == v[2] if v[1] in known else v)
 
 
-def free_of_run(formula: Formula, atoms: Sequence[Atom]) -> Formula:
+def local_guard(formula: Formula, atoms: Sequence[Atom]) -> Formula:
     """Return the local guard of a formula: relational literals become true."""
-    return with_literals(formula, lambda v: True if atoms[v[1]].relational else v)
+    return map_literals(formula, lambda v: True if atoms[v[1]].relational else v)
 
 
-def of_field(formula: Formula, atoms: Sequence[Atom], field: syntax.Field) -> Formula:
+def field_guard(formula: Formula, atoms: Sequence[Atom], field: syntax.Field) -> Formula:
     """Return the part of a local guard about one field of an event: other literals become true."""
-    return with_literals(formula, lambda v: v if subject(atoms[v[1]]) == field else True)
+    return map_literals(formula, lambda v: v if subject(atoms[v[1]]) == field else True)
 
 
 def variables(formula: Formula) -> frozenset[int]:
     """Return the variables of a formula."""
-    return folded(formula, lambda v: frozenset((v[1],)), lambda _, parts: frozenset().union(*parts))
+    return fold_formula(
+        formula, lambda v: frozenset((v[1],)), lambda _, parts: frozenset().union(*parts)
+    )
 
 
 def necessary(formula: Formula) -> frozenset[int]:
     """Return variables that are on whenever a formula holds, as far as its structure shows."""
     if isinstance(formula, bool):
         return frozenset()
-    return folded(
+    return fold_formula(
         formula,
         lambda v: frozenset((v[1],) if v[2] else ()),
         lambda tag, parts: functools.reduce(operator.or_ if tag == "and" else operator.and_, parts),
@@ -283,7 +287,7 @@ class Lowering:
         self.registered = registered
         self.clocks_decide = clocks_decide
         self._span: Span | None = None  # of the guard that is being lowered
-        self._of_events: dict[tuple[str, bool], Formula] = {}
+        self._event_formulas: dict[tuple[str, bool], Formula] = {}
 
     def _variable(self, atom: Atom, polarity: bool = True) -> Formula:
         return self.table.variable(atom, polarity, self._span)
@@ -295,14 +299,14 @@ class Lowering:
             case syntax.Truth(value=value):
                 return value == positive
             case syntax.Name(name=name):
-                return self._event(name, positive)
+                return self._event_formula(name, positive)
             case syntax.Not(operand=operand):
                 return self.lower(operand, not positive)
             case syntax.And(operands=operands) | syntax.Or(operands=operands):
                 join = conjunction if isinstance(guard, syntax.And) == positive else disjunction
                 return join([self.lower(g, positive) for g in operands])
             case syntax.Membership(value=value, items=items):
-                return self._member(value, items, positive)
+                return self._membership(value, items, positive)
             case syntax.Comparison(op=op, left=left, right=right):
                 return self._compare(op, left, right, positive)
             case syntax.Causal(guard=inner, anchor=anchor):
@@ -322,12 +326,12 @@ class Lowering:
                 return self._literal("registered", payload, positive)
         raise AssertionError(guard)
 
-    def _event(self, name: str, positive: bool) -> Formula:
+    def _event_formula(self, name: str, positive: bool) -> Formula:
         """Lower the guard of an event once: all guards that name the event share its formula."""
-        formula = self._of_events.get((name, positive))
+        formula = self._event_formulas.get((name, positive))
         if formula is None:
             formula = self.lower(self.events[name], positive)
-            self._of_events[name, positive] = formula
+            self._event_formulas[name, positive] = formula
         return formula
 
     def _literal(
@@ -357,7 +361,7 @@ class Lowering:
         # The complement is another comparison, so "is false" has no atom of its own.
         return self._literal("compare", (op, left, right), True)
 
-    def _member(
+    def _membership(
         self, value: syntax.Value, items: tuple[syntax.Value, ...], positive: bool
     ) -> Formula:
         """Lower `value in [items]`; the constants among the items are one atom."""
@@ -380,17 +384,17 @@ class Lowering:
         return join(parts)
 
     def _relation(self, shape: str, inner: Any, anchor: str, positive: bool) -> Formula:
-        relation = self._related(shape, anchor, positive)
+        relation = self._relation_literal(shape, anchor, positive)
         if not self.clocks_decide and (shape == "before") == positive:
             # Such clocks may order concurrent events of two nodes: only one node's are certain.
             if positive:
-                relation = conjunction([relation, self._related("own_node", anchor, True)])
+                relation = conjunction([relation, self._relation_literal("own_node", anchor, True)])
             else:
-                relation = self._related("other_node", anchor, False)
+                relation = self._relation_literal("other_node", anchor, False)
         join = conjunction if positive else disjunction
         return join([self.lower(inner, positive), relation])
 
-    def _related(self, shape: str, anchor: str, positive: bool) -> Formula:
+    def _relation_literal(self, shape: str, anchor: str, positive: bool) -> Formula:
         return self._variable(Atom(shape, (anchor,), relational=True), positive)
 
     def _call(self, call: syntax.Call, positive: bool) -> Formula:

@@ -32,7 +32,7 @@ _INTEGER_MIN, _INTEGER_MAX = 1 - 10 ** (DIGITS_MAX - 1), 10**DIGITS_MAX - 1
 
 _FIXED = frozenset((bool, float, NoneType))
 _NESTED = frozenset((dict, list))
-_INSTEAD = {
+_SUGGESTIONS = {
     "bytearray": "decode it to a string",
     "bytes": "decode it to a string",
     "date": "give its isoformat()",
@@ -124,15 +124,15 @@ def _plain(value: Any, where: _Where, depth: int) -> Any:
             for name, inner in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_plain(inner, (where, at), depth + 1) for at, inner in enumerate(value)]
-    held = unboxed(value)
-    if isinstance(held, bool | int | float):
-        return _plain(held, where, depth)
+        return [_plain(inner, (where, index), depth + 1) for index, inner in enumerate(value)]
+    plain = unboxed(value)
+    if isinstance(plain, bool | int | float):
+        return _plain(plain, where, depth)
     name = type(value).__name__
-    instead = _INSTEAD.get(name, "give what it says in such values")
+    suggestion = _SUGGESTIONS.get(name, "give what it says in such values")
     raise EventError(
         f"{_path(where)} is of class {name}; an attribute is None, a boolean, a number, a string, "
-        f"a list, or a mapping with strings for keys: {instead}"
+        f"a list, or a mapping with strings for keys: {suggestion}"
     )
 
 

@@ -19,7 +19,7 @@ ScopeKey = tuple[tuple[str, Any], ...]
 _encode = msgspec.json.Encoder().encode
 
 
-def _packed(value: float) -> Any:
+def _json_value(value: float) -> Any:
     # JSON has no infinities: both would be null. A list is unambiguous: no scope has a list.
     return value if math.isfinite(value) else [repr(value)]
 
@@ -41,8 +41,8 @@ class FrozenMapping(Mapping[str, Any]):
     _pairs: bytes | None
 
     def __init__(self, items: ScopeKey = ()) -> None:
-        _hold(self, dict(items))
-        _write(self, None)
+        _set_held(self, dict(items))
+        _set_pairs(self, None)
 
     def pairs(self) -> bytes:
         """Return the items as a JSON list of pairs, from which ids are computed."""
@@ -50,11 +50,11 @@ class FrozenMapping(Mapping[str, Any]):
         if pairs is None:
             pairs = _encode(
                 [
-                    (name, _packed(value) if value.__class__ is float else value)
+                    (name, _json_value(value) if value.__class__ is float else value)
                     for name, value in self._held.items()
                 ]
             )
-            _write(self, pairs)
+            _set_pairs(self, pairs)
         return pairs
 
     def __getitem__(self, name: str) -> Any:
@@ -99,7 +99,7 @@ class FrozenMapping(Mapping[str, Any]):
         return repr(self._held)
 
 
-_hold = FrozenMapping.__dict__["_held"].__set__
-_write = FrozenMapping.__dict__["_pairs"].__set__
+_set_held = FrozenMapping.__dict__["_held"].__set__
+_set_pairs = FrozenMapping.__dict__["_pairs"].__set__
 NO_SCOPE = FrozenMapping()
 """The scope of a verdict of a pattern without scopes."""

@@ -74,22 +74,22 @@ class Predicate:
         return (payload[0], payload[1:]) if self.subject is None else (self.subject, payload)
 
 
-def _on_node(limits: Limits, glob: str) -> Test:
+def _node_glob_test(limits: Limits, glob: str) -> Test:
     fullmatch = glob_regex(glob, dotted=False).fullmatch
     return lambda node: fullmatch(base_node(node))
 
 
-def _dotted(limits: Limits, glob: str) -> Test:
+def _dotted_glob_test(limits: Limits, glob: str) -> Test:
     fullmatch: Test = glob_regex(glob, dotted=True).fullmatch
     return fullmatch
 
 
-def _matching(limits: Limits, text: str) -> Test:
+def _regex_test(limits: Limits, text: str) -> Test:
     search: Test = regex(text, limits.regex_memory_max).search
     return search
 
 
-def _exact(glob: str, *wildcards: str) -> bool | None:
+def _glob_elsewhere(glob: str, *wildcards: str) -> bool | None:
     """Return whether a glob fits texts other than itself: False, or None if it has wildcards."""
     return None if any(wildcard in glob for wildcard in wildcards) else False
 
@@ -101,13 +101,13 @@ def _by_name(*predicates: Predicate) -> dict[str, Predicate]:
 FUNCTIONS = _by_name(
     Predicate(
         "host",
-        _on_node,
+        _node_glob_test,
         ("string",),
         subject=Field("node"),
         decided=True,
-        elsewhere=lambda glob: _exact(glob, "*", "?"),
+        elsewhere=lambda glob: _glob_elsewhere(glob, "*", "?"),
     ),
-    Predicate("origin", _on_node, ("string",), subject=origin, decided=True),
+    Predicate("origin", _node_glob_test, ("string",), subject=origin, decided=True),
     Predicate(
         "exists",
         lambda limits: lambda value: value is not None,
@@ -122,16 +122,21 @@ GUARD_WORDS = ("Causal", "Conc", "call", *FUNCTIONS)
 """The words of the guards that take arguments in parentheses."""
 
 PREDICATES = FUNCTIONS | _by_name(
-    Predicate("matches", _matching, ("string",)),
+    Predicate("matches", _regex_test, ("string",)),
     Predicate(
         "type",
-        _dotted,
+        _dotted_glob_test,
         ("string",),
         subject=Field("type"),
         decided=True,
-        elsewhere=lambda glob: _exact(glob, "*", ".."),
+        elsewhere=lambda glob: _glob_elsewhere(glob, "*", ".."),
     ),
-    Predicate("result", _dotted, ("string",), subject=lambda event: event.data.get("result_type")),
+    Predicate(
+        "result",
+        _dotted_glob_test,
+        ("string",),
+        subject=lambda event: event.data.get("result_type"),
+    ),
     Predicate(
         "arguments",
         lambda limits, globs: lambda types: arguments_match(globs, types),

@@ -93,8 +93,8 @@ def batches_of(log: Any) -> Iterator[RecordBatch]:
 
 def batched(records: Iterable[Record], *, together: bool) -> Iterator[RecordBatch]:
     """Yield records in batches; in batches of one record if not `together`."""
-    for some in _slices(records, together=together):
-        for (execution, file), group in groupby(some, key=itemgetter(0, 2)):
+    for gathered in _slices(records, together=together):
+        for (execution, file), group in groupby(gathered, key=itemgetter(0, 2)):
             part = list(group)
             items, lines = [item for _, item, _, _ in part], [line for _, _, _, line in part]
             yield RecordBatch(execution, items, file, lines)
@@ -106,18 +106,18 @@ def _slices(items: Iterable[T], *, together: bool) -> Iterator[list[T]]:
     If the iterable raises an exception, the items before it are yielded first.
     """
     size, rest = _BATCH_RECORDS if together else 1, iter(items)
-    some: list[T] = []
+    gathered: list[T] = []
     while True:
         try:
-            some.extend(islice(rest, size))
+            gathered.extend(islice(rest, size))
         except Exception:
-            if some:
-                yield some
+            if gathered:
+                yield gathered
             raise
-        if not some:
+        if not gathered:
             return
-        yield some
-        some = []
+        yield gathered
+        gathered = []
 
 
 def no_log_item(item: object, what: str = "what a log holds") -> TypeError:

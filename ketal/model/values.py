@@ -167,7 +167,7 @@ def arguments_match(globs: tuple[str, ...], values: list[str]) -> bool:
     Takes time proportional to globs times values: no list makes it backtrack.
     """
     # Positions in `globs` that may match the next value; a `..` matches any number of values.
-    places = _past_any(globs, {0})
+    places = _skip_wildcards(globs, {0})
     for value in values:
         after = set()
         for place in places:
@@ -176,13 +176,13 @@ def arguments_match(globs: tuple[str, ...], values: list[str]) -> bool:
                     after.add(place)
                 elif _glob(globs[place]).fullmatch(value) is not None:
                     after.add(place + 1)
-        places = _past_any(globs, after)
+        places = _skip_wildcards(globs, after)
         if not places:
             return False
     return len(globs) in places
 
 
-def _past_any(globs: tuple[str, ...], places: set[int]) -> set[int]:
+def _skip_wildcards(globs: tuple[str, ...], places: set[int]) -> set[int]:
     """Return the positions, and those reached from them by `..` that match no value."""
     for place, glob in enumerate(globs):
         if glob == ".." and place in places:

@@ -21,7 +21,7 @@ from ketal.compiler.predicates import (
     Formula,
     Lowering,
     constant_of,
-    free_of_run,
+    local_guard,
     variables,
 )
 from ketal.errors import Span
@@ -135,7 +135,7 @@ def comparisons(
     lowering = Lowering(declared, table, {guard.name: guard for guard in registered})
     steps = {step.name: step.guard for step in pattern.steps}
     local = {
-        name: free_of_run(lowering.lower(guard), table.atoms)
+        name: local_guard(lowering.lower(guard), table.atoms)
         for name, guard in {**declared, **steps}.items()
     }
     absents = (node.guard for node in walk(pattern.body) if isinstance(node, syntax.Absent))
@@ -146,26 +146,26 @@ def comparisons(
             readings.append(SiteReading(len(sites), (0,), alphabet, 0))
             sites.append(ComparisonSite(key.span, (Operand(key, "", SCALAR),), alike=True))
     for holder in (*declared.values(), *steps.values(), *absents):
-        guard = free_of_run(lowering.lower(holder), table.atoms)
+        guard = local_guard(lowering.lower(holder), table.atoms)
         for node in walk(holder):
             operands = tuple(_operands(node))
             if all(map(_is_always_known, operands)):
                 continue
             number = len(sites)
-            sites.append(ComparisonSite(node.span, operands, _alike(node)))
+            sites.append(ComparisonSite(node.span, operands, _compares_two_values(node)))
             by_step: dict[str, list[int]] = {}
             for at, operand in enumerate(operands):
                 by_step.setdefault(operand.step, []).append(at)
             is_local = set(by_step) == {""}
-            bits = _bits(node, lowering, len(atoms)) if is_local else 0
+            bits = _comparison_bits(node, lowering, len(atoms)) if is_local else 0
             for step, numbers in by_step.items():
                 of = local.get(step, True) if step else guard
-                if _in_masks(of, len(atoms)):
+                if _masks_cover(of, len(atoms)):
                     readings.append(SiteReading(number, tuple(numbers), of, bits))
     return tuple(sites), tuple(readings)
 
 
-def _in_masks(guard: Formula, atoms: int) -> bool:
+def _masks_cover(guard: Formula, atoms: int) -> bool:
     """Return whether masks have a bit for each atom of a guard; new atoms have none."""
     return all(number < atoms for number in variables(guard))
 
@@ -174,7 +174,7 @@ _MORE_ATOMS = 10_000
 """Atoms that comparisons lowered alone may add to those of the guards; masks lack their bits."""
 
 
-def _bits(node: Any, lowering: Lowering, atoms: int) -> int:
+def _comparison_bits(node: Any, lowering: Lowering, atoms: int) -> int:
     """Return the bits of a comparison's atoms: those for true, and those for false."""
     numbers = variables(lowering.lower(node)) | variables(lowering.lower(node, positive=False))
     return sum(1 << number for number in numbers if number < atoms)
@@ -186,7 +186,7 @@ def _operands(node: syntax.Node) -> Iterator[Operand]:
         case syntax.Comparison(left=left, right=right):
             comparable = SCALAR if node.op in ("==", "!=") else ORDERED
             for value, other in ((left, right), (right, left)):
-                yield from _leaves(value, comparable & _kinds_beside(value, other))
+                yield from _leaves(value, comparable & _comparable_kinds(value, other))
         case syntax.Membership(value=value, items=items):
             constants = [constant_of(item) for item in items]
             if None not in constants:
@@ -207,7 +207,7 @@ def _is_always_known(operand: Operand) -> bool:
     )
 
 
-def _alike(node: syntax.Node) -> bool:
+def _compares_two_values(node: syntax.Node) -> bool:
     """Return whether a node compares two values of events without arithmetic."""
     read = (syntax.Field, syntax.Attribute, syntax.Reference)
     return (
@@ -217,7 +217,7 @@ def _alike(node: syntax.Node) -> bool:
     )
 
 
-def _kinds_beside(value: syntax.Value, other: syntax.Value) -> frozenset[str]:
+def _comparable_kinds(value: syntax.Value, other: syntax.Value) -> frozenset[str]:
     """Return the kinds of a value that make it comparable with another."""
     if any(isinstance(one, syntax.Arithmetic | syntax.Negative) for one in (value, other)):
         return NUMBER

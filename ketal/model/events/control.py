@@ -63,11 +63,11 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
             known = ", ".join(CONTROL_PREFIX + kind for kind in CONTROL_KINDS)
             raise EventError(f"{CONTROL_PREFIX}{self.kind} is no control event; there are {known}")
         if self.node is not None:
-            _force(self, "node", _named(self.node, f"the node of {CONTROL_PREFIX}{self.kind}"))
+            _force(self, "node", _node_name(self.node, f"the node of {CONTROL_PREFIX}{self.kind}"))
         elif self.kind in ("join", "leave"):
             raise EventError(f"{CONTROL_PREFIX}{self.kind} has no node")
         if self.members is not _ABSENT:
-            _force(self, "members", self._named_members())
+            _force(self, "members", self._member_names())
         elif self.kind == "view":
             raise EventError(
                 f"{CONTROL_PREFIX}view has no members; it lists the nodes that are there"
@@ -79,15 +79,15 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
         elif self.kind == "watermark":
             raise EventError(f"{CONTROL_PREFIX}watermark has no time")
 
-    def _named_members(self) -> tuple[str, ...]:
+    def _member_names(self) -> tuple[str, ...]:
         members: object = self.members
         if isinstance(members, str) or not isinstance(members, Sequence):
             raise EventError(f"the members of {CONTROL_PREFIX}{self.kind} must be a list of nodes")
         what = f"a member of {CONTROL_PREFIX}{self.kind}"
-        return tuple(_named(member, what) for member in members)
+        return tuple(_node_name(member, what) for member in members)
 
 
-def _named(node: object, what: str) -> str:
+def _node_name(node: object, what: str) -> str:
     name = attributes.name_of(node, what)
     if not name:
         raise EventError(f"{what} is empty; a node has a name, as `n1`")

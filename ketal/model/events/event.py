@@ -52,12 +52,12 @@ def received_dots(event: EventFields) -> tuple[Dot, ...]:
     EventError
         If one of them is no dot, is the event's own dot, or is not in the past of its clock.
     """
-    given: Any = event.receives
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise EventError(f"receives must be a list of node@counter, not {repr(given)[:60]}")
+    receives: Any = event.receives
+    if isinstance(receives, str) or not isinstance(receives, Sequence):
+        raise EventError(f"receives must be a list of node@counter, not {repr(receives)[:60]}")
     own = (event.node, event.clock[event.node])
     dots = set()
-    for one in given:
+    for one in receives:
         if not isinstance(one, Dot | str):
             raise EventError(f"receives: {repr(one)[:60]} is not written node@counter, as n3@7")
         dot = Dot.parse(str(one))
@@ -130,7 +130,7 @@ class Event(EventFields, frozen=True):
     """
 
     def __post_init__(self) -> None:
-        clock = self._counted()
+        clock = self._normalise_fields()
         if not self.type.isascii():
             attributes.text(self.type, "type")
         # The readers of logs make a control event of such a record before they come here.
@@ -153,7 +153,7 @@ class Event(EventFields, frozen=True):
         if self.receives != ():
             _force(self, "receives", received_dots(self))
 
-    def _counted(self) -> dict[str, int]:
+    def _normalise_fields(self) -> dict[str, int]:
         """Normalise node, type, clock and time; return the clock."""
         # The common case takes a few passes in C; `_normalise` names the fault.
         # A sum is an int only of ints and bools, a bool that is true hides among
@@ -162,7 +162,7 @@ class Event(EventFields, frozen=True):
         try:
             counters = clock.values()
             least, total = min(counters), sum(counters)
-            fine = (
+            is_plain = (
                 least > 0
                 and total.__class__ is int
                 and total <= vector.COUNTER_MAX
@@ -176,14 +176,14 @@ class Event(EventFields, frozen=True):
                 and self.type
             )
         except (AttributeError, TypeError, ValueError):
-            fine = False
-        if not fine:
-            clock = self._normalise()
+            is_plain = False
+        if not is_plain:
+            clock = self._normalise_slowly()
         if self.time is not None:
             _force(self, "time", seconds(self.time))
         return clock
 
-    def _normalise(self) -> dict[str, int]:
+    def _normalise_slowly(self) -> dict[str, int]:
         node = attributes.name_of(self.node, "node")
         if not node:
             raise EventError("node is empty; it says where the event happened, as `n1`")
@@ -259,7 +259,7 @@ def clean_event(
     _force(event, "time", time)
     _force(event, "data", {} if data is None else data)
     _force(event, "id", id)
-    event._counted()
+    event._normalise_fields()
     if receives:
         _force(event, "receives", receives)
         _force(event, "receives", received_dots(event))

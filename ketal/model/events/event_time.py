@@ -33,34 +33,34 @@ def parsed_time(text: str) -> datetime:
         If the text is not RFC 3339.
     """
     # Python also reads 20240101 as a day, which RFC 3339 does not allow.
-    written = text.strip() if "-" in text else ""
+    stripped = text.strip() if "-" in text else ""
     try:
         # Python would truncate finer digits.
-        if not written[_FINER_AT : _FINER_AT + 1].isdigit():
-            return datetime.fromisoformat(written)
+        if not stripped[_FINER_AT : _FINER_AT + 1].isdigit():
+            return datetime.fromisoformat(stripped)
     except ValueError:
         pass
-    return _rarely_written(written, text)
+    return _parse_rare_form(stripped, text)
 
 
-def _rarely_written(written: str, text: str) -> datetime:
+def _parse_rare_form(stripped: str, text: str) -> datetime:
     """Read the parts of RFC 3339 that Python does not: lower case, leap seconds, finer digits."""
-    more = timedelta()
-    written = written.upper()
-    if finer := _FINER.search(written):
-        written = _FINER.sub("", written)
-        more += _MICROSECOND * round(float(f"0.{finer[0]}"))
-    if _LEAP_SECOND.search(written):
-        written = _LEAP_SECOND.sub(":59", written)
-        more += _SECOND
+    extra = timedelta()
+    stripped = stripped.upper()
+    if finer := _FINER.search(stripped):
+        stripped = _FINER.sub("", stripped)
+        extra += _MICROSECOND * round(float(f"0.{finer[0]}"))
+    if _LEAP_SECOND.search(stripped):
+        stripped = _LEAP_SECOND.sub(":59", stripped)
+        extra += _SECOND
     try:
-        return datetime.fromisoformat(written) + more
+        return datetime.fromisoformat(stripped) + extra
     except ValueError:
         raise EventError(
             f"time {text[:60]!r} is neither RFC 3339 nor seconds since the epoch"
         ) from None
     except OverflowError:
-        raise _outside(text) from None
+        raise _range_error(text) from None
 
 
 def seconds(value: Any) -> float:
@@ -87,16 +87,16 @@ def seconds(value: Any) -> float:
         if since == _TIME_MAX_S and aware.second == 59:
             return _LAST_S  # The last microseconds of the range would round up to its end.
         if not _TIME_MIN_S <= since < _TIME_MAX_S:
-            raise _outside(value.isoformat())
+            raise _range_error(value.isoformat())
         return since
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise EventError(f"time must be RFC 3339 or a number, not {type(value).__name__}")
     if not _TIME_MIN_S <= value < _TIME_MAX_S or not math.isfinite(value):
-        raise _outside(value)
+        raise _range_error(value)
     return round(value * 1e6) / 1e6
 
 
-def _outside(value: Any) -> EventError:
+def _range_error(value: Any) -> EventError:
     # Python does not print integers of more than 4,300 digits.
     long = isinstance(value, int) and value.bit_length() > 1_000
     shown = f"of {value.bit_length()} bits" if long else repr(value)
@@ -107,10 +107,10 @@ def _outside(value: Any) -> EventError:
 def rfc3339(time: float) -> str:
     """Return seconds since the epoch as RFC 3339 text in UTC."""
     whole_s, us = divmod(round(time * 1e6), 1_000_000)
-    text = _second(whole_s)
+    text = _whole_second(whole_s)
     return text + (f".{us:06d}".rstrip("0") if us else "") + "Z"
 
 
 @functools.lru_cache(maxsize=4_096)
-def _second(whole_s: int) -> str:
+def _whole_second(whole_s: int) -> str:
     return (_EPOCH + timedelta(seconds=whole_s)).isoformat(timespec="seconds")[:19]

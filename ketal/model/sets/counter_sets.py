@@ -21,7 +21,7 @@ BIT: Final = [1 << bit for bit in range(SPAN)]
 _BITS: Final = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 
-def _place(bits: int, number: int) -> int:
+def _nth_bit(bits: int, number: int) -> int:
     """Return the position of the n-th bit that is set, where `number` is n, from 1."""
     first, width = 0, SPAN
     while width > 1:
@@ -80,7 +80,7 @@ class Counters:
         number, bit = counter // SPAN, BIT[counter % SPAN]
         chunk = self.chunks.get(number)
         if chunk is None:
-            self._begin(number)
+            self._add_chunk(number)
             chunk = 0
         elif chunk & bit:
             return False
@@ -90,7 +90,7 @@ class Counters:
             self.dirty.add(number)
         return True
 
-    def _begin(self, number: int) -> None:
+    def _add_chunk(self, number: int) -> None:
         """Add an empty chunk."""
         if number < self._lowest or not self.chunks:
             self._lowest = number
@@ -109,7 +109,7 @@ class Counters:
         # The chunks are sparse: sorting is faster than counting up.
         yield from sorted(n for n in chunks if n >= number)
 
-    def _above(self, number: int, upto: int) -> int:
+    def _bits_above(self, number: int, upto: int) -> int:
         """Return the bits of a chunk for counters above `upto`."""
         below = max(0, upto + 1 - number * SPAN)
         return self.chunks[number] >> below << below
@@ -133,13 +133,13 @@ class Counters:
             at = max(first, number * SPAN)
             bits = self.chunks[number] >> at - number * SPAN if at < (number + 1) * SPAN else 0
             while bits and at <= last:
-                unset = (bits & -bits).bit_length() - 1
-                if first < at + unset:
-                    yield first, min(at + unset - 1, last)
-                bits >>= unset
-                there = (~bits & bits + 1).bit_length() - 1
-                bits >>= there
-                first = at = at + unset + there
+                unset_count = (bits & -bits).bit_length() - 1
+                if first < at + unset_count:
+                    yield first, min(at + unset_count - 1, last)
+                bits >>= unset_count
+                set_count = (~bits & bits + 1).bit_length() - 1
+                bits >>= set_count
+                first = at = at + unset_count + set_count
             if at > last:
                 break
         if first <= last:
@@ -148,9 +148,9 @@ class Counters:
     def place(self, number: int, upto: int) -> int:
         """Return the n-th counter above `upto`, where `number` is n, from 1."""
         for chunk in self._ascending():
-            bits = self._above(chunk, upto)
+            bits = self._bits_above(chunk, upto)
             if number <= bits.bit_count():
-                return chunk * SPAN + _place(bits, number)
+                return chunk * SPAN + _nth_bit(bits, number)
             number -= bits.bit_count()
         raise IndexError(number)
 
@@ -178,7 +178,7 @@ class Counters:
         """Return the bits of a chunk for counters above `upto`, as bytes; None if none is set."""
         if number not in self.chunks:
             return None
-        above = self._above(number, upto)
+        above = self._bits_above(number, upto)
         return above.to_bytes(above.bit_length() + 7 >> 3, "little") or None
 
     def put(self, number: int, packed: bytes, upto: int) -> None:
@@ -193,6 +193,6 @@ class Counters:
             raise ValueError(
                 f"a chunk of counters has {len(packed)} bytes, not {SPAN >> 3} at most"
             )
-        self._begin(number)
+        self._add_chunk(number)
         self.chunks[number] = int.from_bytes(packed, "little")
-        self.count += self._above(number, upto).bit_count()
+        self.count += self._bits_above(number, upto).bit_count()

@@ -32,7 +32,7 @@ encode_json = msgspec.json.Encoder().encode
 
 
 @functools.lru_cache(maxsize=1_024)
-def _begun(fingerprint: str, pattern: str, execution: str) -> Any:
+def _id_prefix_hash(fingerprint: str, pattern: str, execution: str) -> Any:
     """Return the hash of the common prefix of ids; copy it before use."""
     begins = encode_json((fingerprint, pattern, execution))[:-1] + b","
     return hashlib.blake2b(begins, digest_size=16)
@@ -129,7 +129,7 @@ class PatternVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
         >>> len(one.id), one.id == other.id
         (32, True)
         """
-        digest = _begun(self.fingerprint, self.pattern, self.execution).copy()
+        digest = _id_prefix_hash(self.fingerprint, self.pattern, self.execution).copy()
         steps = triples(self._steps())
         digest.update(self.scope.pairs() + b"," + encode_json((self.kind, steps))[1:])
         return digest.hexdigest()  # type: ignore[no-any-return]
