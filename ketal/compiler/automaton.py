@@ -156,9 +156,9 @@ class Ways:
 
         `held` has all enabled variants of the state that the event satisfies.
         """
-        of: dict[int, set[tuple[int, ...]]] = {}
+        held_classes: dict[int, set[tuple[int, ...]]] = {}
         for variant in held:
             group, of_class = self._class_of[variant]
-            of.setdefault(group, set()).add(of_class)
+            held_classes.setdefault(group, set()).add(of_class)
         # A KeyError would mean that a set of guards was wrongly proven unsatisfiable.
-        return tuple(sorted((g, self.by_classes[g, frozenset(c)]) for g, c in of.items()))
+        return tuple(sorted((g, self.by_classes[g, frozenset(c)]) for g, c in held_classes.items()))

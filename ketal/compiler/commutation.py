@@ -267,24 +267,24 @@ class _Swaps:
         for letter, target in self.automaton.table[state]:
             _, group = self.automaton.letters[letter]
             columns |= {(group, c): None for c in self.ways(target).classes}
-        asked = tuple(columns)
-        if asked not in self._known:
-            self._known[asked] = self._distinguish(asked)
-        return self._known[asked]
+        column_tuple = tuple(columns)
+        if column_tuple not in self._known:
+            self._known[column_tuple] = self._distinguish(column_tuple)
+        return self._known[column_tuple]
 
     def _distinguish(self, columns: tuple[_Column, ...]) -> list[_Symbol]:
         formulas = {column: self._formula(*column) for column in columns}
         # Most guards do not change when another event is taken: decide equal ones once.
-        asked = tuple(dict.fromkeys(formulas.values()))
+        distinct = tuple(dict.fromkeys(formulas.values()))
         known = self.theory.narrowed(PartialAssignment(), self._premises)
         regions: list[Region] = []
         if known is not None and self.theory.satisfiable(known):
             regions = [((), known)]
-        for number, formula in enumerate(asked):
+        for number, formula in enumerate(distinct):
             regions = split(regions, number, formula, self.theory)[: CLASSES_MAX + 1]
         symbols: list[_Symbol] = []
         for chosen, known in regions:
-            satisfied = {asked[number] for number in chosen}
+            satisfied = {distinct[number] for number in chosen}
             held = frozenset(column for column, formula in formulas.items() if formula in satisfied)
             node = next(
                 (c for c, f in self._node_literals.items() if self.theory.forces(known, f)), None
@@ -299,8 +299,8 @@ class _Swaps:
         after = self._overwritten[overwritten]
 
         def literal(variable: Any) -> Formula:
-            of = after.get(variable[1])
-            return variable if of is None else of if variable[2] else negation(of)
+            changed = after.get(variable[1])
+            return variable if changed is None else changed if variable[2] else negation(changed)
 
         return map_literals(formula, literal)
 

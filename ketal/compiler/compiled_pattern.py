@@ -199,7 +199,9 @@ class CompiledPattern:
     @functools.cached_property
     def partition(self) -> tuple[tuple[str, Callable[[Event], Any]], ...]:
         """(name, reader) of each partition key."""
-        return tuple((of.last_name, compile_read(of, self.limits)) for of in self.pattern.partition)
+        return tuple(
+            (key.last_name, compile_read(key, self.limits)) for key in self.pattern.partition
+        )
 
     @functools.cached_property
     def unknown_types(self) -> Callable[[Event], bool] | None:

@@ -238,7 +238,9 @@ def _letters(dfa: Any, state: Any, width: int) -> Iterator[tuple[int, Any]]:
         if len(word) == width:
             yield int(word, 16), here
         else:
-            todo += [(word + digit, there) for digit, there in dfa.transitions[here].items()]
+            todo += [
+                (word + digit, following) for digit, following in dfa.transitions[here].items()
+            ]
 
 
 def _breadth_first(
@@ -445,14 +447,14 @@ class _OverEvents:
 
         With common letters, equivalent states can be recognised as such.
         """
-        of: dict[tuple[int, _Class], dict[int, int]] = {}
+        class_numbers: dict[tuple[int, _Class], dict[int, int]] = {}
         for here in states:
             for scope in self._enabled_groups(here):
-                known = of.get(scope) or dict.fromkeys(scope[1], 0)
+                known = class_numbers.get(scope) or dict.fromkeys(scope[1], 0)
                 pairs = {v: (known[v], self._targets(here, v)) for v in scope[1]}
                 numbers = {pair: n for n, pair in enumerate(dict.fromkeys(pairs.values()))}
-                of[scope] = {v: numbers[pair] for v, pair in pairs.items()}
-        return {scope: _group_by_value(known) for scope, known in of.items()}
+                class_numbers[scope] = {v: numbers[pair] for v, pair in pairs.items()}
+        return {scope: _group_by_value(known) for scope, known in class_numbers.items()}
 
     # minimal
 

@@ -118,25 +118,25 @@ class Glushkov:
         raise AssertionError(body)
 
     def _sequence(self, items: Sequence[Any]) -> _Fragment:
-        whole = _Fragment(True, set(), set())
+        sequence = _Fragment(True, set(), set())
         nots: tuple[int, ...] = ()
         for item in items:
             if isinstance(item, syntax.Absent):
                 nots = (*nots, self.nots[item.guard])
                 continue
             part = self._fragment(item)
-            self._link(whole.last, part.first, tuple(sorted(set(nots))))
+            self._link(sequence.last, part.first, tuple(sorted(set(nots))))
             nots = ()
-            whole = _Fragment(
-                whole.nullable and part.nullable,
-                whole.first | part.first if whole.nullable else whole.first,
-                whole.last | part.last if part.nullable else part.last,
+            sequence = _Fragment(
+                sequence.nullable and part.nullable,
+                sequence.first | part.first if sequence.nullable else sequence.first,
+                sequence.last | part.last if part.nullable else part.last,
             )
         assert not nots, "resolve refuses a leading or trailing not"
-        return whole
+        return sequence
 
     def _repeat(self, item: Any, least: int, most: int | None) -> _Fragment:
-        # A word of k copies uses the first k of them, so copies stand in a chain.
+        # A word of k copies uses the first k of them, so the copies form a chain.
         copies = [self._fragment(item) for _ in range(max(least, 1) if most is None else most)]
         for one, two in itertools.pairwise(copies):
             self._link(one.last, two.first)

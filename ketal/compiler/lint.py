@@ -35,11 +35,11 @@ from ketal.operators.topology.domain_order import domains_of
 
 def scope_findings(pattern: syntax.Pattern) -> Iterator[Finding]:
     """Yield each partition key named `node`, the name of a copy's node in its scope."""
-    for of in pattern.partition if pattern.deployment is not None else ():
-        if of.last_name == "node":
+    for key in pattern.partition if pattern.deployment is not None else ():
+        if key.last_name == "node":
             message = "two parts of the scope are called `node`"
             hint = "each copy's scope names its node already: leave `node` out"
-            yield "K206", "error", message, of.span, hint
+            yield "K206", "error", message, key.span, hint
 
 
 def order_findings(pattern: syntax.Pattern, limits: Limits) -> Iterator[Finding]:
@@ -161,8 +161,8 @@ class Bindings:
         guards = [references(self.guards[name]) for name in self.steps]
         nots = [references(guard) for guard in self.not_guards]
         returned = [] if returns is None else references(returns)
-        asked = {r.step for part in (*guards, *nots, returned) for r in part}
-        bound = taken_before(self.positions, self._numbers(asked), on_every_path=True)
+        referenced = {r.step for part in (*guards, *nots, returned) for r in part}
+        bound = taken_before(self.positions, self._numbers(referenced), on_every_path=True)
         missing: dict[str, Span | None] = {}
 
         def need(wanted: list[syntax.Reference], have: frozenset[int]) -> None:
@@ -189,8 +189,8 @@ class Bindings:
     def void_anchors(self) -> Iterator[Finding]:
         """Yield each anchor that has no event on any path, so that its operator has no effect."""
         guards = [*self.guards.values(), *self.not_guards]
-        asked = self._numbers(a.anchor for g in guards for a in _causal_operators(g))
-        taken = taken_before(self.positions, asked, on_every_path=False)
+        anchors = self._numbers(a.anchor for g in guards for a in _causal_operators(g))
+        taken = taken_before(self.positions, anchors, on_every_path=False)
         # For each guard the steps that may be taken before it, and whether any event is.
         steps: dict[str, tuple[set[int], bool]] = {}
         nots: dict[int, set[int]] = {}
@@ -213,17 +213,17 @@ class Bindings:
         if node.anchor in (syntax.PRIOR, syntax.ALL):
             if anything:
                 return
-            why = f"no event is taken before {before}"
+            reason = f"no event is taken before {before}"
             hint = "leave it out, or put a step before it in the body"
         elif node.anchor not in self.numbers:
-            why = f"the step `{node.anchor}` is not in the body"
+            reason = f"the step `{node.anchor}` is not in the body"
             hint = f"put `{node.anchor}` into the body before {before}, or name another anchor"
         elif self.numbers[node.anchor] not in known:
-            why = f"on no path does `{node.anchor}` have an event before {before}"
+            reason = f"on no path does `{node.anchor}` have an event before {before}"
             hint = f"an anchor stands before {before} in the body, or in a repetition around both"
         else:
             return
-        message = f"`{type(node).__name__}` asks nothing here: {why}"
+        message = f"`{type(node).__name__}` asks nothing here: {reason}"
         yield "K223", "warning", message, node.anchor_span or node.span, hint
 
     def impossible_relations(
@@ -234,11 +234,11 @@ class Bindings:
         spans: Mapping[str, Span | None],
     ) -> Iterator[Finding]:
         """Yield each step both after and concurrent with events that are always bound."""
-        asked = {
+        related = {
             shape: [(n, atom.payload[0]) for n, atom in enumerate(atoms) if atom.shape == shape]
             for shape in ("before", "concurrent")
         }
-        pairs = [(b, c, {x, y}) for b, x in asked["before"] for c, y in asked["concurrent"]]
+        pairs = [(b, c, {x, y}) for b, x in related["before"] for c, y in related["concurrent"]]
         if not pairs:
             return
         every = frozenset(range(len(self.steps)))
@@ -256,8 +256,8 @@ class Bindings:
                 same += [{syntax.PRIOR, syntax.ALL}, {syntax.PRIOR, prior}]
             never_both = [
                 ("or", (("var", b, False), ("var", c, False)))
-                for b, c, of in pairs
-                if of <= anchors and (len(of) == 1 or of in same)
+                for b, c, pair in pairs
+                if pair <= anchors and (len(pair) == 1 or pair in same)
             ]
             alive[step] = theory.can_hold(formulas[step], *never_both)
         for step, possible in alive.items():

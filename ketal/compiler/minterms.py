@@ -3,8 +3,8 @@
 The guards φ1 … φn of a pattern's steps are formulas over atoms. A *minterm* is
 a set S of them such that some event, in some run, satisfies exactly those in S
 (D'Antoni and Veanes, "Minimization of symbolic automata", 2014, section 2).
-Unsatisfiable sets are dropped. What cannot be proven unsatisfiable is kept, so
-a spare minterm may stand for no event; it costs a column and no answer.
+Unsatisfiable sets are dropped. A set that cannot be proven unsatisfiable is kept, so
+some minterms may contain no event; they cost a column of the table, but change no answer.
 
 Satisfiability is decided by splitting on variables (Davis, Logemann and Loveland,
 1962), with a theory of one value at a time: the atoms about `x` are evaluated on sample
@@ -135,9 +135,9 @@ class Theory:
 
     @staticmethod
     def _term_key(atom: Atom) -> Any:
-        of = subject(atom)
-        if of is not None:
-            return ("value", of)
+        value = subject(atom)
+        if value is not None:
+            return ("value", value)
         match atom.shape:
             case "compare":  # `x < y` and `y > x` are about the same two values
                 return ("compare", frozenset(atom.payload[1:]))
@@ -161,7 +161,7 @@ class Theory:
                 yield from (("true", True), ("false", False))
             yield _ABSENT
             return
-        of = key[1]
+        value = key[1]
         constants: list[Any] = []
         for number in members:
             atom = self.atoms[number]
@@ -172,8 +172,8 @@ class Theory:
             elif PREDICATES[atom.shape].elsewhere is not None:
                 # A glob without wildcards is a constant; with them, one more sample.
                 constants += PREDICATES[atom.shape].read(atom.payload)[1]
-        of = of.of if isinstance(of, syntax.Reference) else of
-        name = of.name if isinstance(of, syntax.Field) else None
+        value = value.of if isinstance(value, syntax.Reference) else value
+        name = value.name if isinstance(value, syntax.Field) else None
         if name not in ("node", "type"):
             yield _ABSENT
         if name is None:
@@ -197,57 +197,57 @@ class Theory:
 
     def _truth(self, number: int, sample: _Sample) -> Any:
         """Return an atom's truth on a sample; _FREE where it may be either."""
-        what, value = sample
+        sort, value = sample
         atom = self.atoms[number]
         shape = atom.shape
         if shape in ("before", "concurrent"):
-            return what in ("unbound", shape)
+            return sort in ("unbound", shape)
         if number in self._tests:
             return self._predicate_truth(number, sample)
-        if what in ("absent", "other"):
+        if sort in ("absent", "other"):
             return False
-        if what == "incarnation":
+        if sort == "incarnation":
             return _FREE
         if shape == "compare":
             op, left, right = atom.payload
-            if what in ("constant", "number"):
+            if sort in ("constant", "number"):
                 return holds(op, value, constant_of(right))
-            if what == "text":
+            if sort == "text":
                 constant = constant_of(right)
                 # The sample is a string just after `value`, no constant itself.
                 return isinstance(constant, str) and holds(
                     op, *((1, 0) if value >= constant else (0, 1))
                 )
-            if what == "unequal":
+            if sort == "unequal":
                 return op == "!="
             # The sample is of the two values in the order of their names.
             return holds(op, *((value, 0) if repr(left) < repr(right) else (0, value)))
         if shape == "member":
             # Equivalent to `x == 1 || x == 2`; to `x != 1 && x != 2` for the atom of false.
-            if what in ("constant", "number") and (kind(value), value) in self._member_keys[number]:
+            if sort in ("constant", "number") and (kind(value), value) in self._member_keys[number]:
                 return atom.expects
-            value_kind = "string" if what == "text" else kind(value)
+            value_kind = "string" if sort == "text" else kind(value)
             return not atom.expects and {k for k, _ in self._member_keys[number]} == {value_kind}
-        return (what == "true") == atom.expects
+        return (sort == "true") == atom.expects
 
     def _predicate_truth(self, number: int, sample: _Sample) -> Any:
         """Return the truth of a predicate's atom on a sample of its subject."""
-        what, value = sample
+        sort, value = sample
         atom = self.atoms[number]
         predicate = PREDICATES[atom.shape]
         _, constants = predicate.read(atom.payload)
-        if what in ("absent", "other"):
-            is_of_kind = predicate.kind == "any" and (predicate.decided or what == "other")
+        if sort in ("absent", "other"):
+            is_of_kind = predicate.kind == "any" and (predicate.decided or sort == "other")
         else:
-            value_kind = "string" if what in ("text", "incarnation") else kind(value)
+            value_kind = "string" if sort in ("text", "incarnation") else kind(value)
             is_of_kind = predicate.kind in ("any", value_kind)
         if not is_of_kind:
             return False
         # Such a sample stands for many values; but all incarnations of a host satisfy `host`.
-        if what in ("number", "text") or (what == "incarnation" and atom.shape != "host"):
+        if sort in ("number", "text") or (sort == "incarnation" and atom.shape != "host"):
             truth = predicate.elsewhere(*constants) if predicate.elsewhere is not None else None
             return _FREE if truth is None else truth == atom.expects
-        return bool(self._tests[number]([] if what == "other" else value)) == atom.expects
+        return bool(self._tests[number]([] if sort == "other" else value)) == atom.expects
 
     def _imply(self, number: int, on: int, off: int) -> tuple[int, int] | None:
         """Return the assignment with all that it implies for a term; None for a contradiction."""
@@ -403,9 +403,9 @@ def _numbers_between(numbers: list[Any]) -> Iterator[float]:
     yield math.floor(finite[0]) - 1
     yield math.ceil(finite[-1]) + 1
     for low, high in itertools.pairwise(finite):
-        whole = math.floor(low) + 1
-        if whole < high:
-            yield whole
+        integer = math.floor(low) + 1
+        if integer < high:
+            yield integer
         elif abs(low) < _FLOATS_WHOLE:
             middle = low + (high - low) / 2
             if low < middle < high:

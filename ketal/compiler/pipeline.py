@@ -150,8 +150,8 @@ class _Compilation:
             spans=tuple(self.spans.get(self.steps[v.step]) for v in variants),
         )
         if self.undecided:
-            asked = (*self.guards.values(), *self.not_guards)
-            self._add(*undecided_findings(self.pattern, asked, self.undecided))
+            all_guards = (*self.guards.values(), *self.not_guards)
+            self._add(*undecided_findings(self.pattern, all_guards, self.undecided))
         self._raise_errors()
         minimal = determinise(
             positions,

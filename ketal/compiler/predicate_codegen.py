@@ -94,14 +94,14 @@ class _CodeWriter:
                 return self.local(value, f"arithmetic({minus}, {zero}, {self.value(operand)})")
         raise AssertionError(value)
 
-    def _read(self, of: syntax.Field | syntax.Attribute, holder: str, plain: bool) -> str:
-        if isinstance(of, syntax.Field):
-            return self.local((holder, of), f"{holder}.{of.name}")
-        if len(of.path) == 1:
-            expression = f"{holder}.data.get({self.constant(of.path[0])})"
+    def _read(self, leaf: syntax.Field | syntax.Attribute, holder: str, plain: bool) -> str:
+        if isinstance(leaf, syntax.Field):
+            return self.local((holder, leaf), f"{holder}.{leaf.name}")
+        if len(leaf.path) == 1:
+            expression = f"{holder}.data.get({self.constant(leaf.path[0])})"
         else:
-            expression = f"dig({holder}.data, {self.constant(of.path)})"
-        return self.local((holder, of, plain), expression if plain else f"scalar({expression})")
+            expression = f"dig({holder}.data, {self.constant(leaf.path)})"
+        return self.local((holder, leaf, plain), expression if plain else f"scalar({expression})")
 
     def test(self, atom: Atom) -> str:
         """Return an expression that is true if the atom is on."""
@@ -119,11 +119,11 @@ class _CodeWriter:
             answer = self.local(("registered", name, arguments), f"{call}(event, ({values}))")
             return f"{answer} is {atom.expects}"
         predicate = PREDICATES[atom.shape]
-        of, constants = predicate.read(payload)
-        if callable(of):
-            name = self.local(of, f"{self.constant(of)}(event)")
+        subject_of_atom, constants = predicate.read(payload)
+        if callable(subject_of_atom):
+            name = self.local(subject_of_atom, f"{self.constant(subject_of_atom)}(event)")
         else:
-            name = self.value(of, plain=predicate.kind == "any")
+            name = self.value(subject_of_atom, plain=predicate.kind == "any")
         test = f"{self.constant(predicate.prepare(self.limits, *constants))}({name})"
         if predicate.decided:
             return test
@@ -199,8 +199,8 @@ def compile_masks(
     for number, atom in enumerate(atoms):
         if atom.relational or atom.shape == "localhost":
             continue
-        of = subject(atom)
-        named = of.name if isinstance(of, syntax.Field) else ""
+        subject_of_atom = subject(atom)
+        named = subject_of_atom.name if isinstance(subject_of_atom, syntax.Field) else ""
         by_value.get(named, others).append((number, atom))
     writer = _CodeWriter(limits, registered)
     lookups, names = list[str](), list[str]()
@@ -291,10 +291,10 @@ def compile_value(value: syntax.Value, limits: Limits) -> Callable[[Mapping[str,
     return writer.function("returned(bound)", [f"return {writer.value(value)}"])
 
 
-def compile_read(of: syntax.Value, limits: Limits) -> Callable[[Event], Any]:
+def compile_read(value: syntax.Value, limits: Limits) -> Callable[[Event], Any]:
     """Compile a value over one event: a scalar, or None if unknown."""
     writer = _CodeWriter(limits, {})
-    return writer.function("read(event)", [f"return {writer.value(of)}"])
+    return writer.function("read(event)", [f"return {writer.value(value)}"])
 
 
 def unknown_types(parts: Iterable[syntax.Node]) -> Callable[[Event], bool] | None:

@@ -221,14 +221,14 @@ def constant_of(value: syntax.Value) -> str | int | float | bool | None:
 
 def subject(atom: Atom) -> syntax.Value | None:
     """Return the one value of the syntax that an atom tests; None if there is no such value."""
-    of: Any = None
+    value: Any = None
     if atom.shape in PREDICATES:
-        of, _ = PREDICATES[atom.shape].read(atom.payload)
+        value, _ = PREDICATES[atom.shape].read(atom.payload)
     elif atom.shape == "member":
-        of = atom.payload[0]
+        value = atom.payload[0]
     elif atom.shape == "compare" and constant_of(atom.payload[2]) is not None:
-        of = atom.payload[1]
-    return None if callable(of) else of
+        value = atom.payload[1]
+    return None if callable(value) else value
 
 
 class RegistersRead(NamedTuple):
@@ -346,7 +346,7 @@ class Lowering:
     def _function(
         self, predicate: Predicate, arguments: tuple[syntax.Value, ...], positive: bool
     ) -> Formula:
-        """Lower a call of a predicate; its constants stand in the payload as plain values."""
+        """Lower a call of a predicate; its constants are plain values in the payload."""
         first = len(arguments) - len(predicate.constants)
         constants = (constant_of(argument) for argument in arguments[first:])
         payload = (*arguments[:first], *constants)

@@ -47,14 +47,14 @@ _Where = tuple[Any, str | int] | str
 """A place in data: its name, or the enclosing place and a key or an index."""
 
 
-def attributes(data: Any, what: str = "data") -> dict[str, Any]:
+def attributes(data: Any, label: str = "data") -> dict[str, Any]:
     """Return an event's data as plain values, in new containers.
 
     Parameters
     ----------
     data : mapping
         The data.
-    what : str
+    label : str
         The name of the data in messages.
 
     Raises
@@ -64,8 +64,8 @@ def attributes(data: Any, what: str = "data") -> dict[str, Any]:
         its path.
     """
     if data.__class__ is not dict and not isinstance(data, Mapping):
-        raise EventError(f"{what} must be a mapping, not {class_name(data)}")
-    return _plain(data, what, 0)  # type: ignore[no-any-return]
+        raise EventError(f"{label} must be a mapping, not {class_name(data)}")
+    return _plain(data, label, 0)  # type: ignore[no-any-return]
 
 
 def _is_plain(data: dict[Any, Any]) -> bool:
@@ -165,7 +165,7 @@ def text(value: str, where: _Where) -> str:
     return plain
 
 
-def name_of(value: object, what: str) -> str:
+def name_of(value: object, label: str) -> str:
     """Return a node's name or an event's id: a string, or an integer in decimal.
 
     Raises
@@ -179,10 +179,10 @@ def name_of(value: object, what: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         if not _INTEGER_MIN <= value <= _INTEGER_MAX:
             raise EventError(
-                f"{what} is an integer of {value.bit_length()} bits; no name is as long"
+                f"{label} is an integer of {value.bit_length()} bits; no name is as long"
             )
         return str(int(value))
-    raise EventError(f"{what} must be a string or an integer, not {value!r}")
+    raise EventError(f"{label} must be a string or an integer, not {value!r}")
 
 
 def copied(value: Any) -> Any:

@@ -180,7 +180,7 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True)
 class Localhost(Node):
-    """`localhost`: the node that this copy of the pattern stands for."""
+    """`localhost`: the event happened at the node of this copy of the pattern."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,10 +57,10 @@ def shortened(text: str, length: int = 60) -> str:
 def divided(text: str, columns_max: int) -> tuple[str, str]:
     """Return the longest beginning of a text within `columns_max` columns, and the rest."""
     width = 0
-    for at, character in enumerate(text):
+    for index, character in enumerate(text):
         width += columns(character)
         if width > columns_max:
-            return text[:at], text[at:]
+            return text[:index], text[index:]
     return text, ""
 
 

@@ -41,7 +41,7 @@ from ketal.runtime.stream_release import StreamRelease
 from ketal.runtime.stretches import stretch_of
 
 Item = Event | Control | Rejected
-"""What a record may be."""
+"""The item of a record."""
 BATCH_EVENTS = 1_024
 """The most events that a driver passes to `Execution.process` at once."""
 

@@ -69,7 +69,7 @@ class LogRelease(Release):
         self.has_offered = False
         self._judged = 0
         self._gaps = self._impossible = self._doubtful = 0
-        # Of the first so many events.
+        # (n, the counters known to the clocks of the first n events)
         self._known_counters: tuple[int, KnownCounters] = 0, KnownCounters(())
 
     @property

@@ -328,7 +328,7 @@ class Verdicts:
         """Return the counts, and a table of the first `shown_max` verdicts; judges first."""
         summary = self.summary
         checks = [c.name for c in self._program.compiled if c.kind == "check"]
-        lines = [f"{name}: {what}" for name, what in self._counts(summary)]
+        lines = [f"{name}: {text}" for name, text in self._counts(summary)]
         if checks:
             reasons = self._reasons(checks, allow_vacuous=False)
             lines += [f"not shown to hold: {reason}" for reason in reasons]

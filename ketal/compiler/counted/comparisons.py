@@ -154,14 +154,14 @@ def comparisons(
             number = len(sites)
             sites.append(ComparisonSite(node.span, operands, _compares_two_values(node)))
             by_step: dict[str, list[int]] = {}
-            for at, operand in enumerate(operands):
-                by_step.setdefault(operand.step, []).append(at)
+            for index, operand in enumerate(operands):
+                by_step.setdefault(operand.step, []).append(index)
             is_local = set(by_step) == {""}
             bits = _comparison_bits(node, lowering, len(atoms)) if is_local else 0
             for step, numbers in by_step.items():
-                of = local.get(step, True) if step else guard
-                if _masks_cover(of, len(atoms)):
-                    readings.append(SiteReading(number, tuple(numbers), of, bits))
+                event_guard = local.get(step, True) if step else guard
+                if _masks_cover(event_guard, len(atoms)):
+                    readings.append(SiteReading(number, tuple(numbers), event_guard, bits))
     return tuple(sites), tuple(readings)
 
 
@@ -201,9 +201,11 @@ def _operands(node: syntax.Node) -> Iterator[Operand]:
 
 def _is_always_known(operand: Operand) -> bool:
     """Return whether no event can make an operand unknown: node and type are always strings."""
-    of = operand.of
+    leaf = operand.of
     return (
-        isinstance(of, syntax.Field) and of.name in ("node", "type") and "string" in operand.kinds
+        isinstance(leaf, syntax.Field)
+        and leaf.name in ("node", "type")
+        and "string" in operand.kinds
     )
 
 

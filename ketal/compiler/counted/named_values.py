@@ -92,10 +92,10 @@ def _occurrences(
     pattern: syntax.Pattern, events: Sequence[syntax.EventDecl]
 ) -> Iterator[NamedValue]:
     """Yield each occurrence of a name in the text."""
-    for of in pattern.partition:
-        if isinstance(of, syntax.Attribute):
-            yield NamedValue("partition", ".".join(of.path), of.span, of.path)
-    keys = {id(of) for of in pattern.partition}
+    for key in pattern.partition:
+        if isinstance(key, syntax.Attribute):
+            yield NamedValue("partition", ".".join(key.path), key.span, key.path)
+    keys = {id(key) for key in pattern.partition}
     own = {id(event) for event in pattern.events}
     for top in (*(event for event in events if id(event) not in own), pattern):
         place = top.span

@@ -32,6 +32,6 @@ _EMPTY = hashlib.blake2b(digest_size=DIGEST_BYTES)
 
 def digest(event: Event) -> bytes:
     """Return a digest of an event's content, `DIGEST_BYTES` long."""
-    made = _EMPTY.copy()
-    made.update(content(event))
-    return made.digest()
+    hasher = _EMPTY.copy()
+    hasher.update(content(event))
+    return hasher.digest()

@@ -83,12 +83,12 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
         members: object = self.members
         if isinstance(members, str) or not isinstance(members, Sequence):
             raise EventError(f"the members of {CONTROL_PREFIX}{self.kind} must be a list of nodes")
-        what = f"a member of {CONTROL_PREFIX}{self.kind}"
-        return tuple(_node_name(member, what) for member in members)
+        label = f"a member of {CONTROL_PREFIX}{self.kind}"
+        return tuple(_node_name(member, label) for member in members)
 
 
-def _node_name(node: object, what: str) -> str:
-    name = attributes.name_of(node, what)
+def _node_name(node: object, label: str) -> str:
+    name = attributes.name_of(node, label)
     if not name:
-        raise EventError(f"{what} is empty; a node has a name, as `n1`")
-    return attributes.text(name, what)
+        raise EventError(f"{label} is empty; a node has a name, as `n1`")
+    return attributes.text(name, label)

@@ -138,8 +138,8 @@ class PatternVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
         if not isinstance(other, PatternVerdict) or self.__class__ is not other.__class__:
             return NotImplemented
         # Ids are compared too: the scopes {"x": 1} and {"x": 1.0} are equal, their ids are not.
-        alike = same(msgspec.structs.astuple(self), msgspec.structs.astuple(other))
-        return alike and self.id == other.id
+        same_fields = same(msgspec.structs.astuple(self), msgspec.structs.astuple(other))
+        return same_fields and self.id == other.id
 
     def __hash__(self) -> int:
         return hash(self.id)

@@ -237,8 +237,8 @@ class Intake:
     def seen(self) -> dict[str, tuple[int, list[int]]]:
         """Return for each node the counter up to which all were seen, and those seen beyond it."""
         return {
-            node: (of.upto, list(of.beyond.after(of.upto)))
-            for node, of in sorted(self.nodes.items())
+            node: (counters.upto, list(counters.beyond.after(counters.upto)))
+            for node, counters in sorted(self.nodes.items())
         }
 
     def highest(self) -> dict[str, int]:

@@ -91,7 +91,7 @@ class RestoringQueue(PatternQueue):
             if self._is_offered(event, changed=event.dot in raised):
                 lost = self._losses.before((), [event.clock])
                 if lost and self._restorer.low(event):
-                    # Its clock may be too low, so a match does not stand on its own events.
+                    # Its clock may be too low, so it does not show which losses affect a match.
                     for run in self.runs:
                         run.losses.past_matters = True
                         for dot in lost:

@@ -53,8 +53,8 @@ def nearest(
     near = [one for one, number in faults.items() if number < _FAR]
     if near:
         return min(near, key=lambda one: (faults[one], -known[one], one))
-    alike = difflib.get_close_matches(name.name, sorted(others), 1) if loose else []
-    return alike[0] if alike else None
+    similar = difflib.get_close_matches(name.name, sorted(others), 1) if loose else []
+    return similar[0] if similar else None
 
 
 def _faults(name: str, known: str, *, glob: bool) -> int:

@@ -107,8 +107,8 @@ def _entry(
     span = comparison.span
     text = "a comparison" if span is None else _text(compiled, span)
     times = counted(events, "event")
-    of = f" of {total:,}" if kinds == ABSENT else ""
-    message = f"`{text}` is unknown: {kinds}, {times}{of}"
+    of_total = f" of {total:,}" if kinds == ABSENT else ""
+    message = f"`{text}` is unknown: {kinds}, {times}{of_total}"
     if comparison.is_key:
         message = (
             f"the key `{text}` of `partition by` is of two kinds, never equal: {kinds}, {times}"

@@ -276,9 +276,9 @@ class _Vacuity:
         for key in list(dict.fromkeys(wanted))[:SHOWN_MAX]:
             yield self._name_entry(self._unmet[key], self._common_names(key[0]))
 
-    def _common_names(self, what: str) -> str:
+    def _common_names(self, kind: str) -> str:
         """Return, in words, the most frequent names of a kind in the log."""
-        counts = list(self._names.counted(what).items())[:SHOWN_MAX]
+        counts = list(self._names.counted(kind).items())[:SHOWN_MAX]
         shown = ", ".join(f"`{name}` ({counted(n, 'event')})" for name, n in counts)
         return f"; most have {shown}" if shown else ""
 
@@ -321,11 +321,11 @@ class _Vacuity:
                 stated.add(name.key)
                 yield self._name_entry(name, f", which the step `{step}` needs")
                 continue
-            what, unmet = self._unmet_event(guards[step]) or ("step", step)
-            if (what, unmet) not in stated:
-                stated.add((what, unmet))
+            kind, unmet = self._unmet_event(guards[step]) or ("step", step)
+            if (kind, unmet) not in stated:
+                stated.add((kind, unmet))
                 message = _none_text(self._events, "is", f"a `{unmet}`")
-                yield self._entry(what, unmet, spans.get(unmet), message)
+                yield self._entry(kind, unmet, spans.get(unmet), message)
 
     def _unmet_event(self, guard: syntax.Guard) -> NameKey | None:
         """Return, of the declared events that a guard needs, one that no event satisfies."""
@@ -339,10 +339,10 @@ class _Vacuity:
         return None
 
 
-def _none_text(events: int, verb: str, what: str, which: str = "") -> str:
+def _none_text(events: int, verb: str, predicate: str, which: str = "") -> str:
     """Return the statement that 0 of some events are, or have, something; `verb` is is or has."""
     verb = verb if events == 1 else {"is": "are", "has": "have"}[verb]
-    return f"0 of {counted(events, 'event')} {which}{verb} {what}"
+    return f"0 of {counted(events, 'event')} {which}{verb} {predicate}"
 
 
 _NEEDS_AN_EVENT = (syntax.Name, syntax.Causal, syntax.Conc)

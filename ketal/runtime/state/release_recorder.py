@@ -133,7 +133,7 @@ class ReleaseRecorder:
         self._last: dict[bytes, bytes] = {}  # small records, as they were saved last
         self._held = _HeldRecords()
         self._reported: RowRecords[tuple[str, Dot], None] = RowRecords(
-            "reported", lambda at, _: [at[0], [*at[1]]]
+            "reported", lambda key, _: [key[0], [*key[1]]]
         )
         self._refused: dict[str, RowRecords[Dot, None]] = {}
         self._unlearned: dict[str, RowRecords[int, Unlearned]] = {}
