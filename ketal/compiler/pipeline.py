@@ -72,6 +72,7 @@ class _Compilation:
         self.undecided = undecided
         self.lowering = Lowering(self.events, self.table, registered, clocks_decide=not undecided)
         self.diagnostics: list[Diagnostic] = []
+        self.not_guards = not_guards(pattern.body)
         self._declare_steps()
 
     def _add(self, *findings: Finding) -> None:
@@ -102,7 +103,6 @@ class _Compilation:
 
     def positions(self) -> Positions:
         body = self.pattern.body
-        self.not_guards = not_guards(body)
         if isinstance(body, syntax.AutomatonBody):
             return automaton_positions(body, self.numbers)
         nots = {guard: number for number, guard in enumerate(self.not_guards)}
