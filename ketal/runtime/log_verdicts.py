@@ -115,6 +115,7 @@ class Verdicts:
     ) -> None:
         self._judge = judge
         self._program = program
+        self._checks = [c.name for c in program.compiled if c.kind == "check"]
         self._limits = limits
         self._listing = listing
         self._once = once
@@ -251,13 +252,12 @@ class Verdicts:
           violation Turns: n@3 e: nothing may follow
         """
         __tracebackhide__ = True  # pytest shows the test's line instead of this one
-        checks = [c.name for c in self._program.compiled if c.kind == "check"]
-        if not checks:
+        if not self._checks:
             raise SettingError(
                 "no pattern of the program is a `check`, so nothing can be violated; of a `find` "
                 "assert what its matches must be, as `assert not verdicts.matches`"
             )
-        counts = {name: self.summary["patterns"][name]["violations"] for name in checks}
+        counts = {name: self.summary["patterns"][name]["violations"] for name in self._checks}
         lines = [f"{_counted(n, 'violations')} of {name}" for name, n in counts.items() if n]
         violations: tuple[Violation, ...] = ()
         if lines and self._listing:
@@ -266,13 +266,13 @@ class Verdicts:
             lines += [f"  {violation}" for violation in violations[:NAMED_MAX]]
             more = sum(counts.values()) - NAMED_MAX
             lines += [f"  and {more} more"] if more > 0 else []
-        reasons = tuple(self._reasons(checks, allow_vacuous=allow_vacuous))
+        reasons = tuple(self._reasons(allow_vacuous=allow_vacuous))
         if lines or reasons:
             undecided = [f"not shown to hold: {reason}" for reason in reasons]
             raise ViolationError("\n".join([*lines, *undecided]), violations, reasons)
         return self
 
-    def _reasons(self, checks: list[str], *, allow_vacuous: bool) -> Iterator[str]:
+    def _reasons(self, *, allow_vacuous: bool) -> Iterator[str]:
         """Yield the reasons why the log cannot show that the checks hold."""
         summary = self.summary
         events = summary["events"]
@@ -291,7 +291,7 @@ class Verdicts:
         if events["overflow"]:
             beyond = counted(events["overflow"], "event")
             yield f"{beyond} beyond a limit; the first: {self._first_overflow('')}"
-        for name in checks:
+        for name in self._checks:
             counts = summary["patterns"][name]
             if counts.get("overflows"):
                 yield (
@@ -327,10 +327,9 @@ class Verdicts:
     def _repr_html_(self) -> str:
         """Return the counts, and a table of the first `shown_max` verdicts; judges first."""
         summary = self.summary
-        checks = [c.name for c in self._program.compiled if c.kind == "check"]
         lines = [f"{name}: {text}" for name, text in self._counts(summary)]
-        if checks:
-            reasons = self._reasons(checks, allow_vacuous=False)
+        if self._checks:
+            reasons = self._reasons(allow_vacuous=False)
             lines += [f"not shown to hold: {reason}" for reason in reasons]
         rows = [verdict.to_dict() for verdict in self._cached[: self._limits.shown_max]]
         columns = dict.fromkeys(

@@ -291,7 +291,7 @@ class _Vacuity:
         none = "no event" if looked_at >= self._events else f"none of {looked_at:,} events"
         message = f"{none} {is_of} the {noun} `{name.name}`{rest}"
         entry = self._entry(name.what, name.name, name.span, message, **more)
-        return entry | {"events": self._names.looked_at}
+        return entry | {"events": looked_at}
 
     def _misspelling(self, name: NamedValue, nothing: bool) -> Iterator[Entry]:
         """Yield the entry of a name that is similar to a name in the log."""
