@@ -1,4 +1,4 @@
-"""What is kept of the last events, however they came (`ketal.runtime.admission`)."""
+"""The kept contents of the last events, in any order of arrival (`ketal.runtime.admission`)."""
 
 from __future__ import annotations
 
