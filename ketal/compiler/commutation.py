@@ -44,9 +44,9 @@ WITNESSES_MAX = 64
 
 
 def _exclusions(theory: Theory) -> tuple[Formula, ...]:
-    """Return formulas that exclude that a bound anchor is both before and concurrent with an event.
+    """Return formulas that are true unless an anchor is both before and concurrent with the event.
 
-    The anchors are the prior event and the history.
+    The anchors are the prior event and the history; the formulas hold once these are bound.
     """
     out = []
     for number, atom in enumerate(theory.atoms):
@@ -95,13 +95,13 @@ class Sensitivity(NamedTuple):
 
     Attributes
     ----------
-    of : {"topology", "steps", "window", "limit"}
+    part : {"topology", "steps", "window", "limit"}
         The part of the pattern that causes it.
     message : str
         The reason in words.
     """
 
-    of: Literal["topology", "steps", "window", "limit"]
+    part: Literal["topology", "steps", "window", "limit"]
     message: str
 
 
@@ -117,10 +117,10 @@ def ordered_clauses(pattern: syntax.Pattern) -> list[str]:
 
 def needs_no_order(pattern: syntax.Pattern) -> bool:
     """Return whether the verdicts need no release order."""
-    return _asks_partial_order(pattern) and not ordered_clauses(pattern)
+    return _follows_partial_order(pattern) and not ordered_clauses(pattern)
 
 
-def _asks_partial_order(pattern: syntax.Pattern) -> bool:
+def _follows_partial_order(pattern: syntax.Pattern) -> bool:
     """Return whether matches are defined by the partial order alone."""
     return pattern.kind == "find" and pattern.order.kind == "causal" and pattern.strategy == "any"
 
@@ -158,7 +158,7 @@ def _step_reason(
 
     `limit` and windows that count events are not considered here.
     """
-    if _asks_partial_order(pattern):
+    if _follows_partial_order(pattern):
         # With `not` too: under CausalOrder an event is offered after its past.
         return None
     if pattern.kind == "find" and automaton.nots:

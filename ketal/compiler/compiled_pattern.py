@@ -261,7 +261,7 @@ class CountedParts:
     compiled: CompiledPattern
 
     @functools.cached_property
-    def asks_causality(self) -> bool:
+    def depends_on_causality(self) -> bool:
         """Whether the pattern's verdicts depend on which events happened before others."""
         related = any(atom.shape in RELATIONS for atom in self.compiled.automaton.atoms)
         return self.compiled.pattern.order.kind == "causal" or related

@@ -79,12 +79,12 @@ def _options_without_effect(order: syntax.Order) -> Iterator[Finding]:
 def remedy(p: syntax.Pattern, sensitive: Sensitivity) -> tuple[Span | None, str]:
     """Return the place of the cause of order-sensitivity, and the remedy in words."""
     total = "`order CausalOrder(total)` makes the answer deterministic"
-    if sensitive.of == "topology" and p.topology is not None:
+    if sensitive.part == "topology" and p.topology is not None:
         relaxed = next((edge for edge in p.topology.edges if edge.relaxed), p.topology)
         return relaxed.span, "leave `relaxed` out to have causal order on every edge"
-    if sensitive.of == "window" and p.window is not None:
+    if sensitive.part == "window" and p.window is not None:
         return p.window.span, f"a window of time is the same for every order; {total}"
-    if sensitive.of == "limit":
+    if sensitive.part == "limit":
         return p.places.get("limit", p.span), f"leave `limit` out; or {total}"
     span = p.body.span or p.span
     if p.kind == "check":

@@ -1,7 +1,7 @@
 """Every limit of ketal, with its name, default, unit and meaning.
 
-`ketal limits` prints this table; `--limit NAME=VALUE`, `[limits]` in a job file and
-`ketal.Limits(NAME=VALUE)` set limits.
+`ketal limits` prints this table; `--limit NAME=VALUE`, `[limits]` of a configuration or job file
+and `ketal.Limits(NAME=VALUE)` set limits.
 
 The one rule: when a limit is reached, a verdict, a counter or an error names it.
 """

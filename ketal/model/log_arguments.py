@@ -26,7 +26,7 @@ LogItem = Event | Control | Rejected
 Record = tuple[str, LogItem, str, int]
 """(execution, item, file, line) of one record of a log."""
 _BATCH_RECORDS = 1_024
-"""The most records in a batch of a log that is in memory."""
+"""The most records in one batch; records that arrive one by one are batches of one."""
 
 
 @dataclass(slots=True)

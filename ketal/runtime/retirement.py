@@ -219,7 +219,7 @@ class RetiringRelease(StreamRelease):
         for run in self.runs:
             if run.compiled.name == name:
                 yield from _held_events(run)
-        queue = self.queues.of(name)
+        queue = self.queues.queue_of(name)
         if queue is not None:
             yield from (event for event, _ in queue.held_back())
 
@@ -240,7 +240,7 @@ class RetiringRelease(StreamRelease):
 
 def pending(queues: Queues, name: str) -> set[Dot]:
     """Return the seen dots that a pattern's queue may still offer to the pattern."""
-    queue = queues.of(name)
+    queue = queues.queue_of(name)
     return set() if queue is None else queue.pending()
 
 

@@ -170,7 +170,7 @@ class Intake:
         seen = self.nodes.get(node)
         if seen is None or counter not in seen:
             return NEW
-        held = self.contents.of(node, counter)
+        held = self.contents.content_of(node, counter)
         if isinstance(held, Event):
             return DUPLICATE if content(held) == content(event) else CONTRADICTION
         known = self.contents.firsts.get(node) if counter == 1 else None

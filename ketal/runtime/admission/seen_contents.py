@@ -83,7 +83,7 @@ class SeenContents:
         """Return the kept contents with numbers from `number` on."""
         return self._contents[max(0, number - self.evicted) + self._removable :]
 
-    def of(self, node: str, counter: int) -> Content | None:
+    def content_of(self, node: str, counter: int) -> Content | None:
         """Return the content of a dot; None if it is not kept."""
         numbers, taken = self._numbers, self.taken
         if self._indexed < taken:

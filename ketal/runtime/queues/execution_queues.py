@@ -83,12 +83,12 @@ class Queues:
         self.missing = _missing_dots(free, limits, arrived)
         self.reports = Reports(execution, limits.dots_max)
         self.watermark_us: int | None = None
-        self._count_reporters()
+        self._update_several()
 
     def __bool__(self) -> bool:
         return bool(self.queues or self.missing)
 
-    def _count_reporters(self) -> None:
+    def _update_several(self) -> None:
         self.reports.several = len(self.queues) + len(self.missing) > 1
 
     # --- restored clocks ---
@@ -116,7 +116,7 @@ class Queues:
             queue.hold_back.restore_clocks(restorer)
         restoring = [RestoringQueue(group, self.limits, restorer) for group in _by_order(free)]
         self.queues += restoring
-        self._count_reporters()
+        self._update_several()
         if seen is None:
             return
         events = [
@@ -253,7 +253,7 @@ class Queues:
 
     # --- queries ---
 
-    def of(self, name: str) -> PatternQueue | None:
+    def queue_of(self, name: str) -> PatternQueue | None:
         """Return the queue of a pattern; None if its events do not wait."""
         for queue in self.queues:
             if any(run.compiled.name == name for run in queue.runs):

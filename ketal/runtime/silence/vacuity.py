@@ -233,7 +233,7 @@ class _Vacuity:
     def _unrelated_clocks(self) -> Iterator[Entry]:
         """Yield the entry that no clock refers to another node, if the pattern needs causality."""
         apart = len(self._names.apart)
-        if self._compiled.counted.asks_causality and apart > 1 and self._events >= APART_MIN:
+        if self._compiled.counted.depends_on_causality and apart > 1 and self._events >= APART_MIN:
             message = (
                 f"no clock of the events of {apart} nodes knows another node, so all that is of "
                 "different nodes is concurrent; --field clock=PATH says where clocks are, "

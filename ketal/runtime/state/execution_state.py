@@ -80,7 +80,7 @@ class Progress:
     def of(cls, patterns: Sequence[CompiledPattern]) -> Self:
         """Return the progress of a new execution."""
         named = (name for one in patterns for name in one.counted.named_values)
-        names = LogNames(named, causal=any(one.counted.asks_causality for one in patterns))
+        names = LogNames(named, causal=any(one.counted.depends_on_causality for one in patterns))
         return cls(names, ProgramKinds(patterns))
 
     def observe(self, new: Sequence[Event]) -> None:
