@@ -1,17 +1,18 @@
 """Vector clocks for the events of a log that another scheme stamped: `--clock SCHEME`.
 
-A scheme that decides happened-before tells of each event which of each node's events came before
-it; these are the first ones of the node, and their numbers are its vector clock. Stamps that tell
-by themselves name no events, so those that the log has are counted, and an event that is missing
-from it is not missed. Stamps that refer to others of the log (interleaving clocks) need all of
-these: a missing one is an error.
+If the scheme decides happened-before, comparing stamps shows which events of each node happened
+before a given event. They are a prefix of the node's events, and the length of that prefix is the
+node's entry in the event's vector clock. Most stamps do not name the events that they depend on, so
+only the events in the log are counted, and an event that the log lacks goes unnoticed. Stamps that
+refer to other events of the log (interleaving clocks) need all of those events: a missing one is an
+error.
 
-A scheme that does not decide tells which events *may* have come before. The clocks that are made of
-it order all of these, and the log names the scheme in `undecided`, so that who asks whether one
-event happened before another gets an answer of three values.
+If the scheme does not decide happened-before, comparing stamps shows which events *may* have
+happened before. The vector clocks order all of these pairs, and the log names the scheme in
+`undecided`, so that queries of happened-before can answer true, false or unknown.
 
-The one rule: two events are ordered as their stamps are. An event whose stamp contradicts its
-node's order, or that another node's event has too, is rejected.
+The one rule: two events are ordered as their stamps are. An event is rejected if its stamp
+contradicts the order of its node, or equals the stamp of another node's event.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from ketal.model.log_arguments import Record
 
 @dataclass
 class UndecidedPairs:
-    """How many pairs of a log's events its clocks do not order for certain.
+    """The number of pairs of events whose order the clocks of a log leave open.
 
     Attributes
     ----------
     scheme : str
-        The scheme, one that does not decide happened-before.
+        The name of the scheme, which does not decide happened-before.
     pairs : int
-        The pairs of events.
+        The number of all pairs of events.
     unknown : int
-        Those of which the one may have happened before the other, or not.
+        The number of pairs in which one event may or may not have happened before the other.
     """
 
     scheme: str
@@ -56,16 +57,16 @@ def translated(
     limits: Limits,
     undecided: UndecidedPairs | None,
 ) -> Iterator[Record]:
-    """Yield the records, each event with the vector clock of its stamp.
+    """Yield the records, with a vector clock in place of the stamp of each event.
 
-    The pairs that are not decided are counted in `undecided`, anew.
+    Overwrites the counts in `undecided` with those of this reading.
 
     Raises
     ------
     SettingError
-        If there are more records than `events_max`.
+        If the log has more than `events_max` records.
     EventError
-        If the log lacks an event that a stamp refers to.
+        If a stamp refers to an event that the log lacks.
     """
     whole = held(records, limits, f"to make vector clocks of {scheme.name} clocks")
     executions: dict[str, dict[str, list[int]]] = {}
@@ -87,7 +88,7 @@ def translated(
         firsts = {node: [stamps[equal[0]] for equal in groups] for node, groups in same.items()}
         for node, of_node in vector_clocks(scheme, firsts).items():
             for equal, clock in zip(same[node], of_node, strict=True):
-                # Within a node the order is known.
+                # The order within a node is always certain.
                 unknown += sum(clock.values()) - clock[node]
                 clocks |= dict.fromkeys(equal, clock)
         events = sum(map(len, same.values()))
@@ -113,7 +114,7 @@ def translated(
 def _of_two_nodes(
     scheme: Scheme[Any], stamps: dict[int, Any], execution: dict[str, list[int]]
 ) -> dict[int, str]:
-    """Return the records whose stamps are those of earlier ones of other nodes, and why."""
+    """Return the records whose stamp an earlier record of another node has, with the reason."""
     nodes = {number: node for node, numbers in execution.items() for number in numbers}
     first: dict[bytes, str] = {}
     faults = {}
@@ -130,9 +131,9 @@ def _of_two_nodes(
 def _in_order(
     numbers: list[int], stamps: dict[int, Any], before: Callable[[Any, Any], bool]
 ) -> list[list[int]]:
-    """Return the records of a node's events in its order, equal stamps together.
+    """Sort the records of one node by their stamps; group records whose stamps are equal.
 
-    What is not ordered with the one before it is left out.
+    A record is left out if its stamp is not ordered after that of the previous group.
     """
 
     def compared(a: int, b: int) -> int:

@@ -1,11 +1,11 @@
-"""Compressed logs: gzip and Zstandard are decompressed, other compressions refused.
+"""Compressed logs: gzip and Zstandard are decompressed, other compressions are refused.
 
-The first bytes of a file give its compression (RFC 1952, RFC 8878), whatever its name;
-a name that ends in `.gz` or `.zst` must be right. What is decompressed must not be
-compressed again. Decompression holds one block at a time.
+The first bytes of a file identify its compression (RFC 1952, RFC 8878), whatever its name; but a
+file whose name ends in `.gz` or `.zst` must be compressed so. Data that is still compressed after
+one decompression is refused. Decompression holds one block at a time.
 
-The one rule: damage is reported with its place, in bytes of the file, and all data
-before it has been yielded by then.
+The one rule: damage is reported with its byte offset in the file, after all data before it has been
+yielded.
 """
 
 from __future__ import annotations
@@ -28,24 +28,26 @@ _UNREAD = {
     b"\xfd7zX": ("xz", "xz -dc"),
     b"PK\x03\x04": ("zip", "unzip -p"),
 }
-# With a byte order mark or without: a log begins with ASCII, and the other bytes are zero.
+# With or without a byte order mark: a log begins with ASCII, whose other bytes are zero here.
 _WIDE = {
     "UTF-16": re.compile(rb"\xff\xfe[^\0]\0|\xfe\xff\0[^\0]|([!-~]\0){2}|(\0[!-~]){2}", re.DOTALL),
     "UTF-32": re.compile(rb"\xff\xfe\0\0|\0\0\xfe\xff|[!-~]\0\0\0|\0\0\0[!-~]"),
 }
-# A few bytes at a time: each may unpack to some thousands, and what one call
-# returns is held in memory.
+# Small, because one byte may decompress to thousands, and one call returns all of them at once.
 _ZSTD_SLICE_BYTES = 512
 
 
 class TornError(EventError):
-    """Truncated data, perhaps in the midst of a line."""
+    """Truncated data, perhaps in the middle of a line."""
 
 
 def head_of(
     chunks: Iterator[bytes], enough: Callable[[bytes], bool]
 ) -> tuple[bytes, Iterator[bytes]]:
-    """Return the first bytes, as many as are `enough`, and all bytes again."""
+    """Read chunks until they are `enough`; return what was read, and an iterator of all bytes.
+
+    An EventError while reading is raised by the iterator, in its place.
+    """
     seen, fault = b"", None
     try:
         for chunk in chunks:
@@ -58,7 +60,7 @@ def head_of(
 
 
 def _again(seen: list[bytes], chunks: Iterator[bytes], fault: EventError | None) -> Iterator[bytes]:
-    while seen:  # It may be large, and is not held while the next is made.
+    while seen:  # Drop the reference: the chunk may be large.
         yield seen.pop()
     yield from chunks
     if fault is not None:
@@ -66,15 +68,15 @@ def _again(seen: list[bytes], chunks: Iterator[bytes], fault: EventError | None)
 
 
 def _first_four(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """Return so many bytes as identify a file's format, and all bytes again."""
+    """Return the first four bytes, which identify a compression, and an iterator of all bytes."""
     head, chunks = head_of(chunks, lambda seen: len(seen) >= 4)
     return head[:4], chunks
 
 
 def unpacked(chunks: Iterator[bytes], name: str = "") -> Iterator[bytes]:
-    """Yield the bytes of a file, decompressed where they are compressed; a stream has no `name`.
+    """Yield the bytes of a file, decompressed if they are compressed; `name` is empty for a stream.
 
-    An EventError is raised if the data is damaged or of a kind that is not read.
+    Raises an EventError if the data is damaged, or compressed or encoded in an unsupported way.
     """
     head, chunks = _first_four(chunks)
     magic = next((magic for magic in _READ if head.startswith(magic)), None)
@@ -97,7 +99,7 @@ def unpacked(chunks: Iterator[bytes], name: str = "") -> Iterator[bytes]:
 
 
 def _refused(head: bytes, name: str) -> str:
-    """Return why a file that is neither gzip nor Zstandard is not read; empty if it is."""
+    """Return why a file that is neither gzip nor Zstandard is refused; empty if it is not."""
     for magic, (kind, command) in _UNREAD.items():
         if head.startswith(magic):
             return (
@@ -128,7 +130,7 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
             if unpack.eof:
                 if not chunk.strip(b"\0"):
                     break
-                # Several members, one after the other, are one file.
+                # A gzip file may be a sequence of members.
                 unpack = zlib.decompressobj(wbits=31)
             before = unpack.copy()
             try:
@@ -138,16 +140,17 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
             if piece:
                 yield piece
             chunk = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
-            # A full block may have left more behind, without input of its own.
+            # After a full block the decompressor may hold more output that needs no more input.
             more = bool(chunk) or (not unpack.eof and len(piece) == BLOCK_BYTES)
     if not unpack.eof:
         raise TornError(f"the gzip data ends early, after byte {end:,}; what follows is lost")
 
 
 def _until_damage(unpack: Any, chunk: bytes, start: int) -> Iterator[bytes]:
-    """Decompress damaged data byte by byte up to the damage, and raise the fault.
+    """Yield what a damaged chunk decompresses to before the damage, then raise its EventError.
 
-    A call that fails returns nothing of what it decompressed before the damage.
+    Decompresses byte by byte, since a call that fails returns none of its output. `start` is the
+    offset of the chunk in the file.
     """
     for at in range(max(1, len(chunk))):
         try:

@@ -1,8 +1,8 @@
-"""Logs: what `read_log` returns.
+"""`Log`, a re-iterable log of events, and `read_log`, which returns one.
 
-A `Log` is re-iterable: every iteration reads its files or rows again, in bounded
-memory, and yields what they hold in their order. The one rule: malformed input never
-ends an iteration; it comes out as `Rejected` where it stood.
+Every iteration reads the files or rows again, in bounded memory, and yields their records in
+order. The one rule: malformed input never ends an iteration; it is yielded as a `Rejected` in its
+place.
 """
 
 from __future__ import annotations
@@ -37,28 +37,27 @@ from ketal.model.wording import counted
 class Log:
     """A re-iterable log of events.
 
-    Iterating yields its events. A log may hold several executions; it then yields the
-    events of all of them, and `executions` separates them. `log[dot]` is the event of a dot.
+    Iteration yields the events. A log may hold several executions; iteration then yields the events
+    of all of them, and `executions` separates them. `log[dot]` is the event with that dot.
 
     Parameters
     ----------
     records : callable
-        Returns an iterator of records from the beginning: (execution, item, file, line),
-        as the method `records` yields them.
+        Returns a new iterator of all records: (execution, item, file, line), as the method
+        `records` yields them.
     rebuilding : Rebuilding, optional
-        Where it counts, at each iteration, what was missing to rebuild the clocks.
+        Counts of the causes that were missing to rebuild the clocks; each iteration sets them.
     undecided : UndecidedPairs, optional
-        Where it counts, at each iteration, the pairs of events that clocks do not decide.
+        Counts of the pairs of events that the clocks leave open; each iteration sets them.
     limits : Limits
-        `events_max` events are held for `log[dot]`.
+        `events_max` bounds the events held for `log[dot]`.
 
     Attributes
     ----------
     rebuilding : Rebuilding or None
-        What the last whole iteration counted; None where clocks are not rebuilt.
+        The counts of the last complete iteration; None if clocks are not rebuilt.
     undecided : UndecidedPairs or None
-        Of clocks that do not decide happened-before, the pairs of events that the last whole
-        iteration counted. None where clocks decide.
+        The counts of the last complete iteration; None if the clocks decide happened-before.
 
     Examples
     --------
@@ -98,14 +97,14 @@ class Log:
         undecided: UndecidedPairs | None = None,
         limits: Limits = DEFAULT,
     ) -> Log:
-        """Return a log of records that `batches` returns several at a time.
+        """Return a log whose records are read in batches.
 
         Parameters
         ----------
         batches : callable
-            Returns an iterator of `ketal.logs.RecordBatch` from the beginning.
+            Returns a new iterator of all `ketal.logs.RecordBatch`.
         undecided, limits
-            As of the class.
+            As for the class.
 
         Examples
         --------
@@ -139,7 +138,8 @@ class Log:
     def records(self) -> Iterator[Record]:
         """Yield (execution, item, file, line) in file order.
 
-        An item is an Event, a Control or a Rejected; `place` writes the place.
+        An item is an Event, a Control or a Rejected; `ketal.logs.place` returns the place of a
+        record as text.
 
         Examples
         --------
@@ -152,7 +152,7 @@ class Log:
         return chain.from_iterable(map(RecordBatch.records, self._batches()))
 
     def batches(self) -> Iterator[RecordBatch]:
-        """Yield the records in file order, together those that are read together.
+        """Yield the records in file order, in the batches in which they are read.
 
         Examples
         --------
@@ -180,23 +180,23 @@ class Log:
         )
 
     def __getitem__(self, dot: Dot | str) -> Event:
-        """Return the event of a dot, as verdicts name it: `log["n3@7"]`, `log[violation.event]`.
+        """Return the event with a dot, as verdicts name it: `log["n3@7"]`, `log[violation.event]`.
 
-        The first look-up reads the whole log and holds its events; of two events of one dot
-        the one that was read first. `A#2@1` is found where the attribute `incarnation` numbers
-        the runs of a node.
+        The first look-up reads the whole log and holds its events. If several events have the dot,
+        the first one is returned. In `A#2@1`, 2 is the incarnation of node A, the event's attribute
+        `incarnation`.
 
         Raises
         ------
         KeyError
             If the log has no such event.
         EventError
-            If a text is no dot.
+            If a text is not a dot.
         SettingError
-            If several executions have such an event, the log holds more than `events_max`
-            events, or cannot be read.
+            If several executions have such an event, the log has more than `events_max` events, or
+            it cannot be read.
         TypeError
-            If it is neither a dot nor a text.
+            If `dot` is neither a dot nor a text.
 
         Examples
         --------
@@ -226,7 +226,7 @@ class Log:
         return next(iter(found.values()))
 
     def _indexed(self) -> dict[str, dict[Dot, Event]]:
-        """Return the events of each execution by their dots."""
+        """Read the log; return the events by execution and dot."""
         by_dot: dict[str, dict[Dot, Event]] = {}
         held = 0
         for execution, item, _, _ in self.records():
@@ -239,7 +239,7 @@ class Log:
 
     @property
     def rejected(self) -> list[Rejected]:
-        """The records that are no event, in file order; reads the log.
+        """The rejected records, in file order; reads the log.
 
         Examples
         --------
@@ -252,9 +252,9 @@ class Log:
 
     @property
     def executions(self) -> dict[str, Log]:
-        """The executions by their names, in file order; reads the log.
+        """The executions by name, in file order; reads the log.
 
-        A log that is not divided has one, whose name is empty.
+        A log without names of executions has one, whose name is empty.
 
         Examples
         --------
@@ -279,7 +279,7 @@ class Log:
 def watched(
     log: Log | Iterable[Event], watch: Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]
 ) -> Log:
-    """Return a log whose batches pass through `watch` each time that it is read."""
+    """Return a log with the records of `log`, which passes its batches through `watch`."""
     records = checked_log(log)
     undecided = getattr(records, "undecided", None)
     return Log.of_batches(lambda: watch(batches_of(records)), undecided=undecided)
@@ -298,55 +298,56 @@ def read_log(
     clock: str = VECTOR,
     limits: Limits = DEFAULT,
 ) -> Log:
-    r"""Return the log that files or rows in memory hold; reading happens on iteration.
+    r"""Return the log in files or in rows in memory; they are read on iteration.
 
     Parameters
     ----------
     *paths : path, binary file, or rows
-        Together they are one execution. `-` is standard input, which can be
-        read only once; gzip and Zstandard data are unpacked, and a name that
-        ends in `.gz` or `.zst` is held to it. Rows are an iterable of dicts, a
-        DataFrame of pandas or polars, a table of pyarrow or what else has Arrow's stream
-        protocol: each row is read as a JSON line with its names would be. None, NaN and
-        NaT are absent, a timestamp is a time (UTC without a zone), and the place
-        of a rejection is `row N`, from 1. An iterator can be read only once.
+        All of them together are one execution. `-` is standard input, which can be read only once.
+        Data compressed with gzip or Zstandard is decompressed; a file whose name ends in `.gz` or
+        `.zst` must be compressed so. Rows are an iterable of dicts, a DataFrame of pandas or
+        polars, a table of pyarrow, or any other object with Arrow's stream protocol; a row is read
+        like a JSON line with the same names. None, NaN and NaT are absent, a timestamp is a time
+        (UTC if it has no zone), and the place of a rejected row is `row N`, from 1. An iterator can
+        be read only once.
     format : str, optional
-        `jsonl`, `shiviz`, `csv` or `parquet`. By default from the name, then from the
-        first lines; a `regex` means `shiviz`. Also `otlp` and `zipkin`: traces, whose
-        spans become events with rebuilt clocks.
+        `jsonl`, `shiviz`, `csv` or `parquet`; or `otlp` or `zipkin` for traces, whose spans become
+        events with rebuilt clocks. By default the format is detected, from the name and then from
+        the first lines; a `regex` implies `shiviz`.
     regex, delimiter : str, optional
-        For ShiViz logs. The pieces between delimiters are executions, named by
-        the delimiter's group `trace` (else its first named group), else by
-        number. Pieces of the same name in different files are one execution.
+        For ShiViz logs. The delimiter separates executions, which are named by its group `trace`,
+        else by its first named group, else by number. Parts with the same name in different files
+        are one execution.
     fields : mapping of str to str, optional
-        Field of the event → path in the record, as `{"clock": "pkt.vc"}`; keys
-        are joined by `.`, and `\.` is a literal dot. `incarnation` becomes the
-        attribute of that name, which numbers the runs of a node.
+        Field of the event → path in the record, as `{"clock": "pkt.vc"}`; keys are joined by `.`,
+        and `\.` is a literal dot. The field `incarnation` becomes the attribute `incarnation`, the
+        number of the node's run.
     nodes : sequence of str, optional
         The nodes of positional clocks; a clock that names its nodes is rejected.
     time_unit : str
         The unit of times that are numbers: `s`, `ms`, `us` or `ns`.
     time_format : str, optional
-        The format of times that are text, as `strptime` takes it, where they are not RFC
-        3339: `%m/%d/%Y %I:%M:%S %p`; without `%z` they are UTC. Numbers stay numbers, unless
-        the format writes numbers, as `%Y%m%d%H%M%S`.
+        The `strptime` format of times that are text and not RFC 3339, as `%m/%d/%Y %I:%M:%S %p`;
+        without `%z` they are UTC. Numbers stay numbers, unless the format itself writes a number,
+        as `%Y%m%d%H%M%S` does.
     rebuild : str, optional
-        What pairs sends and receives, as `id=msg.id,send=type:send,receive=type:recv`:
-        clocks are rebuilt from that and each node's order in the log, for events
-        that have none, or wrong ones.
+        How to pair sends and receives, as `id=msg.id,send=type:send,receive=type:recv`. Clocks are
+        rebuilt from these pairs and from the order of each node's events in the log; existing
+        clocks are ignored.
     clock : str
-        The timestamping scheme of the clocks (docs/clocks.md): of those that are no vector clocks,
-        as `itc`, vector clocks are made when all is read. Where a scheme does not decide
-        happened-before, as `lamport`, `undecided` of the log counts the pairs that it leaves open.
+        The timestamping scheme of the clocks (docs/clocks.md). Stamps of other schemes than vector
+        clocks, as `itc`, are translated to vector clocks once the whole log is read. If the scheme
+        does not decide happened-before, as `lamport`, the attribute `undecided` of the log counts
+        the pairs that it leaves open.
     limits : Limits
-        `line_bytes_max`, `clock_entries_max`, `log_bytes_max` and those of
-        regular expressions.
+        `line_bytes_max`, `clock_entries_max`, `log_bytes_max` and the limits of regular
+        expressions.
 
     Raises
     ------
     SettingError
-        If a file is missing or an option is wrong; later, on iteration, if a
-        file cannot be read, or a stream is read a second time.
+        If a file is missing or an option is wrong; later, on iteration, if a file cannot be read,
+        or a stream is read a second time.
     TypeError
         If an argument is neither a path nor a file nor rows, or a row is an event.
 
@@ -390,7 +391,7 @@ def open_source(
     paths: Iterable[str | os.PathLike[str] | BinaryIO | Rows],
     limits: Limits = DEFAULT,
 ) -> Log:
-    """Return the log that `paths` hold, read by `source`; see `read_log`."""
+    """Return the log in `paths`, read as `source` describes; see `read_log`."""
     limits = Limits.given(limits)
     origins = [_origin(path) for path in paths]
     files = [origin for origin in origins if isinstance(origin, LogOrigin)]
@@ -447,7 +448,7 @@ def open_source(
 
 
 def _share_read(files: Sequence[LogOrigin]) -> float | None:
-    """Return the share of the bytes of files that was read; None where that is not known."""
+    """Return the fraction of the files' bytes read so far, 0 to 1; None if it is unknown."""
     shares = [known for file in files if (known := file.bytes_read()) is not None]
     size = sum(known[1] for known in shares)
     return sum(known[0] for known in shares) / size if size and len(shares) == len(files) else None

@@ -1,9 +1,9 @@
 """From a decoded record to an event.
 
-A record is a mapping from keys to values, whatever format it was written in. A `Shape`
+A record is a mapping from keys to values, in whatever format it was written. A `Shape`
 describes which of its keys hold the event's own fields; every other key is an
-attribute. Nothing is lost: a record that cannot be an event is an `EventError` with the
-reason, and so is one whose attributes collide.
+attribute. A record that is not a valid event, or whose attributes collide, is an `EventError`
+with the reason.
 
 The one rule: a key is either an own field of the event or an attribute, never both,
 never neither.
@@ -39,11 +39,11 @@ Item = Event | Control
 
 
 KAFKA = "\0kafka"
-"""The key under which a record holds its message's key, headers and timestamp (`decoded`'s
-`outside`)."""
+"""The key under which a record holds the key, headers and timestamp of its Kafka message, the
+argument `outside` of `decoded`."""
 
 PLAIN: Mapping[str, str] = {name: name for name in OWN_FIELDS}
-"""Where the fields are by default: under their own names."""
+"""The default paths of the fields: their own names."""
 
 _COUNTERS = re.compile(r"\s*;\s*")
 _TIME_HINT = " (--time-format FORMAT says how times are written)"
@@ -65,19 +65,19 @@ class Shape:
     source : Source
         The mapping, the nodes of positional clocks, the unit and the format of times.
     defaults : mapping of str to str
-        The format's own mapping, for the fields that `source` does not map; a
-        field in neither does not exist in the record.
+        The default paths of the format, for fields that `source` does not map. A field in
+        neither mapping is not read from the record.
     limits : Limits
-        `clock_entries_max` bounds a clock.
+        `clock_entries_max` bounds the entries of a clock.
     kafka : bool
-        Whether records are Kafka messages: `kafka.key`, `kafka.timestamp` and
-        `kafka.header.NAME` are paths then, and the message of a fault names no flags,
-        for the commands that read messages have none.
+        Whether records are Kafka messages. If so, `kafka.key`, `kafka.timestamp` and
+        `kafka.header.NAME` are valid paths, and error messages name settings of the source instead
+        of command-line flags.
 
     Raises
     ------
     SettingError
-        If a path is one that only a Kafka source has, or times have a format and no path.
+        If a path needs a Kafka source, or a time format is given but no path of the time.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Shape:
         self.paths: dict[str, Path] = {
             name: _of_message(text) or path_of(text) for name, text in texts.items()
         }
-        """Field → the keys that lead to it."""
+        """Field → the keys of its path."""
         self._shown = texts
         self._hints = {} if kafka else _MISSING_HINT
         self._nodes_option = "`nodes` of the source" if kafka else "--nodes A,B,C"
@@ -122,7 +122,7 @@ class Shape:
             )
         hints = (TIME_HINT_OF_SOURCE, _UNIT_HINT_OF_SOURCE) if kafka else (_TIME_HINT, _UNIT_HINT)
         self.times = TimeReading(source.time_unit, source.time_format, *hints)
-        """How the time is read."""
+        """Reads the times of events."""
         self._time = self.times.read
         self._entries_max = limits.clock_entries_max
         self._own = [(name, path) for name, path in self.paths.items() if name != "data"]
@@ -132,26 +132,27 @@ class Shape:
         own_times = source.time_unit == "s" and source.time_format is None
         own_clocks = not self._clockless and self._nodes is None and self._scheme is None
         self.plain = texts == PLAIN and own_times and own_clocks
-        """Whether a record of this shape is an Event as `Event` spells it."""
+        """Whether the keys of a record are those of `Event`, with vector clocks and seconds."""
 
     def item(self, record: dict[str, Any]) -> Item:
-        """Return the event or control event that a record is, else raise an EventError.
+        """Convert a record to an event or a control event.
 
-        The record is taken over.
+        Takes ownership of the record, and modifies it. Raises an EventError if the record is not a
+        valid event.
         """
         try:
             return self._item(record)
         except RecursionError:
             raise EventError("the record is nested too deeply") from None
         except (ValueError, OverflowError) as fault:
-            # Integers with thousands of digits fail in every conversion.
+            # An integer of thousands of digits fails in any conversion.
             raise EventError(f"a value is out of range: {fault}") from None
 
     def _item(self, record: dict[str, Any]) -> Item:
         if self._flat:
             own = {name: record.pop(path[0], None) for name, path in self._own}
         else:
-            # Two fields may share a path, so nothing is taken out before all is read.
+            # Two fields may share a path, so read all fields before removing any.
             own = {name: dig(record, path) for name, path in self._own}
             for _, path in self._own:
                 _remove(record, path)
@@ -165,8 +166,8 @@ class Shape:
                 **({} if members is None else {"members": members}),
             )
         if self._clockless:
-            # Its clock is rebuilt when all events are read. Other missing fields are reported
-            # below.
+            # A placeholder: the clock is rebuilt once all events are read. Other missing fields
+            # are reported below.
             own["clock"] = {str(own.get("node")): 1}
         for name in ("clock", "node", "type"):
             value = own.get(name)
@@ -197,7 +198,7 @@ class Shape:
             raise
 
     def _stamped(self, scheme: Scheme[Any], own: dict[str, Any], record: dict[str, Any]) -> Event:
-        """Return the event of a record whose clock is another scheme's."""
+        """Return the event of a record whose clock is a stamp of `scheme`."""
         event = self._without_clock(own, self._data_of(own, record))
         receives = _receives(own.get("receives"))
         try:
@@ -211,7 +212,7 @@ class Shape:
         return StampedEvent(**fields, stamp=stamp, named=receives)
 
     def _without_clock(self, own: dict[str, Any], data: dict[str, Any]) -> Event:
-        """Return the event of own fields and data as the first one of its node."""
+        """Return the event of own fields and data, with the clock of a node's first event."""
         return clean_event(
             node=own["node"],
             type=own["type"],
@@ -224,7 +225,7 @@ class Shape:
     def _draft(
         self, own: dict[str, Any], data: dict[str, Any] | None, record: dict[str, Any]
     ) -> Draft | None:
-        """Return the draft of a record without a valid clock; None where more is wrong."""
+        """Return the draft of a record that only lacks a valid clock; None for other errors."""
         try:
             data = self._data_of(own, record) if data is None else data
             event = self._without_clock(own, data)
@@ -310,17 +311,18 @@ class Shape:
 
 
 class StampedEvent(Event, frozen=True):
-    """An event with the stamp of a scheme, while its vector clock is not known."""
+    """An event with the stamp of a scheme, whose vector clock is not known yet."""
 
     stamp: Any = None
     named: Any = ()
-    """What the record names as received, which the clock has to know."""
+    """The sends that the record names in `receives`; the vector clock must include them."""
 
 
 def with_clock(event: Event, clock: dict[str, int], receives: Any, entries_max: int) -> Event:
-    """Return an event with its vector clock.
+    """Return an event with `clock` and `receives` in place of its own.
 
-    An EventError is raised if it receives what the clock does not know, or the clock is too long.
+    Raises an EventError if the clock does not include a send in `receives`, or has more than
+    `entries_max` entries.
     """
     return clean_event(
         node=event.node,
@@ -334,14 +336,14 @@ def with_clock(event: Event, clock: dict[str, int], receives: Any, entries_max: 
 
 
 def checked_size(clock: dict[str, Any], entries_max: int) -> dict[str, Any]:
-    """Return a clock; raise an EventError if it has more than `entries_max` entries."""
+    """Return `clock`; raise an EventError if it has more than `entries_max` entries."""
     if len(clock) > entries_max:
         raise EventError(f"the clock has {len(clock)} entries; clock_entries_max is {entries_max}")
     return clock
 
 
 def _of_message(path: str) -> Path:
-    """Return the keys of `kafka.key`, `kafka.timestamp`, `kafka.header.NAME`; of others none."""
+    """Return the keys of `kafka.key`, `kafka.timestamp`, `kafka.header.NAME`; else no keys."""
     if path in ("kafka.key", TIMESTAMP):
         return (KAFKA, path.removeprefix("kafka."))
     name = path.removeprefix("kafka.header.")
@@ -349,7 +351,7 @@ def _of_message(path: str) -> Path:
 
 
 def _of_text(value: Any) -> Any:
-    """Return what text is as JSON; a cell, or a group of a regular expression, is text."""
+    """Decode text that is JSON, as a cell or a regular expression's group; return others as is."""
     if value.__class__ is str:
         with suppress(msgspec.DecodeError):
             return msgspec.json.decode(value)
@@ -357,7 +359,7 @@ def _of_text(value: Any) -> Any:
 
 
 def _receives(value: Any) -> Any:
-    """Return the dots that a value names; text is JSON, or dots with spaces between them."""
+    """Return the dots in a field `receives`; text is a JSON array, or dots separated by spaces."""
     if value.__class__ is not str:
         return value or ()
     if not value.startswith("["):
@@ -385,12 +387,12 @@ def _remove(record: dict[str, Any], path: Path) -> None:
         had = bool(inner)
         _remove(inner, path[1:])
         if had and not inner:
-            # It held nothing but what was taken out.
+            # The object is now empty: its only value was removed.
             del record[path[0]]
 
 
 def json_type_of(value: object) -> str:
-    """Name a value's JSON type, for a message."""
+    """Return the name of a value's JSON type, for an error message."""
     if value is None:
         return "null"
     for kind, name in (
@@ -406,7 +408,7 @@ def json_type_of(value: object) -> str:
 
 
 def clock_of_text(text: str) -> dict[str, Any] | list[Any]:
-    """Read a clock that is text: JSON, or `node:3;m:2` (split at the last `:`)."""
+    """Parse a clock that is text: JSON, or `node:3;m:2` (split at the last `:`)."""
     text = text.strip()
     if text[:1] in ("{", "["):
         try:
@@ -414,7 +416,7 @@ def clock_of_text(text: str) -> dict[str, Any] | list[Any]:
         except (ValueError, RecursionError) as fault:
             raise EventError(f"the clock {brief(text)} {why_not_json(text, fault)}") from None
         if text.count(":") > len(decoded):
-            # A name holds a colon, or is there twice and the decoder kept its last entry.
+            # A name contains a colon, or occurs twice: the decoder keeps the last entry only.
             json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, text))
         return decoded  # type: ignore[no-any-return]
     entries: list[tuple[str, Any]] = []
@@ -439,5 +441,5 @@ def _once(pairs: list[tuple[str, Any]], text: str) -> dict[str, Any]:
 
 
 def brief(text: str) -> str:
-    """Return text as a quoted, bounded piece of a message."""
+    """Return text quoted and shortened, for an error message."""
     return repr(shortened(text))

@@ -1,9 +1,8 @@
-"""Bytes of a log: opened, and cut into lines, in bounded memory.
+"""The bytes of a log: open it, detect its format, cut it into lines, in bounded memory.
 
-Everything here is a generator of bytes that holds one block at a time. The one
-rule: damage is an item, not an exception. A line that is too long, or packed
-data that ends early, comes out of `blocks` as an `EventError` in the place where
-the line would have been, and reading goes on where it can.
+The functions here are generators of bytes that hold one block at a time (but for `whole`). The one
+rule: damage is an item, not an exception. For a line that is too long, or compressed
+data that ends early, `blocks` yields an `EventError` in place of the line, and continues if it can.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from ketal.logs.decompression import BLOCK_BYTES, TornError, head_of, unpacked
 
 _FIRST_LINE_BYTES = 65_536
 SEPARATORS = ",\t;|"
-"""The separators of columns of a CSV file."""
+"""Possible column separators of a CSV file."""
 _MARK = b"\xef\xbb\xbf"
-"""The byte order mark, which UTF-8 may begin with."""
+"""The byte order mark of UTF-8."""
 PARQUET = b"PAR1"
-"""A Parquet file begins with it."""
+"""The first bytes of a Parquet file."""
 _OTLP = re.compile(rb'[\s\[]*\{\s*"resource(S|_s)pans"')
 _ARRAY = re.compile(rb"\[[\s\[]*\{")
 _SUFFIXES = {
@@ -41,21 +40,21 @@ _SUFFIXES = {
 
 
 class LogOrigin:
-    """One thing that a log is read from: a file, standard input, an open file.
+    """An origin of a log's bytes: a file by its path, standard input, or an open file.
 
     Attributes
     ----------
     name : str
-        What messages call it.
+        The name in error messages.
     is_stored : bool
-        Whether all of it is there already, and can be read again; a pipe is not.
+        Whether all bytes are available and can be read again, unlike those of a pipe.
 
     Raises
     ------
     SettingError
-        If there is no such file, or it cannot be read.
+        If the file does not exist or cannot be read.
     TypeError
-        If it is neither a path nor a file.
+        If `where` is neither a path nor a file.
     """
 
     def __init__(self, where: str | os.PathLike[str] | BinaryIO) -> None:
@@ -83,7 +82,7 @@ class LogOrigin:
 
     @property
     def is_stdin(self) -> bool:
-        """Whether it is the standard input of this process."""
+        """Whether the origin is the standard input of this process."""
         return self._file is not None and self._file is getattr(sys.stdin, "buffer", None)
 
     def _check(self) -> None:
@@ -101,12 +100,12 @@ class LogOrigin:
 
     @contextmanager
     def opened(self) -> Iterator[BinaryIO]:
-        """Open it at its beginning.
+        """Open the origin at its beginning, as a context manager.
 
         Raises
         ------
         SettingError
-            If it cannot be opened, or was read and cannot be read again.
+            If it cannot be opened, or has been read and cannot be read again.
         """
         if self._spent and not self.is_stored:
             raise SettingError(
@@ -124,31 +123,31 @@ class LogOrigin:
             yield self._reading
 
     def bytes_read(self) -> tuple[int, int] | None:
-        """Return how many bytes were read, and how many there are; None where that is not known."""
+        """Return the number of bytes read and the size of the file; None if unknown."""
         if self._file is not None or not self.is_stored:
             return None
         try:
             size = os.stat(self.name).st_size
-        except OSError:  # it was removed
+        except OSError:  # the file was removed
             return None
         if self._reading is None:
             return 0, size
         try:
             return self._reading.tell(), size
-        except ValueError:  # it is closed
+        except ValueError:  # the file is closed
             return size, size
 
     def rewind(self, file: BinaryIO) -> None:
-        """Go back to the beginning of the open file, where it has one."""
+        """Seek to the beginning of the open file, if it is seekable."""
         if _seekable(file):
             file.seek(self._start)
 
     def chunks(self, file: BinaryIO) -> Iterator[bytes]:
-        """Yield the bytes of the open file, unpacked, as they come."""
+        """Yield the decompressed bytes of the open file, as they become available."""
         return unpacked(self._raw(file), self.name if self._file is None else "")
 
     def _raw(self, file: BinaryIO) -> Iterator[bytes]:
-        # `read1` returns available bytes: a live pipe must not wait for a full block.
+        # `read1` returns the available bytes: reading a live pipe must not wait for a full block.
         read = getattr(file, "read1", file.read)
         try:
             while chunk := read(BLOCK_BYTES):
@@ -174,11 +173,11 @@ def _why(fault: Exception) -> str:
 def blocks(
     chunks: Iterator[bytes], line_bytes_max: int
 ) -> Iterator[tuple[int, bytes | EventError]]:
-    """Cut bytes at line ends; yield (number of the first line, whole lines).
+    """Cut bytes into blocks of whole lines; yield (number of the first line, block).
 
-    A block ends before a line end; the last one needs none. A line longer than
-    `line_bytes_max` is an `EventError` in its place, and is never held; damage
-    is one too, and the last item.
+    The line end after a block is not part of it; the last line may lack one. A line longer than
+    `line_bytes_max` is replaced by an `EventError`, and never held in memory. Damage is yielded as
+    an `EventError` too, as the last item.
     """
     too_long = EventError(
         f"the line is longer than line_bytes_max ({line_bytes_max} bytes) and was skipped"
@@ -209,7 +208,7 @@ def blocks(
                 held.clear()
     except EventError as error:
         fault = error
-    # The line in which the data is truncated is incomplete: the damage takes its place.
+    # A line in which the data is truncated is incomplete: the damage takes its place.
     if size and not isinstance(fault, TornError):
         yield number, b"".join(held) if size <= line_bytes_max else too_long
         number += 1
@@ -220,10 +219,9 @@ def blocks(
 def whole(
     name: str, chunks: Iterator[bytes], log_bytes_max: int, what: str
 ) -> tuple[bytes, EventError | None]:
-    """Return all bytes of a file, without a byte order mark, and the damage that ends them.
+    """Return all bytes of a file, without a byte order mark, and the damage that ends it, if any.
 
-    `what` says what kind of file is read whole, for the error of one with more than
-    `log_bytes_max`.
+    `what` is the kind of the file, for the SettingError if it has more than `log_bytes_max` bytes.
     """
     held, size = [], 0
     damage: EventError | None = None
@@ -242,14 +240,14 @@ def whole(
 
 
 class LineNumbers:
-    """Line numbers of offsets in a text, each counted from the one that was asked before."""
+    """Line numbers of offsets in a text, each counted from the offset of the previous query."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
         self._at, self._number = 0, 1
 
     def number(self, offset: int) -> int:
-        """Return the line, from 1 on, that a byte is in."""
+        """Return the number, from 1, of the line that contains the byte at `offset`."""
         if offset >= self._at:
             self._number += self._text.count(b"\n", self._at, offset)
         else:
@@ -259,7 +257,7 @@ class LineNumbers:
 
 
 def _sliced(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """Yield the bytes in pieces of at most `size`, without a byte order mark."""
+    """Yield the bytes in slices of at most `size`, without a byte order mark."""
     mark = _MARK
     for chunk in chunks:
         piece, mark = chunk.removeprefix(mark), b""
@@ -268,9 +266,9 @@ def _sliced(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
 
 
 def detected_format(name: str, chunks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
-    """Return a log's format, from its name, then from its first lines, and all bytes again.
+    """Return the format of a log, from its name or else its first lines, and all of its bytes.
 
-    JSON may be that of traces, whatever the name.
+    JSON is tested for traces, whatever the name.
     """
     stem, suffix = os.path.splitext(name.lower())
     if suffix in (".gz", ".zst"):
@@ -278,7 +276,7 @@ def detected_format(name: str, chunks: Iterator[bytes]) -> tuple[str, Iterator[b
     named = _SUFFIXES.get(suffix)
     if named not in (None, "jsonl"):
         return named, chunks
-    # JSON may be laid out: lines of brackets alone decide nothing.
+    # JSON may be indented: lines of brackets alone do not identify a format.
     head, chunks = head_of(
         chunks,
         lambda seen: b"\n" in seen.lstrip(_MARK + b" \t\r\n[{") or len(seen) >= _FIRST_LINE_BYTES,
@@ -288,7 +286,7 @@ def detected_format(name: str, chunks: Iterator[bytes]) -> tuple[str, Iterator[b
 
 
 def _of_traces(text: bytes) -> str:
-    """Return the format of traces that a text begins as; empty if it is no trace."""
+    """Return the format of a trace file that begins with `text`; empty if it is not a trace."""
     if _OTLP.match(text):
         return "otlp"
     if _ARRAY.match(text):

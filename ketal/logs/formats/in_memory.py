@@ -1,11 +1,11 @@
 """Rows in memory: mappings, and the tables of pandas, polars and Arrow.
 
-A table is told by the module of its class, or by Arrow's stream protocol
-(`__arrow_c_stream__`), so that no library is loaded for it that its owner has not loaded.
-Rows come in slices, so that no second table is ever whole in memory. A row that Python cannot
-hold is a rejection in its place.
+A table is recognised by the module of its class, or by Arrow's stream protocol
+(`__arrow_c_stream__`), without importing a library that the caller has not imported.
+Rows are converted in slices, so that memory never holds a second copy of the table. A row with a
+value that Python cannot represent is rejected in its place.
 
-The one rule: a row has the number that it has among all rows of the log, from 1.
+The one rule: the number of a row is its position among all rows of the log, from 1.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 
 _SLICE_ROWS = 4_096
 _EXACT_MAX = 2**53
-"""Below it each whole number is a float of its own."""
+"""Floats represent all integers below this bound exactly."""
 _NO_ROWS = (str, bytes, bytearray, memoryview, Mapping)
-"""Iterables that hold no rows."""
+"""Types of iterables that are not iterables of rows."""
 
 
 class ArrowTable(Protocol):
-    """A table that Arrow's stream protocol hands out: of pyarrow, polars, DuckDB, …."""
+    """A table with Arrow's stream protocol, as those of pyarrow, polars and DuckDB."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the stream as a capsule."""
 
 
 Rows = Iterable[Mapping[str, object]] | ArrowTable
-"""Rows in memory; a DataFrame is one of them, too."""
+"""The type of rows in memory; a DataFrame counts as an iterable of mappings."""
 
 
 class RowOrigin:
-    """Rows in memory that a log is read from: mappings, or a table of pandas, polars or Arrow.
+    """An origin of a log's rows: mappings, or a table of pandas, polars or Arrow.
 
-    A table has no two columns of one name; an iterator can be read only once.
+    Two columns of a table with the same name are an error. An iterator can be read only once.
 
     Attributes
     ----------
     is_stored : bool
-        Whether all rows are there already: they have a length.
+        Whether all rows are available already: the rows have a length.
     """
 
     def __init__(self, rows: Any) -> None:
@@ -68,9 +68,9 @@ class RowOrigin:
 
     @classmethod
     def takes(cls, where: object) -> bool:
-        """Return whether a log is given as rows, and not as a file."""
+        """Return whether an argument of `read_log` is rows rather than a path or a file."""
         if _kind(where):
-            # A DataFrame has each of its columns as an attribute, `read` too.
+            # Before the test for `read`: a DataFrame's columns are attributes of it.
             return True
         if hasattr(where, "read") or isinstance(where, _NO_ROWS):
             return False
@@ -81,7 +81,7 @@ class RowOrigin:
         return isinstance(where, Iterable)
 
     def records(self, source: Source, limits: Limits, numbers: Iterator[int]) -> Iterator[Record]:
-        """Yield the records of the rows, in their order, with their numbers."""
+        """Yield the records of the rows, in order; `numbers` yields their row numbers."""
         if self._spent and self._once:
             raise SettingError(
                 "the rows of an iterator can be read only once; give a list of them to read them "
@@ -105,7 +105,7 @@ class RowOrigin:
 
 
 def record_of_row(row: Any, name: str, number: int, shape: Shape, *, typed: bool) -> Record:
-    """Return the record of a row, or of an EventError in its place; see `item_of_row`."""
+    """Return the record of a row, or of the EventError in place of a row; see `item_of_row`."""
     try:
         if isinstance(row, EventError):
             raise row
@@ -115,7 +115,10 @@ def record_of_row(row: Any, name: str, number: int, shape: Shape, *, typed: bool
 
 
 def arrow_rows(batches: Iterable[Any], what: str) -> Iterator[dict[str, Any] | EventError]:
-    """Yield the rows of Arrow's batches, read from `what`, and the damage that ends them."""
+    """Yield the rows of Arrow batches; damage is yielded as an EventError, as the last item.
+
+    `what` is the kind of the data, for the error message.
+    """
     import pyarrow
 
     try:
@@ -131,7 +134,10 @@ def _of_batch(batch: Any) -> Iterator[Any]:
 
 
 def _dicts(size: int, read: Callable[[int, int], list[Any]]) -> Iterator[Any]:
-    """Yield the rows of a table of a size, and the EventError of one that Python cannot hold."""
+    """Yield the `size` rows of a table, which `read(start, size)` converts in slices.
+
+    A row that cannot be converted is yielded as an EventError.
+    """
     for start in range(0, size, _SLICE_ROWS):
         yield from _slice(start, min(_SLICE_ROWS, size - start), read)
 
@@ -151,7 +157,7 @@ def _slice(start: int, size: int, read: Callable[[int, int], list[Any]]) -> Iter
 
 
 def _batches_of(table: Any) -> Iterator[Any]:
-    """Yield the batches of a table of Arrow's."""
+    """Yield the record batches of an Arrow table."""
     import pyarrow
 
     try:
@@ -164,7 +170,7 @@ def _batches_of(table: Any) -> Iterator[Any]:
 
 @contextmanager
 def need_pyarrow(what: str) -> Iterator[None]:
-    """Raise a SettingError if what a `with` imports of pyarrow is missing to read something."""
+    """Turn an ImportError in a `with` block into a SettingError: `what` needs pyarrow."""
     try:
         yield
     except ImportError:
@@ -174,7 +180,7 @@ def need_pyarrow(what: str) -> Iterator[None]:
 
 
 def _kind(rows: object) -> str:
-    """Return `pandas`, `polars`, `arrow`, or `""` for an iterable of mappings."""
+    """Return the library of a table: `pandas`, `polars` or `arrow`; empty if it is no table."""
     for of in type(rows).__mro__:
         library = of.__module__.partition(".")[0]
         if of.__name__ == "DataFrame" and library in ("pandas", "polars"):
@@ -183,7 +189,7 @@ def _kind(rows: object) -> str:
 
 
 def repeated_column(names: list[str]) -> str:
-    """Return why no row of a table can be read that has two columns of one name; else nothing."""
+    """Return the error message for two columns with the same name; empty if there are none."""
     twice = next((name for name in names if names.count(name) > 1), None)
     return "" if twice is None else f"the table has two columns {twice!r}, so no row can be read"
 
@@ -194,7 +200,7 @@ def _check_columns(names: list[str]) -> None:
 
 
 def _with_index(frame: Any) -> Any:
-    """Return a DataFrame whose index is columns too, where it has names of its own."""
+    """Return a DataFrame with the named levels of its index as columns."""
     named = [name for name in frame.index.names if name is not None and name not in frame]
     _check_columns([str(name) for name in (*named, *frame.columns)])
     return frame.reset_index(level=named) if named else frame
@@ -219,7 +225,7 @@ def _of_pandas(frame: Any) -> Iterator[Any]:
 
 
 def _counts(column: Any) -> bool:
-    """Return whether a column has whole numbers that are floats as some are absent."""
+    """Return whether a column of floats holds integers, which are floats as some are absent."""
     if column.dtype.kind != "f" or not column.isna().any():
         return False
     there = column.dropna()

@@ -1,10 +1,10 @@
-"""JSON lines: one object a line.
+"""JSON lines: one object per line.
 
-A line in the plain form, `{"node", "type", "clock"}` with perhaps `time`, `id`
-and `data`, goes through msgspec's typed decoder straight to an `Event`. Every
-other line, and every line under a mapping, is decoded to a mapping first and
-read by `Shape`, which also finds the reason why a line is no event. The one
-rule: both ways give the same item for the same line; the first is only quicker.
+A line with the default fields, `{"node", "type", "clock"}` and perhaps `time`, `id`
+and `data`, is decoded directly to an `Event` by msgspec's typed decoder. Every
+other line, and every line of a source with paths of its own, is decoded to a mapping first and
+converted by `Shape`, which also finds the reason to reject a line. The one
+rule: both ways return the same item for the same line; the first is only faster.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _PREFIX = CONTROL_PREFIX.encode()
 def read_lines(
     name: str, chunks: Iterator[bytes], source: Source, limits: Limits
 ) -> Iterator[RecordBatch]:
-    """Yield the records of a file of JSON lines, in its order, those of a block together."""
+    """Yield the records of a file of JSON lines in order, one batch per block."""
     shape = Shape(source, limits=limits)
     plain = shape.plain
-    # An entry takes five bytes at least, so a shorter block cannot break the limit.
+    # A clock entry takes at least five bytes, so no clock in a shorter block exceeds the limit.
     short = 5 * limits.clock_entries_max
     for number, block in blocks(chunks, limits.line_bytes_max):
         if isinstance(block, EventError):
@@ -68,18 +68,18 @@ def read_lines(
         if items:
             yield RecordBatch("", items, name, numbers)
         if decoding:
-            # A log of another shape is quicker without the attempt.
+            # Stop trying the typed decoder if it fails for most lines.
             plain = 2 * events.count(None) <= len(lines)
 
 
 def may_hold_control(text: bytes) -> bool:
-    """Return whether a line may hold a control event: an escape may spell any letter."""
-    # A single byte is looked for many times as fast as several are.
+    """Return whether text may hold a control event, also if its type is written with escapes."""
+    # Searching for a single byte first is many times faster.
     return _PREFIX in text or (b"\\" in text and b"\\u00" in text)
 
 
 def _item(line: bytes, shape: Shape, name: str, at: int) -> LogItem | None:
-    """Return what a line holds; None if it is blank."""
+    """Return the item of a line; None if it is blank."""
     if not line or line.isspace():
         return None
     try:
@@ -89,21 +89,21 @@ def _item(line: bytes, shape: Shape, name: str, at: int) -> LogItem | None:
 
 
 def decoded(line: bytes, shape: Shape, outside: dict[str, Any] | None = None) -> Item:
-    """Return the item that a JSON object is.
+    """Decode a JSON object to an event or a control event.
 
     Parameters
     ----------
     line : bytes
         The object.
     shape : Shape
-        Where the fields are.
+        The paths of the fields.
     outside : dict, optional
-        The `key` and the `header`s of a message that `shape` has paths to.
+        The `key`, `header`s and `timestamp` of the Kafka message, if `shape` has paths to them.
 
     Raises
     ------
     EventError
-        If the bytes are no JSON object, or the object is no event.
+        If the bytes are not a JSON object, or the object is not a valid event.
     """
     try:
         record: Any = _object_decoder.decode(line)
@@ -130,7 +130,7 @@ def _why_not_json(line: bytes, fault: Exception) -> str:
         return "the line is not JSON (--format says what kind of log this is)"
     why = why_not_json(line.decode(), fault)
     if why.endswith(_TRUNCATED):
-        # Most often it is no damage, but JSON that is laid out for people.
+        # Most often this is not damage but indented JSON.
         if line.lstrip().startswith(b"["):
             return f"the line is not JSON: the array does not end on it ({_ARRAY_HINT})"
         return f"the line is not JSON: the object does not end on it ({_OBJECTS_HINT})"
@@ -140,28 +140,28 @@ def _why_not_json(line: bytes, fault: Exception) -> str:
 def write_jsonl(
     events: Iterable[Event | Control | Draft], file: str | os.PathLike[str] | BinaryIO
 ) -> int:
-    """Write events as JSON lines that `read_log` reads back equal.
+    """Write events as JSON lines; `read_log` reads equal events.
 
     Parameters
     ----------
     events : iterable of Event or Control
-        What to write, in this order; of a `Log` what is not rejected. A draft is written as it is,
-        clock and all. JSON has no NaN and no infinities; they become null.
+        The events to write, in this order; rejected records of a `Log` are left out. A draft is
+        written unchanged, with its clock. JSON has no NaN and no infinities; they become null.
     file : path or binary file
-        Where to. The file of a path is replaced once all is there, so that a log can be written in
-        the place of one that it is read from.
+        The destination. The file at a path is overwritten only when all events have been
+        serialised, so a log can be written to the file that it is read from.
 
     Returns
     -------
     int
-        How many were written.
+        The number of events written.
 
     Raises
     ------
     SettingError
-        If the name of the file is that of a compressed one.
+        If the name of the file ends in `.gz` or `.zst`.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
 
     Examples
     --------

@@ -1,21 +1,21 @@
-"""ShiViz logs, read and written: a regular expression finds the events of a text.
+"""Read and write ShiViz logs: a regular expression matches the events of a text.
 
-The expression's named groups are the record: `event` is the type, `host` the
-node, `clock` the clock, the others are attributes, all of them text. It may span
+The named groups of the expression are the record: `event` is the type, `host` the
+node, `clock` the clock, the others are attributes, all of them text. A match may span
 lines, so a file is read whole, up to `log_bytes_max`. A second expression, the
-delimiter, cuts a file into executions. See "Debugging distributed systems:
+delimiter, splits a file into executions. See "Debugging distributed systems:
 challenges and options for validation and debugging" (Beschastnikh et al.), whose
-tool this format belongs to.
+tool defines this format.
 
 Expressions are written in JavaScript's or in Python's syntax and run by RE2, in
-time linear in the text; `^` and `$` match at every line, as ShiViz has it. The
-one rule: nothing is lost in silence. Text between two matches that is not blank
-is rejected, with its place, and what cannot be written so that it reads back is an error.
+time linear in the text; `^` and `$` match at every line, as in ShiViz. The
+one rule: no text is dropped silently. Text between two matches that is not blank
+is rejected, with its place, and an event that could not be read back is not written but an error.
 
-What is written is for each event a line of text, then a line with host and clock. The text is the
-type, after a tab the attributes as JSON, and after others the time and what is received where there
-is any. ShiViz's own expression reads it as one text; `WRITTEN_REGEX` reads the parts apart, and
-with `WRITTEN_FIELDS` the log is what was written.
+An event is written as a line of text, then a line with host and clock. The text is, separated by
+tabs, the type, the attributes as JSON, and if present the time and the received sends. ShiViz's own
+expression reads the line as one text; `WRITTEN_REGEX` with `WRITTEN_FIELDS` separates its parts and
+so reads back the events that were written.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from ketal.model.log_arguments import Record
 from ketal.model.wording import shortened
 
 DEFAULT_REGEX = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
-"""ShiViz's own: a line of text, then a line with host and clock."""
+"""ShiViz's own default: a line of text, then a line with host and clock."""
 
 WRITTEN_REGEX = (
     r"(?<event>.*)\t(?<data>{.*})(?:\t(?<time>[^\s\[]+))?(?:\t(?<receives>\[.*\]))?"
     r"\n(?<host>\S*) (?<clock>{.*})"
 )
-"""The expression that reads what is written."""
+"""The expression that reads the output of `shiviz_text`."""
 WRITTEN_FIELDS = {"data": "data", "time": "time", "receives": "receives"}
-"""The fields that it reads beside ShiViz's own."""
+"""The groups of `WRITTEN_REGEX` that are fields, besides ShiViz's own."""
 
 GROUPS = {"node": "host", "type": "event", "clock": "clock"}
-"""Where an event's fields are by default; a group `time` is an attribute."""
+"""The default paths of the fields; by default a group `time` is an attribute."""
 
 
 class _EventRegex(NamedTuple):
-    """The expression of events: as it was given, compiled, and its named groups."""
+    """The expression of events: its text, compiled, and the numbers of its named groups."""
 
     text: str
     regex: Any
@@ -63,7 +63,7 @@ class _EventRegex(NamedTuple):
 
 
 class _ShivizText:
-    """The text of a log, of UTF-8 with plain line ends, and the lines that were not UTF-8."""
+    """The text of a log, as UTF-8 with Unix line ends, and the numbers of its invalid lines."""
 
     def __init__(self, raw: bytes) -> None:
         self._invalid: set[int] = set()
@@ -78,17 +78,17 @@ class _ShivizText:
         self.line = LineNumbers(self.text).number
 
     def first_word(self, start: int, end: int) -> int:
-        """Return the offset of the first byte that is not blank."""
+        """Return the offset of the first non-blank byte in a range."""
         return end - len(self.text[start:end].lstrip())
 
     def is_invalid(self, start: int, end: int) -> bool:
-        """Return whether a line of a piece was not UTF-8."""
+        """Return whether a line in a range was not UTF-8."""
         if not self._invalid:
             return False
         return not self._invalid.isdisjoint(range(self.line(start), self.line(end) + 1))
 
     def unmatched(self, start: int, end: int) -> tuple[EventError, int] | None:
-        """Return the fault of text that no match covers, and its offset, unless it is blank."""
+        """Return the error for text that no match covers, and its offset; None if it is blank."""
         left = self.text[start:end].strip()
         if not left:
             return None
@@ -102,7 +102,7 @@ class _ShivizText:
 
 
 def _groups(regex: Any) -> dict[str, int]:
-    """Return the named groups and their numbers, in the order of the text."""
+    """Return the named groups with their numbers, in the order of the expression."""
     named = sorted(regex.groupindex.items(), key=lambda group: group[1])
     return {name.decode(): index for name, index in named}
 
@@ -133,10 +133,10 @@ class _ShivizReader:
         return compile_regex(text, what="delimiter", limits=self._limits) if text else None
 
     def header(self, text: bytes) -> tuple[int, _EventRegex, Any]:
-        """Return where the log begins, and the expressions of events and of the delimiter.
+        """Return the offset of the first event, the expression of events, and the delimiter.
 
-        A file may begin with its expression and its delimiter, the latter
-        perhaps empty; options given from outside go before them.
+        The first two lines of a file may be its expression and its delimiter, which may be empty.
+        Options of the source take precedence over them.
         """
         first, _, rest = text.partition(b"\n")
         line = first.decode()
@@ -189,21 +189,21 @@ class _ShivizReader:
 
 
 def check_expressions(source: Source, limits: Limits) -> None:
-    """Raise the SettingError of a regex or delimiter that cannot be used."""
+    """Raise a SettingError if the regex or the delimiter of a source is invalid."""
     _ShivizReader(source, limits)
 
 
 def read_text(
     name: str, chunks: Iterator[bytes], source: Source, limits: Limits, pieces: Iterator[int]
 ) -> Iterator[Record]:
-    """Yield the records of a ShiViz log, in its order.
+    """Yield the records of a ShiViz log, in order.
 
-    `pieces` numbers the executions that have no name; the files of a log share it.
+    `pieces` yields numbers for executions without a name; the files of a log share it.
     """
     reader = _ShivizReader(source, limits)
     raw, damage = whole(name, chunks, limits.log_bytes_max, "ShiViz log")
     if isinstance(damage, TornError):
-        # The line in which the data is truncated is incomplete.
+        # Drop the last line, which is incomplete.
         raw = raw[: raw.rfind(b"\n") + 1]
     text = _ShivizText(raw)
     begin, events, delimiter = reader.header(text.text)
@@ -226,7 +226,7 @@ def read_text(
 def _executions(
     text: bytes, begin: int, delimiter: Any, pieces: Iterator[int]
 ) -> Iterator[tuple[str, int, int]]:
-    """Cut the text at the delimiter; yield (name, start, end) of each part that is not blank."""
+    """Split the text at the delimiter; yield (name, start, end) of each part that is not blank."""
     cuts = [] if delimiter is None else [m for m in delimiter.finditer(text, begin) if m.group()]
     if not cuts:
         yield "", begin, len(text)
@@ -243,7 +243,11 @@ def _executions(
 
 
 def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
-    """Return executions, by name, as ShiViz reads them; several are divided by `=== NAME ===`."""
+    """Return executions as the text of a ShiViz log.
+
+    Several executions are separated by lines `=== NAME ===`. Raises a SettingError for an event
+    that could not be read back.
+    """
     parts = [(name, list(events)) for name, events in executions]
     lines: list[str] = []
     for name, events in parts:

@@ -1,18 +1,18 @@
 """Tables: CSV with a header row, and Parquet.
 
-A row is a record, its columns are the keys; in CSV they stand between commas,
-tabs, semicolons or bars, whichever the header has most of; blanks before a cell are no part of it
-(what is in quotes is), and blanks after a name of the header. Columns that are no field of the
-event are attributes. In CSV a cell is text, read by one rule: an empty cell is
-absent; a cell that is a number as JSON writes one is that number (so `007`
-stays text); `true` and `false` are booleans; all else is text. The columns of
-node, type and id stay text, and so does that of the time under a format that writes
+A row is a record, and its columns are the keys. The separator of CSV columns is a comma,
+tab, semicolon or bar, whichever is most frequent in the header. Blanks before a cell are ignored
+(unless quoted), as are blanks after a name in the header. Columns that are no field of the
+event are attributes. The text of a CSV cell is converted by one rule: an empty cell is
+absent; a number in JSON's syntax is a number (so `007`
+stays text); `true` and `false` are booleans; anything else is text. The columns of
+node, type and id stay text, and so does the time if the time format writes
 numbers. A clock is a JSON object, a JSON array with `--nodes`, or `node:3;m:2`; a `data`
 column is a JSON object.
 
 In Parquet a clock is a map, a struct, a list with `--nodes`, or text as in CSV;
 `data` is a map, a struct or a JSON object as text; null and NaN are absent. The one rule:
-rows stream, batch by batch, and no table is ever whole in memory.
+rows are streamed in batches, and memory never holds a whole table.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _CSV_FAULTS = (
     ("unexpected end of data", "a quote is not closed"),
     ("new-line character", "a carriage return stands alone; a line ends in \\n or \\r\\n"),
 )
-"""What the csv module says, and what is meant."""
+"""Parts of error messages of the csv module, and clearer wordings for them."""
 
 
 def read_csv(
     name: str, chunks: Iterator[bytes], source: Source, limits: Limits
 ) -> Iterator[Record]:
-    """Yield the records of a CSV file, in its order."""
+    """Yield the records of a CSV file, in order."""
     shape = Shape(source, limits=limits)
-    # A number would lose what a format reads, as zeros at its end.
+    # Conversion to a number would lose digits that the time format needs, as trailing zeros.
     texts = ("node", "type", "id", "time") if shape.times.numeric else ("node", "type", "id")
     as_text = {shape.paths[field][0] for field in texts}
     header: list[str] | None = None
@@ -70,7 +70,7 @@ def read_csv(
 
 
 def _of_lines(fault: EventError, first: int, last: int) -> EventError:
-    """Return the fault of a row, which says on which lines it stands where it has several."""
+    """Return the error of a row, with its range of lines appended if it spans several."""
     if last <= first:
         return fault
     of_lines = EventError(f"{fault.reason} (the row is lines {first} to {last})")
@@ -107,7 +107,7 @@ def _of_text(text: str) -> Any:
         try:
             return msgspec.json.decode(text)
         except ValueError:
-            # Thousands of digits are an identifier, not a quantity.
+            # A number of thousands of digits is an identifier, not a quantity.
             return text
     return {"true": True, "false": False}.get(text, text)
 
@@ -117,7 +117,7 @@ def _split(block: bytes | EventError) -> list[bytes | EventError]:
 
 
 class _CsvLines:
-    """Lines of text for the csv module; raises the EventError of a line that is none."""
+    """An iterator of decoded lines for the csv module; raises an EventError for a bad line."""
 
     def __init__(self, chunks: Iterator[bytes], limits: Limits) -> None:
         self._max = limits.line_bytes_max
@@ -128,10 +128,10 @@ class _CsvLines:
         )
         self._size = 0
         self.first = self.last = 0
-        """The lines on which the row begins and ends."""
+        """The numbers of the first and the last line of the current row."""
 
     def begin(self) -> None:
-        """Forget the row before: the next line begins a row."""
+        """Start a new row at the next line."""
         self.first = self._size = 0
 
     def __iter__(self) -> _CsvLines:
@@ -144,7 +144,7 @@ class _CsvLines:
         self.last = number
         if isinstance(line, EventError):
             raise line
-        self._size += begun + len(line)  # A line end stands before it.
+        self._size += begun + len(line)  # `begun` counts the line end before it.
         if self._size > self._max:
             raise EventError(
                 f"the row is longer than line_bytes_max ({self._max} bytes); is a quote not closed?"
@@ -158,8 +158,8 @@ class _CsvLines:
 def _rows(
     chunks: Iterator[bytes], limits: Limits
 ) -> Iterator[tuple[int, int, list[str] | EventError]]:
-    """Yield (lines on which the row begins and ends, cells or why there are none)."""
-    # The bound on a cell is one for the whole process, hence it is only ever raised.
+    """Yield (first line, last line, cells or an EventError) of each row."""
+    # The csv module has one limit for the whole process, hence it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), limits.line_bytes_max))
     lines = _CsvLines(chunks, limits)
     opening = "\n"
@@ -193,7 +193,7 @@ def _rows(
 
 
 def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> Iterator[Record]:
-    """Yield the records of a Parquet file, in its order; a place is a row's number."""
+    """Yield the records of a Parquet file, in order; their line is the number of the row."""
     with need_pyarrow(f"{name}: Parquet"):
         import pyarrow
         import pyarrow.parquet
@@ -206,7 +206,7 @@ def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> I
         yield rejected(EventError(why), name, 1)
         return
     file.seek(start)
-    # Typed in some versions of pyarrow, in others not.
+    # Only some versions of pyarrow have type annotations here.
     opened: Any = pyarrow.parquet.ParquetFile
 
     def batches() -> Iterator[Any]:

@@ -1,11 +1,11 @@
-"""Trace files: JSON documents of spans, in OTLP or Zipkin v2, with their lines.
+"""Trace files: JSON documents of spans, in OTLP or Zipkin v2.
 
-A file is one document, or one a line, as OpenTelemetry's file exporters write
-them. `ketal.logs.traces.otlp` and `ketal.logs.traces.zipkin` read the spans of a document,
-`ketal.logs.traces.spans` makes events of all of them.
+A file is one document, or one document per line, as OpenTelemetry's file exporters write
+them. `ketal.logs.traces.otlp` and `ketal.logs.traces.zipkin` read the spans of a document, and
+`ketal.logs.traces.spans` converts the spans of all documents to events.
 
 The one rule: a span that cannot be read is rejected with its line and the
-reason, and every other one is an event or two.
+reason, and every other span becomes one or two events.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from ketal.model.log_arguments import Record
 def read_traces(
     origins: Iterable[LogOrigin], format: str, limits: Limits, rebuilding: Rebuilding
 ) -> Iterator[Record]:
-    """Yield the events of all spans of trace files; together they are one execution.
+    """Yield the records of all spans in trace files; together they are one execution.
 
-    Parents and links that are not there are counted in `rebuilding`.
+    Resets the counts in `rebuilding`, and counts missing parents and links there.
     """
     rebuilding.reset()
     read: Any = otlp_spans if format == "otlp" else zipkin_spans

@@ -1,14 +1,14 @@
-"""Spans of OTLP JSON, which OpenTelemetry exports.
+"""Read spans of OTLP JSON, which OpenTelemetry exports.
 
-A document is `{"resourceSpans": [...]}`: resources, each with scopes, each with
+A document is `{"resourceSpans": [...]}`: a list of resources, each with scopes, each with
 spans. The service is an attribute of the resource. By the OTLP specification
-("JSON Protobuf Encoding") ids are hex digits, enums and 64-bit integers are
-numbers, the latter also text, and what is null is absent. Read as well, for some
-exporters write it: snake case, `instrumentationLibrarySpans` of old versions, ids
-in base64 and enums by name, as protobuf's own JSON mapping has them.
+("JSON Protobuf Encoding") ids are hex digits, enums are numbers, 64-bit integers are
+numbers or text, and null means absent. Accepted as well, because some
+exporters write them: names in snake case, `instrumentationLibrarySpans` of old versions, and ids
+in base64 and enums by name, as in protobuf's own JSON mapping.
 
-The one rule: what the specification calls invalid is rejected with its line, and
-what it does not know is passed over.
+The one rule: a span or a resource that the specification calls invalid is rejected with its line,
+and fields that it does not define are ignored.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SCOPES = (
 
 
 def otlp_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
-    """Yield the spans of a document; a record for each that cannot be read."""
+    """Yield the spans of a document, and a rejected record for each that cannot be read."""
     exports = elements(document) if document.lstrip()[:1] == b"[" else [document]
     for export in exports:
         try:
@@ -70,9 +70,9 @@ def _of_resource(text: Text, resource: msgspec.Raw) -> Iterator[TraceSpan | Reco
 
 
 def _service(attributes: dict[str, Any]) -> str:
-    """Return the line of a resource's spans; empty where it has no name.
+    """Return the node of a resource's spans: namespace, name and instance of its service.
 
-    Names are unique in a namespace, and instances in a service.
+    Empty if the service has no name. Names are unique in a namespace, and instances in a service.
     """
     names = ("service.namespace", "service.name", "service.instance.id")
     namespace, name, instance = (
@@ -84,7 +84,10 @@ def _service(attributes: dict[str, Any]) -> str:
 def _lists(
     raw: bytes | msgspec.Raw, names: tuple[str, ...], *, needed: bool = True
 ) -> list[msgspec.Raw]:
-    """Return the parts of an object's list, whichever of its names it has."""
+    """Return the elements of the list that an object has under any of some names.
+
+    Raises an EventError if the list is `needed` and a non-empty object lacks it.
+    """
     try:
         fields = members(raw)
         lists = [bytes(fields[name]) for name in names if name in fields]
@@ -134,13 +137,13 @@ def _links(record: dict[str, Any], trace: str) -> Iterator[tuple[str, str]]:
 
 
 def _field(record: dict[str, Any], name: str) -> Any:
-    """Return a field by its name, or by that in snake case; None where it is absent."""
+    """Return a field by its name in camel case or snake case; None if it is absent."""
     value = record.get(name)
     return record.get(_CAPITAL.sub(r"_\g<0>", name).lower()) if value is None else value
 
 
 def _id(record: dict[str, Any], what: str, digits: int) -> str:
-    """Return an id as hex digits; empty where there is none (all zeros are none)."""
+    """Return an id as hex digits; empty if it is absent or all zeros, which means no id."""
     value = _field(record, what)
     if value is None or value == "":
         return ""
@@ -179,7 +182,7 @@ def _kind(value: Any) -> str:
 
 
 def _attributes(listed: Any, what: str = "attributes") -> dict[str, Any]:
-    """Return OTLP's list of key and value as a mapping."""
+    """Return OTLP's list of keys and values as a mapping."""
     out: dict[str, Any] = {}
     for one in _listed(listed, what):
         pair = checked_object(one, f"an element of {what}")
@@ -205,7 +208,7 @@ def _value(value: Any) -> Any:
 
 
 def _values(inner: Any, kind: str) -> tuple[Any, str]:
-    """Return the values of a list, and what they are called."""
+    """Return the values of a list value, and their path for an error message."""
     return checked_object(inner, kind).get("values"), f"{kind}.values"
 
 

@@ -1,13 +1,14 @@
-"""Clocks for events that have none, from messages and each node's order.
+"""Rebuild vector clocks of events from messages and the order of each node's events.
 
-Happened-before is the least order that holds the order of each node and puts each send
+Happened-before is the least order that contains the order of each node and puts each send
 before its receives (Lamport, "Time, clocks, and the ordering of events in a distributed
-system", 1978); vector clocks are that order, written down. So a log that names its
-messages has clocks, even without stamps: the lines of a node give its order, `Messages`
-gives the pairs. Where events have clocks these tell which one of a message's events sent it.
+system", 1978), and vector clocks represent that order. So a log that identifies its
+messages determines vector clocks, even if its events have none: the sequence of a node's events in
+the log is the node's order, and `Messages` pairs sends and receives. Conversely, if events have
+vector clocks, these determine which event of a message is its send (`with_receipts`).
 
-The one rule: no more order is claimed than the log shows. A receive whose send is not
-there, or could be one of several, follows its node's order only.
+The one rule: the clocks claim no more order than the log shows. A receive whose send is missing or
+ambiguous is ordered by its node alone.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from ketal.model.wording import counted
 
 @dataclass
 class Rebuilding:
-    """Counts of causes that a log lacks for rebuilding its clocks, and that so order nothing.
+    """Counts of the causes that could not be used to rebuild clocks, since the log lacks them.
 
-    What each counts is in `sentences`. `void` has the keys that fit no event of any execution, as
-    `id=msg.id`: mistyped, most likely.
+    `sentences` describes each count. `void` has the keys that match no event of any execution, as
+    `id=msg.id`: most likely mistyped.
     """
 
     unsent: int = 0
@@ -49,12 +50,12 @@ class Rebuilding:
     round_links: int = 0
 
     def reset(self) -> None:
-        """Reset the counts: the log is read from its beginning."""
+        """Reset the counts, for another reading of the log."""
         for counter in fields(self):
             setattr(self, counter.name, counter.default)
 
     def sentences(self) -> Iterator[str]:
-        """Yield sentences about causes that order nothing."""
+        """Yield a sentence for each kind of cause that could not be used."""
         for key in self.void:
             yield f"no event fits {key}"
         counts = (
@@ -63,7 +64,7 @@ class Rebuilding:
             (self.unnamed, "receive", "without the id of a message"),
             (self.orphans, "span", "whose parent was not read"),
             (self.lost_links, "link", "to a span that was not read"),
-            # To the span itself, too.
+            # Links of a span to itself are counted here, too.
             (self.round_links, "link", "that would close a round and cannot be kept"),
         )
         for number, what, why in counts:
@@ -77,11 +78,11 @@ def rebuilt(
     limits: Limits,
     rebuilding: Rebuilding,
 ) -> Iterator[Record]:
-    """Yield the records, each event with the clock that messages and order give it.
+    """Yield the records, each event with a clock rebuilt from messages and its node's order.
 
-    A receive names its send (`Event.receives`). The clocks that events have are not looked at. A
-    receive that comes before its own send, by way of other messages, cannot be stamped and is
-    rejected. What is missing is counted in `rebuilding`.
+    `receives` of a receive names its send. Clocks that events have already are ignored. A receive
+    that happened before its own send, through other messages, has no valid clock and is rejected.
+    Resets the counts in `rebuilding`, and counts unusable causes there.
     """
     rebuilding.reset()
     whole = held(records, limits, "rebuilding clocks")
@@ -121,11 +122,11 @@ def rebuilt(
 
 
 def with_receipts(records: Iterable[Record], path: str, limits: Limits) -> Iterator[Record]:
-    """Yield the records, each receive with its send in `receives`: `--field message=PATH`.
+    """Yield the records, with the send of each receive added to `receives`: `--field message=PATH`.
 
-    `path` is where an event has its message's id. Of the events that name a message, one sent it:
-    the one that happened before the others. So the clocks tell sends from receives, and no more
-    than the id's place has to be known.
+    `path` is the path of the message id in an event. The event that happened before all others with
+    the same id is the send, the others are its receives; so clocks distinguish sends from receives,
+    and only the path of the id has to be given.
     """
     keys = path_of(path)
     whole = held(records, limits, "to pair messages by their ids")
@@ -150,10 +151,11 @@ def with_receipts(records: Iterable[Record], path: str, limits: Limits) -> Itera
 def clocks_of(
     events: Sequence[Event], sends: Mapping[int, int]
 ) -> tuple[dict[int, dict[str, int]], dict[int, int]]:
-    """Return the clocks of one execution's events, in each node's order, by their places.
+    """Compute the clocks of the events of one execution, which are in the order of their nodes.
 
-    `sends` has the place of each receive's send. Receives that come before their own send have no
-    clock; they are returned beside, with that send.
+    Events are given by their position. `sends` maps each paired receive to its send. Returns the
+    clocks by event, and the receives that happened before their own send and so have no clock, with
+    that send.
     """
     of: dict[int, int] = dict(sends)
     receivers: dict[int, list[int]] = {}
@@ -178,13 +180,13 @@ def clocks_of(
                 left -= 1
                 ready.extend(events[receive].node for receive in receivers.get(at, ()))
         if left:
-            # Every node waits for a send behind another wait: the first such receive gives way.
+            # The heads of all nodes wait for each other: reject the first receive in the log.
             at = min(line[0] for line in lines.values() if line)
             refused[at] = of.pop(at)
             lines[events[at].node].popleft()
             left -= 1
             for receive in receivers.get(at, ()):
-                # A message whose send has no clock orders nothing.
+                # The rejected event has no clock, so its own messages order nothing.
                 of.pop(receive, None)
                 ready.append(events[receive].node)
             ready.append(events[at].node)

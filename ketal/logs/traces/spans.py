@@ -1,22 +1,21 @@
-"""Spans of a distributed trace as events with vector clocks.
+"""Convert the spans of a distributed trace to events with vector clocks.
 
 A span records when an operation of a service began and ended, and which span called it.
-Its begin and its end become two events of the service's line, and happened-before is
+Its begin and its end become two events of the service's node, and happened-before is
 rebuilt from the causes that a trace records (Sigelman et al., "Dapper, a large-scale
 distributed systems tracing infrastructure", 2010):
 
-- a span begins before it ends, and after its parent and the spans that it links
-  to began: it was handed their context;
-- a server's end comes before its client's end, where the client did not fail
-  and took at least as long: it is the reply;
-- the events of one service follow each other by that service's own wall clock.
+- a span begins before it ends, and after the begin of its parent and of the spans that it links
+  to, whose context it received;
+- the end of a server's span is before the end of its client's span, the reply to the call, if the
+  client did not fail and took at least as long;
+- the events of one service are ordered by that service's own wall clock.
 
-Times of different services are never compared. Where a service's clock contradicts the
-causes, the causes win, and the event that was moved is marked.
+Times of different services are never compared. If the wall clock of a service contradicts the
+causes, the causes win, and an event that is moved within its node gets the attribute `moved`.
 
-The one rule: a line is one process. Instances of a service are lines of their
-own where they are named, and a span of no service is a line by itself: it is
-ordered by its causes alone.
+The one rule: a node is one process. Each instance of a service that the trace names is a node of
+its own, and so is each span without a service, which is ordered by its causes alone.
 """
 
 from __future__ import annotations
@@ -38,37 +37,37 @@ from ketal.model.log_arguments import Record
 NO_SERVICE = "unknown_service"
 CLIENT, SERVER = "client", "server"
 KINDS = ("", "internal", SERVER, CLIENT, "producer", "consumer")
-"""The kinds of spans, by OTLP's numbers."""
+"""The kinds of spans, indexed by OTLP's numbers."""
 TIME_NS_MAX = 253_402_300_800 * 10**9
 """The end of the year 9999."""
 
 Name = tuple[str, ...]
-"""A name of a span in references: trace, span, and perhaps the side of a call."""
+"""A name by which a span is referenced: trace id, span id, and perhaps the side of a call."""
 
 
 @dataclass(slots=True)
 class TraceSpan:
-    """One span, of any format, with its times by its service's clock.
+    """A span of any format, with times by the clock of its service.
 
-    Two are equal that say the same, wherever they stand.
+    Equality ignores the place of a span in its file.
     """
 
     names: tuple[Name, ...] = field(compare=False)
-    """What it is called; the first identifies it."""
+    """Its names; the first one identifies it."""
     parents: tuple[Name, ...]
-    """What its parent may be called, the likeliest first; empty for a root."""
+    """Possible names of its parent, the most likely first; empty for a root."""
     links: tuple[Name, ...]
     service: str
-    """Its line; empty where the trace does not name it."""
+    """The node of its events; empty if the trace does not name the service."""
     name: str
     kind: str
     """One of `KINDS`."""
     begin_ns: int
     end_ns: int | None
-    """None if it was not reported."""
+    """None if the end was not reported."""
     failed: bool
     has_parent: bool
-    """Whether it names a parent."""
+    """Whether the trace names a parent, which may be missing."""
     data: dict[str, Any]
     """The attributes of its events."""
     file: str = field(compare=False)
@@ -78,20 +77,20 @@ class TraceSpan:
 
     @property
     def key(self) -> Name:
-        """Return its identifying name."""
+        """The name that identifies the span."""
         return self.names[0]
 
     @property
     def node(self) -> str:
-        """Return the line of its events."""
+        """The node of its events."""
         if self.service:
             return self.service
-        # Two sides that share an id are two processes.
+        # With the side, since client and server of a call may share an id.
         return "/".join((NO_SERVICE, *filter(None, self.key[1:])))
 
 
 def checked_object(value: Any, what: str) -> dict[str, Any]:
-    """Return an object of a trace, empty if it is absent or null; raise an EventError of others."""
+    """Return a JSON object, empty if it is absent or null; raise an EventError for other types."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -102,7 +101,7 @@ def checked_object(value: Any, what: str) -> dict[str, Any]:
 def span_data(
     trace: str, span: str, parent: str, kind: str, attributes: dict[str, Any], *, failed: bool
 ) -> dict[str, Any]:
-    """Return the attributes of a span's events; those that are empty are absent."""
+    """Return the attributes of the events of a span, without empty ones."""
     data = {
         "trace": trace, "span": span, "parent": parent, "kind": kind, "attributes": attributes,
         "failed": failed,
@@ -123,21 +122,21 @@ class _SpanEvent:
     moved: bool = False
 
     def by_time(self) -> tuple[int, int, int, int]:
-        """Return its place in the service's line, by its clock."""
+        """Return the sort key that orders the events of a node by its wall clock."""
         span = self.span
         if self.begins:
             return span.begin_ns, 1, span.depth, self.number
         end = span.end_ns if span.end_ns is not None else span.begin_ns
-        # Of what happens at one time, that which ends began before; the innermost ends first.
+        # At equal times, ends of earlier spans come before begins; inner spans end first.
         return end, 0 if span.begin_ns < end else 2, -span.depth, self.number
 
 
 def stamped(
     spans: Iterable[TraceSpan | Record], limits: Limits, rebuilding: Rebuilding
 ) -> Iterator[Record]:
-    """Yield the events of spans with their clocks, in an order that respects them.
+    """Yield the events of spans with their clocks, in a linear extension.
 
-    What could not be read is handed on first; causes that are missing are counted.
+    Rejected records are yielded first. Missing causes are counted in `rebuilding`.
     """
     known: dict[Name, TraceSpan] = {}
     again: list[tuple[TraceSpan, TraceSpan]] = []
@@ -168,8 +167,7 @@ def stamped(
         of_span.setdefault(moment.span.key, []).append(event)
         yield "", event, moment.span.file, moment.span.line
     for copy, first in again:
-        # The same dots with the same content: they are deduplicated and counted where they are
-        # read.
+        # Same dots and content: the reader of the log deduplicates and counts them.
         for event in of_span.get(first.key, ()):
             yield "", event, copy.file, copy.line
 
@@ -179,7 +177,7 @@ def _rejected(span: TraceSpan, reason: str) -> Record:
 
 
 def _called(known: dict[Name, TraceSpan]) -> dict[Name, TraceSpan]:
-    """Return the spans by each of their names; a name of several spans names none."""
+    """Return the spans by each of their names; a name that several spans share is left out."""
     called: dict[Name, TraceSpan] = {}
     ambiguous: set[Name] = set()
     for span in known.values():
@@ -190,7 +188,7 @@ def _called(known: dict[Name, TraceSpan]) -> dict[Name, TraceSpan]:
 
 
 def _without_rounds(known: dict[Name, TraceSpan]) -> Iterator[Record]:
-    """Find parents and depths; reject and remove spans that are their own ancestors."""
+    """Set the parent and depth of each span; remove and reject spans in a cycle of parents."""
     called = _called(known)
     for span in known.values():
         span.parent = next((called[name] for name in span.parents if name in called), None)
@@ -219,7 +217,7 @@ def _without_rounds(known: dict[Name, TraceSpan]) -> Iterator[Record]:
 
 
 def _moments(known: dict[Name, TraceSpan], rebuilding: Rebuilding) -> list[_SpanEvent]:
-    """Return begins and ends with their causes."""
+    """Return the events of spans with their causes; count missing parents and links."""
     begins: dict[Name, _SpanEvent] = {}
     ends: dict[Name, _SpanEvent] = {}
     moments: list[_SpanEvent] = []
@@ -247,17 +245,18 @@ def _moments(known: dict[Name, TraceSpan], rebuilding: Rebuilding) -> list[_Span
 
 
 def _replied(span: TraceSpan, parent: TraceSpan) -> bool:
-    """Return whether a parent's end waited for a span's: it is the reply to a call."""
+    """Return whether the end of a span is the reply to its parent's call, and so before its end."""
     if span.kind != SERVER or parent.kind != CLIENT or parent.failed:
         return False
     if span.end_ns is None or parent.end_ns is None:
         return False
-    # Durations need no common clock: a call that took longer than its caller outlived it.
+    # Comparing durations needs no common clock: a server's span that lasted longer than the
+    # client's ended after it.
     return span.end_ns - span.begin_ns <= parent.end_ns - parent.begin_ns
 
 
 def _ordered(moments: list[_SpanEvent], rebuilding: Rebuilding) -> Iterator[_SpanEvent]:
-    """Yield the moments, each after its causes and its service's earlier ones; stamp them."""
+    """Stamp and yield the events, each after its causes and the earlier events of its node."""
     lines: dict[str, list[_SpanEvent]] = {}
     for moment in moments:
         lines.setdefault(moment.span.node, []).append(moment)
@@ -271,7 +270,7 @@ def _ordered(moments: list[_SpanEvent], rebuilding: Rebuilding) -> Iterator[_Spa
     last: dict[str, dict[str, int]] = {}
     ready = sorted(lines)
     left = len(moments)
-    # Candidates for going ahead of their line, should all lines be stuck.
+    # Candidates to be taken before earlier events of their node, if all nodes wait for each other.
     free: list[tuple[bool, int, int]] = []
 
     def offer(moment: _SpanEvent) -> None:
@@ -285,7 +284,7 @@ def _ordered(moments: list[_SpanEvent], rebuilding: Rebuilding) -> Iterator[_Spa
         ready_moment = _next(lines, heads, ready)
         moment = ready_moment or _ahead(moments, free, rebuilding)
         if ready_moment is None:
-            # A head whose link was passed over stays where its clock has it.
+            # The first event of a node keeps its place: only a link of it was dropped.
             node = moment.span.node
             moment.moved = lines[node][heads[node]] is not moment
             ready.append(node)
@@ -300,7 +299,7 @@ def _ordered(moments: list[_SpanEvent], rebuilding: Rebuilding) -> Iterator[_Spa
 def _next(
     lines: dict[str, list[_SpanEvent]], heads: dict[str, int], ready: list[str]
 ) -> _SpanEvent | None:
-    """Return the next moment of a line that waits for nothing; None if there is no such line."""
+    """Return the first event of a node whose causes are all stamped; None if there is none."""
     while ready:
         node = ready[-1]
         line = lines[node]
@@ -317,10 +316,10 @@ def _next(
 def _ahead(
     moments: list[_SpanEvent], free: list[tuple[bool, int, int]], rebuilding: Rebuilding
 ) -> _SpanEvent:
-    """Return the moment that goes ahead of its line: its causes are there.
+    """Return an event to take out of its node's order: all its causes but links are stamped.
 
-    A link that closes a round is passed over: two spans cannot each have begun
-    after the other. Parents make no rounds, so there always is such a moment.
+    Drops and counts its links to events without a stamp, which close a cycle: two spans cannot each
+    have begun after the other. Parents form no cycles, so there always is such an event.
     """
     moment = moments[heapq.heappop(free)[2]]
     while moment.clock is not None:

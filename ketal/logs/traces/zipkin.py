@@ -1,20 +1,19 @@
-"""Spans of Zipkin v2 JSON.
+"""Read spans of Zipkin v2 JSON.
 
-A document is an array of spans, or one span. By Zipkin's model a span is what one
-host saw of an operation. Three things follow for who reads it:
+A document is an array of spans, or one span. In Zipkin's model a span is the view that one
+host has of an operation. Three things follow for a reader:
 
-- The server of a call may share the span id of its client, and is marked `shared`;
-  old ones do not, but are servers. Both are spans of their own, the server the
-  client's child. Several servers may: the local endpoint, service and address,
-  distinguishes them. A child of that id belongs to the server of its own endpoint,
-  else to the one server of its service, else to the client.
-- A span may be reported in pieces: its start, then its end, or tags when it is
-  over. Pieces that do not contradict each other are one span. A timestamp or a
-  duration of zero is none.
-- Trace ids may have 64 or 128 bits in one trace; the lower half identifies it.
+- The server of a call may share the span id of its client, and its span is then marked `shared`
+  (in old versions it is only of kind server). Client and server are two spans, the server's a child
+  of the client's. Several servers may share the id: their local endpoints (service and address)
+  distinguish them. The parent of a span whose parent id is shared is the server with the span's
+  own endpoint, else the only server of its service, else the client, else the only server.
+- A span may be reported in several parts: its start, its end, or tags added later.
+  Reports that do not contradict each other are merged to one span. A timestamp or
+  duration of zero means absent.
+- Trace ids of one trace may have 64 or 128 bits; the lower 64 bits identify the trace.
 
-The one rule: pieces that contradict each other are not put together; the second
-one is rejected.
+The one rule: reports that contradict each other are not merged; the later one is rejected.
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ _ID = re.compile(r"[0-9a-fA-F]{1,16}")
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{1,32}")
 
 _IN_PIECES = ("parent", "service", "name", "kind", "begin_us", "duration_us")
-"""What one report of a span may have and another one lack; no time is zero."""
+"""The fields that a report of a span may lack; absent ones are falsy."""
 
 
 @dataclass(slots=True)
 class SpanReport:
-    """The content of one report of a span; empty or None for what it lacks.
+    """The content of one report of a span; absent fields are empty or None.
 
-    Two are equal that say the same, wherever they stand.
+    Equality ignores the place of a report in its file.
     """
 
     trace: str
-    """As the other ids, 16 hex digits."""
+    """16 hex digits, as the other ids."""
     span: str
     parent: str
     shared: bool
-    """Whether the id is the client's."""
+    """Whether this is a server's span with the id of its client."""
     service: str
     address: str = field(compare=False)
     """Addresses and port of the local endpoint."""
@@ -62,20 +61,20 @@ class SpanReport:
     file: str = field(compare=False)
     line: int = field(compare=False)
     again: list[SpanReport] = field(default_factory=list, compare=False)
-    """Equal reports."""
+    """Duplicates of this report."""
 
     @property
     def serves(self) -> bool:
-        """Whether it is the server's side of a call."""
+        """Whether the report is of the server's side of a call."""
         return self.shared or self.kind == SERVER
 
     @property
     def side(self) -> tuple[str, ...]:
-        """Return which side of a call it is: a server, or nothing for the client's."""
+        """The side of a call: the server with its endpoint; empty for the client."""
         return (SERVER, self.service, self.address) if self.serves else ()
 
     def take(self, other: SpanReport) -> bool:
-        """Merge another report of the span; return False if they contradict each other."""
+        """Merge another report of the same span; return False if the two contradict each other."""
         if self == other:
             self.again.append(other)
             return True
@@ -92,7 +91,7 @@ class SpanReport:
 
 
 def zipkin_spans(text: Text, document: bytes) -> Iterator[SpanReport | Record]:
-    """Yield the span reports of a document; a record for each that cannot be read."""
+    """Yield the reports in a document, and a rejected record for each that cannot be read."""
     opening = document.lstrip()[:1]
     if opening not in (b"[", b"{"):
         yield text.rejected(EventError("the document is no array of spans"))
@@ -102,7 +101,7 @@ def zipkin_spans(text: Text, document: bytes) -> Iterator[SpanReport | Record]:
 
 
 def _flat(parts: Iterable[bytes | Any]) -> Iterator[Any]:
-    # The API that lists traces answers with an array of arrays.
+    # Zipkin's API that lists traces returns an array of arrays.
     for part in parts:
         if bytes(part).lstrip()[:1] == b"[":
             yield from elements(part)
@@ -111,7 +110,7 @@ def _flat(parts: Iterable[bytes | Any]) -> Iterator[Any]:
 
 
 def _part(record: dict[str, Any], text: Text) -> SpanReport:
-    # Traces with 64 and with 128 bits of id are the same where the lower half is.
+    # The lower 64 bits of an id of 64 or 128 bits identify the trace.
     trace = _id(record, "traceId", _TRACE_ID)[-16:]
     span, parent = _id(record, "id", _ID), _id(record, "parentId", _ID)
     if not trace or not span:
@@ -163,15 +162,14 @@ def _microseconds(record: dict[str, Any], what: str) -> int | None:
     return value
 
 
-# --- spans of pieces --------------------------------------------------------------------
+# --- reports to spans -------------------------------------------------------------------
 
 
 def merged(reports: Iterable[SpanReport | Record]) -> Iterator[TraceSpan | Record]:
-    """Yield the spans of all reports; a record for each that is none.
+    """Merge the reports of each span; yield the spans, and a rejected record for each bad report.
 
-    A report with neither a kind nor a begin belongs to the one span of its id,
-    whichever side that is; a server's without an address, about the server of its
-    service.
+    A report with neither a kind nor a timestamp may be of any side of a call, and a server's report
+    without an address of any server of its service; these reports are merged last.
     """
     sides: dict[_Side, SpanReport] = {}
     no_address: list[SpanReport] = []
@@ -199,11 +197,14 @@ def merged(reports: Iterable[SpanReport | Record]) -> Iterator[TraceSpan | Recor
 
 
 _Side = tuple[str, str, tuple[str, ...]]
-"""Trace, span, and the side of a call."""
+"""Trace id, span id, and the side of a call."""
 
 
 def _about(item: SpanReport, parts: list[SpanReport]) -> SpanReport:
-    """Return which of the sides of a span id a report is about; a new one, if it is of none."""
+    """Return the report in `parts`, the sides of one span id, to merge `item` into.
+
+    Returns `item` itself if it is a side of its own.
+    """
     of_service = [part for part in parts if item.service and part.service == item.service]
     if item.serves:
         return next((part for part in of_service if part.serves), item)
@@ -214,7 +215,7 @@ def _about(item: SpanReport, parts: list[SpanReport]) -> SpanReport:
 def _put(
     sides: dict[_Side, SpanReport], part: SpanReport, about: SpanReport | None = None
 ) -> Iterator[Record]:
-    """Merge a report into its span."""
+    """Merge a report into that of its side, or of `about`'s; if they contradict, reject it."""
     first = sides.setdefault((part.trace, part.span, (about or part).side), part)
     if first is not part and not first.take(part):
         reason = (
@@ -225,7 +226,7 @@ def _put(
 
 
 def _spans(part: SpanReport) -> Iterator[TraceSpan | Record]:
-    """Yield the span of a report, once for each time that it was reported alike."""
+    """Yield the span of a merged report, and once more for each duplicate of the report."""
     reason = ""
     if part.begin_us is None:
         reason = f"the span {part.span} has no timestamp, so it has no place"
