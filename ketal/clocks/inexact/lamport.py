@@ -1,7 +1,7 @@
-"""Lamport's clocks: one counter, which all nodes share.
+"""Lamport's clocks: a single counter.
 
-It is incremented at each event, and is the maximum of what is known first where a message is
-received. a → b implies the lesser counter for a; equal counters prove that events are concurrent.
+It is incremented at each event, after taking the maximum with the counters of received messages.
+a → b implies that a has the lesser counter; equal counters prove that two events are concurrent.
 
 Lamport, "Time, Clocks, and the Ordering of Events in a Distributed System", 1978. Baquero,
 "Causality is Graphically Simple", Fig. 10.
@@ -16,7 +16,7 @@ from ketal.clocks.scheme import counter_of
 
 
 class LamportClocks(PlausibleClocks):
-    """Lamport's clocks: all nodes share the one entry."""
+    """Lamport's clocks: plausible clocks with one entry, which all nodes share."""
 
     name = "lamport"
     decides = False
