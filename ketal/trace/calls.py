@@ -1,6 +1,6 @@
-"""Calls of functions as events: at the end of each call, or at its beginning.
+"""Record calls of functions as events, at the end or at the beginning of each call.
 
-The one rule: a traced function takes, returns and raises what the bare one does.
+The one rule: a traced function has the same arguments, results and exceptions as the original.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from ketal.errors import SettingError, wrong_type
 from ketal.trace.recording import EventRecording, error_text
 
 CallPoint = Literal["begin", "end"]
-"""Where in a call its event is."""
+"""The point of a call at which its event is recorded."""
 CALLS_MAX = 16
-"""Calls within which a message was sent that it names; of more, the innermost."""
+"""Maximum number of enclosing calls that a message names, the innermost ones."""
 OPEN_CALLS: ContextVar[tuple[tuple[str, int], ...]] = ContextVar("ketal:calls", default=())
-"""Node and counter of the calls, recorded at their beginning, that have not ended here."""
+"""Node and counter of the events of open calls in this context, recorded at their beginning."""
 OWN = frozenset({"result", "result_type", "error", "message", "arg_types"})
-"""Attributes that are not arguments; an argument of such a name has `arg_` before it."""
+"""Attributes of a call besides its arguments; arguments with these names get the prefix `arg_`."""
 _Reader = Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]
-"""What makes attributes of the arguments of a call."""
+"""Converts the arguments of a call to attributes."""
 _Ended = Callable[[Any, BaseException | None], object]
-"""What is called at the end of a call, with what it returned or raised."""
+"""A callback at the end of a call, with its result or its exception."""
 _Begun = Callable[[tuple[Any, ...], dict[str, Any]], _Ended]
-"""What is called at its beginning, with its arguments."""
+"""A callback at the beginning of a call, with its arguments; returns the one for the end."""
 
 
 def call_recorder(
     recording: EventRecording, *, type: str | None, result: bool, arguments: bool, at: CallPoint
 ) -> Callable[[Any], Any]:
-    """Return what makes a traced function of one, or of a class's or static method.
+    """Return a decorator that traces a function, a class method or a static method.
 
     The options are those of `Tracer.event`.
     """
@@ -57,7 +57,7 @@ def call_recorder(
 
 
 def _watched(function: Callable[..., Any], begun: _Begun) -> Callable[..., Any]:
-    """Return a function that calls `begun` at each call, and what that returned at its end."""
+    """Wrap a function: call `begun` at the beginning of each call, and its result at the end."""
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
@@ -88,7 +88,7 @@ def _watched(function: Callable[..., Any], begun: _Begun) -> Callable[..., Any]:
 
 
 def _recorded_at_begin(recording: EventRecording, name: str, read: _Reader) -> _Begun:
-    """Return what records calls at their beginning; what is sent within one names it."""
+    """Return a callback that records calls at their beginning; messages sent within name them."""
 
     def begun(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Ended:
         calls = OPEN_CALLS.get()
@@ -105,7 +105,7 @@ def _recorded_at_begin(recording: EventRecording, name: str, read: _Reader) -> _
 def _recorded_at_end(
     recording: EventRecording, name: str, read: _Reader, *, result: bool
 ) -> _Begun:
-    """Return what records calls at their end, also one that raises."""
+    """Return a callback that records calls at their end, also if they raise."""
 
     def ended(args: Any, kwargs: Any, value: Any, error: BaseException | None) -> None:
         with recording:
@@ -122,19 +122,20 @@ def _recorded_at_end(
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    # An object that can be called has no name; its class has.
+    # A callable object has no `__qualname__`; use that of its class.
     name: str = getattr(function, "__qualname__", function.__class__.__qualname__)
     return name.rpartition("<locals>.")[2]
 
 
 def _arguments_reader(function: Callable[..., Any]) -> _Reader:
-    """Return what makes attributes of the arguments of a call, without a method's `self` or `cls`.
+    """Return a function that converts the arguments of a call to attributes, without `self`, `cls`.
 
-    It costs no more than a mapping of them; whether they fit the function is the call's own affair.
+    It does not check that the arguments fit the signature, so it costs no more than building the
+    mapping; the call itself raises the error.
     """
     try:
         signature = inspect.signature(function)
-    except ValueError:  # One of those that are written in C.
+    except ValueError:  # A function written in C may have no signature.
         signature = inspect.signature(lambda *args, **kwargs: None)
     parameters = list(signature.parameters.values())
     first = 1 if parameters and parameters[0].name in ("self", "cls") else 0
@@ -152,7 +153,7 @@ def _arguments_reader(function: Callable[..., Any]) -> _Reader:
             given[others] = more
         values = {**defaults, **given, **kwargs}
         ordered = {name: values.pop(name) for name in names if name in values}
-        ordered |= values  # what `**others` of the function takes
+        ordered |= values  # the keyword arguments that `**kwargs` of the function takes
         out = {(f"arg_{name}" if name in OWN else name): one for name, one in ordered.items()}
         if ordered:
             out["arg_types"] = [value.__class__.__name__ for value in ordered.values()]

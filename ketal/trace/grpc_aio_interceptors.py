@@ -1,10 +1,10 @@
-"""Calls of `grpc.aio`, each with its clock in the metadata, as those of `grpc_interceptors`.
+"""Interceptors for `grpc.aio` that send clocks in the metadata, as in `grpc_interceptors`.
 
-An interceptor runs in a task of gRPC's own. So the end of a call is an event of the task that first
-waits for it: for the response, the last of the responses, the code, the details or the trailing
-metadata. A call that nobody waits for has no such event.
+An interceptor runs in a task of gRPC's own. So the end of a call is recorded as an event of the
+task that first waits for it: for the response, the last of the responses, the code, the details or
+the trailing metadata. If no task waits for a call, its end is not recorded.
 
-The one rule: who waited for the end of a call knows what the server knew.
+The one rule: a task that has waited for the end of a call has merged the server's clock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _TracedCall:
-    """A call whose end is recorded; all else is left to the call."""
+    """A call whose end is recorded; all other attributes are those of the call."""
 
     def __init__(self, call: Any, tracer: Tracer, details: Any) -> None:
         self._call, self._tracer, self._details = call, tracer, details
@@ -43,15 +43,15 @@ class _TracedCall:
             await self._end()
 
     async def code(self) -> Any:
-        """Wait for the end, and return its code."""
+        """Wait for the end of the call, and return its status code."""
         return await self._with_end(self._call.code())
 
     async def details(self) -> Any:
-        """Wait for the end, and return its details."""
+        """Wait for the end of the call, and return its details."""
         return await self._with_end(self._call.details())
 
     async def trailing_metadata(self) -> Any:
-        """Wait for the end, and return its metadata."""
+        """Wait for the end of the call, and return its trailing metadata."""
         return await self._with_end(self._call.trailing_metadata())
 
     async def _with_end(self, waiting: Awaitable[Any]) -> Any:
@@ -61,7 +61,7 @@ class _TracedCall:
             await self._end()
 
     async def _end(self) -> None:
-        """Record the end of the call, where it has ended; later, know what was known with it."""
+        """Record the end of the call, if it has ended; if recorded already, merge its clock."""
         if not self._call.done():
             return
         if self._ended_in is not None:
@@ -98,14 +98,15 @@ def _with_metadata(details: Any) -> Any:
 
 
 def client_interceptors(tracer: Tracer) -> list[Any]:
-    """Return interceptors that send the clock with each call, and take over that of its end.
+    """Return interceptors that send the clock with each call, and merge the clock of its end.
 
     There is one for each kind of call, since a channel uses an interceptor for one kind only.
 
     Parameters
     ----------
     tracer : Tracer
-        Who calls: `grpc.aio.insecure_channel(target, interceptors=client_interceptors(tracer))`.
+        The client's tracer:
+        `grpc.aio.insecure_channel(target, interceptors=client_interceptors(tracer))`.
     """
     kinds = (
         aio.UnaryUnaryClientInterceptor, aio.UnaryStreamClientInterceptor,
@@ -115,12 +116,12 @@ def client_interceptors(tracer: Tracer) -> list[Any]:
 
 
 class AioServerInterceptor(aio.ServerInterceptor):  # type: ignore[misc]
-    """Takes over the clock of each call, and sends that of its end.
+    """Merges the clock of each call, and sends the clock of its end.
 
     Parameters
     ----------
     tracer : Tracer
-        Who serves: `grpc.aio.server(interceptors=[AioServerInterceptor(tracer)])`.
+        The server's tracer: `grpc.aio.server(interceptors=[AioServerInterceptor(tracer)])`.
     """
 
     def __init__(self, tracer: Tracer) -> None:
@@ -129,7 +130,7 @@ class AioServerInterceptor(aio.ServerInterceptor):  # type: ignore[misc]
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], details: Any
     ) -> Any:
-        """Return the handler of a call, traced."""
+        """Return the traced handler of a call."""
         return traced_handler(self._tracer, details, await continuation(details))
 
 

@@ -1,6 +1,6 @@
-"""The events of a tracer: stamped, written to its sink, fed to its monitor.
+"""Record the events of a tracer: stamp them, write them to its sink, feed them to its monitor.
 
-The one rule: what fails is counted and logged once, and never raised.
+The one rule: failures are counted and logged once per reason, and never raised.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from ketal.trace.plain_values import cut_text, plain
 
 _LOG = logging.getLogger("ketal.trace")
 FAILURES_MAX = 100
-"""Different failures that are counted apart."""
+"""Maximum number of failure reasons that are counted separately."""
 
 
 class EventRecording:
-    """The lines of a process, its sink and its monitor; as a context it counts what is raised.
+    """The lines of a process, its sink and its monitor.
 
-    The arguments are those of `Tracer`, and are checked here.
+    As a context manager it suppresses and counts exceptions of its `with` block. The arguments are
+    those of `Tracer`, which are checked here.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class EventRecording:
     def record(
         self, type: str, data: Mapping[str, Any], message: SenderKnowledge = NO_KNOWLEDGE
     ) -> dict[str, Any]:
-        """Write an event of the running activity, and feed it to the monitor; return it."""
+        """Stamp and write an event of the running activity, feed it to the monitor; return it."""
         event = self.stamp(type, data, message)
         self.feed(event)
         return event
@@ -79,7 +80,7 @@ class EventRecording:
     def stamp(
         self, type: str, data: Mapping[str, Any], message: SenderKnowledge = NO_KNOWLEDGE
     ) -> dict[str, Any]:
-        """Count an event of the running activity and write it; return it."""
+        """Stamp an event of the running activity and write it to the sink; return it."""
         type = cut_text(type if isinstance(type, str) else str(type))
         if not type:
             raise ValueError("the type of an event is not empty")
@@ -106,7 +107,7 @@ class EventRecording:
         return event
 
     def feed(self, event: dict[str, Any]) -> None:
-        """Feed the monitor; no lock is held, as its handlers may have events of their own."""
+        """Feed an event to the monitor, without holding a lock: handlers may record events."""
         if self._monitor is None:
             return
         from ketal.model.events.event import Event
@@ -117,7 +118,7 @@ class EventRecording:
             self.failed(f"the monitor was not fed: {error_text(error)}")
 
     def failed(self, reason: str) -> None:
-        """Count a failure, and log the first of its kind."""
+        """Count a failure, and log the first one with this reason."""
         if reason not in self.failures and len(self.failures) >= FAILURES_MAX:
             reason = "other failures"
         if reason not in self.failures:
@@ -125,12 +126,12 @@ class EventRecording:
         self.failures[reason] += 1
 
     def before_fork(self) -> None:
-        """Lock the running line and the sink, so that the child's copies are whole."""
+        """Lock the running activity's line and the sink, for consistent copies in the child."""
         self.activities.before_fork()
         self._writing.acquire()
 
     def after_fork(self, *, child: bool) -> None:
-        """Release the locks; the child's are new."""
+        """Release the locks; in the child, replace them and start new lines."""
         if child:
             self._writing = threading.RLock()
         else:
@@ -139,7 +140,7 @@ class EventRecording:
 
 
 def _check(node: str, activity: str, incarnation: int | None) -> None:
-    """Raise a SettingError for a name, an activity or an incarnation that is none."""
+    """Raise a SettingError if the node's name, the activity or the incarnation is invalid."""
     if not isinstance(node, str):
         raise wrong_type("node", "a str, the name of the process", node)
     try:
@@ -158,7 +159,7 @@ def _check(node: str, activity: str, incarnation: int | None) -> None:
 
 
 def error_text(error: BaseException) -> str:
-    """Return an error's class and text; the text of one of the program's may raise anything."""
+    """Return an error's class and text; only its class if `str` of it raises an exception."""
     try:
         return f"{error.__class__.__name__}: {error}"
     except Exception:

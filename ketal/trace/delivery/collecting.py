@@ -1,8 +1,9 @@
-"""Events taken for a running `Monitor`: over TCP those of `SocketSink` and `LogSender`, and topics.
+"""Feed a `Monitor` with events from other processes: over TCP, or from topics of Kafka.
 
-A connection carries JSON lines. A line that was cut is sent again over another connection, so it
-is dropped here. The sender of a log announces it first; the collector answers from which byte on it
-wants the log, and at the end up to which byte it has taken it.
+The senders over TCP are `SocketSink` and `LogSender`. A connection carries JSON lines. A truncated
+line is dropped, since its sender sends it again over another connection. The sender of a log
+announces it first; the collector answers with the offset to start from, and acknowledges at the end
+the offset up to which it has processed the log.
 
 The one rule: the monitor is fed one event at a time.
 """
@@ -34,15 +35,15 @@ from ketal.trace.forks import UNDER_LOCK, own
 
 _LOG = logging.getLogger("ketal.trace")
 CONNECTIONS_MAX = 1_000
-"""Connections of a collector; more are closed."""
+"""Maximum open connections of a collector; further ones are closed."""
 LOGS_MAX = 10_000
-"""Logs of which a collector knows how much it has taken; of more, the one of which nothing came for
-longest is forgotten, and sent anew if its connection breaks."""
+"""Maximum logs whose offset a collector stores. The least recently used one is evicted; if its
+connection breaks, its sender sends the log from the beginning."""
 POLL_MS = 100
 
 
 class MonitorFeeder(ABC):
-    """Feeds a monitor under its `lock`, until it is closed."""
+    """Base of the collectors: feeds a monitor, holding `lock`."""
 
     def __init__(self, monitor: Feeding) -> None:
         self.lock = threading.RLock()
@@ -50,20 +51,20 @@ class MonitorFeeder(ABC):
         UNDER_LOCK.add(self)
 
     def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
-        """Feed an event of this process: `Tracer(…, monitor=collector)` does.
+        """Feed an event of this process, as `Tracer(…, monitor=collector)` does.
 
         Parameters
         ----------
         event : Event, Control or Rejected
-            What happened.
+            The event.
         place : str
-            Where it was read, for a rejection.
+            The place where it was read, for rejections.
         """
         with self.lock:
             return self._monitor.feed(event, place=place)
 
     def _feed_lines(self, name: str, chunks: Iterator[bytes]) -> None:
-        """Feed the events of JSON lines."""
+        """Feed the events of JSON lines; `name` is the source in the places of rejections."""
         for batch in read_lines(name, chunks, Source(), DEFAULT):
             with self.lock:
                 for number, item in enumerate(batch.items):
@@ -71,7 +72,7 @@ class MonitorFeeder(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Take no more events of others."""
+        """Stop receiving events from other processes."""
 
     def __enter__(self) -> Self:
         return self
@@ -81,31 +82,32 @@ class MonitorFeeder(ABC):
 
 
 class Collector(MonitorFeeder):
-    """Takes the events of tracers over TCP, and feeds them to a monitor, one after the other.
+    """Receives the events of tracers over TCP, and feeds them to a monitor, one at a time.
 
-    Its handlers (`Monitor(program, on=…)`) are called in the collector's threads. The order in
-    which events come does not matter to a pattern with `order CausalOrder`.
+    The monitor's handlers (`Monitor(program, on=…)`) are called in the collector's threads. The
+    order in which events arrive does not matter to a pattern with `order CausalOrder`.
 
-    A child of a fork takes no events of others; its copy of the monitor goes on with its own.
+    In the child of a fork, the collector receives no events from other processes; the child's copy
+    of the monitor is fed only the child's own events.
 
     Parameters
     ----------
     monitor : Monitor
-        What is fed; `collector.lock` is held meanwhile.
+        The monitor to feed; `collector.lock` is held while it is fed.
     host, port : str, int
-        Where it listens; port 0 is a free one.
+        The address to listen on; port 0 chooses a free port.
 
     Attributes
     ----------
     address : tuple of (str, int)
-        Where it listens.
+        The address that it listens on.
     lock : Lock
-        To be held by who uses the monitor besides.
+        Must be held while other code uses the monitor.
 
     Raises
     ------
     OSError
-        If it cannot listen there.
+        If it cannot listen on the address.
 
     Examples
     --------
@@ -130,7 +132,7 @@ class Collector(MonitorFeeder):
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def _take(self, connection: socket.socket, peer: str) -> None:
-        """Feed what comes over a connection, until it is closed."""
+        """Feed the events that arrive over a connection, until it is closed."""
         chunks = _whole_lines(connection, DEFAULT.line_bytes_max)
         first = next(chunks, b"")
         opening, _, rest = first.partition(b"\n")
@@ -144,7 +146,10 @@ class Collector(MonitorFeeder):
     def _wanted(
         self, announcement: Announcement, connection: socket.socket, chunks: Iterator[bytes]
     ) -> Iterator[bytes]:
-        """Yield what is wanted of a log, and answer; a part is taken when the next is asked for."""
+        """Answer the announcement of a log; yield the chunks that are sent, and acknowledge them.
+
+        A chunk counts as processed when the next one is requested.
+        """
         log, size_bytes = announcement
         with self.lock:
             position = self._taken.get(log, 0)
@@ -163,31 +168,31 @@ class Collector(MonitorFeeder):
             connection.sendall(b"%d\n" % position)
 
     def _set_taken(self, log: str, position: int) -> None:
-        """Set how much of a log is taken; of more than `LOGS_MAX`, evict the one unused longest."""
+        """Store the processed offset of a log; evict the least recently used beyond `LOGS_MAX`."""
         self._taken.pop(log, None)
         self._taken[log] = position
         if len(self._taken) > LOGS_MAX:
             del self._taken[next(iter(self._taken))]
 
     def wait(self, *, timeout_s: float | None = None) -> bool:
-        """Wait until no connection is open; return whether that is so.
+        """Wait until no connection is open; return False if that takes longer than `timeout_s`.
 
         Parameters
         ----------
         timeout_s : float, optional
-            How long at most.
+            Maximum time to wait, in seconds.
         """
         return wait_until(lambda: not self._server.is_busy(), timeout_s)
 
     def close(self) -> None:
-        """Listen no more; connections that are open go on to their end."""
+        """Stop listening; open connections continue until their senders close them."""
         if self._server.is_here():
             self._server.shutdown()
             self._server.server_close()
 
 
 def wait_until(holds: Callable[[], bool], timeout_s: float | None) -> bool:
-    """Wait until something holds, for some seconds at most; return whether it does."""
+    """Wait until a condition holds; return False if that takes longer than `timeout_s`."""
     end = None if timeout_s is None else time.monotonic() + timeout_s
     while not holds():
         if end is not None and time.monotonic() >= end:
@@ -214,14 +219,14 @@ class _Server(socketserver.ThreadingTCPServer):
         own(self.socket)
 
     def is_here(self) -> bool:
-        """Return whether it serves in this process, and not in one of which this is a fork."""
+        """Return whether the server was started in this process, not in a parent of a fork."""
         return self._process == os.getpid()
 
     def is_busy(self) -> bool:
         """Return whether a connection is open, or waits to be accepted."""
         if not self.is_here():
             return False
-        # One that is accepted is counted before, so it is seen here or there.
+        # A connection is counted before it is accepted, so one of the two tests detects it.
         waiting = self.socket.fileno() >= 0 and _is_readable(self.socket)
         with self._counting:
             return waiting or self._open > 0
@@ -234,12 +239,12 @@ class _Server(socketserver.ThreadingTCPServer):
         except OSError:
             self._count(-1)
             raise
-        # Else a peer whose machine is gone would have its connection, one of the most, for ever.
+        # Without keep-alive, the connection of a crashed machine would stay open for ever.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return own(connection), peer
 
     def verify_request(self, request: object, client_address: object) -> bool:
-        """Return whether there is room for a connection."""
+        """Return whether there are at most `CONNECTIONS_MAX` connections."""
         with self._counting:
             is_room = self._open <= CONNECTIONS_MAX
         if not (is_room or self._refused):
@@ -248,16 +253,16 @@ class _Server(socketserver.ThreadingTCPServer):
         return is_room
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Take what comes over a connection."""
+        """Process a connection until it is closed."""
         host, port = client_address[:2]
         self.take(request, f"{host}:{port}")
 
     def handle_error(self, request: object, client_address: Any) -> None:
-        """Log what ended a connection."""
+        """Log the exception that ended a connection."""
         _LOG.exception("events of %s:%s are taken no more", *client_address[:2])
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection that is done with."""
+        """Close a connection."""
         super().shutdown_request(request)
         self._count(-1)
 
@@ -267,14 +272,17 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 def _is_readable(one: socket.socket) -> bool:
-    # `select.select` takes no socket whose number is above 1,023.
+    # `select.select` does not support descriptors above 1,023.
     with selectors.DefaultSelector() as selector:
         selector.register(one, selectors.EVENT_READ)
         return bool(selector.select(0))
 
 
 def _whole_lines(connection: socket.socket, most: int) -> Iterator[bytes]:
-    """Yield what comes, up to the end of the last whole line; what is cut is dropped."""
+    """Yield blocks of whole lines from a connection; drop a truncated line at its end.
+
+    A line longer than `most` bytes is yielded cut.
+    """
     rest = b""
     while True:
         try:
@@ -287,32 +295,33 @@ def _whole_lines(connection: socket.socket, most: int) -> Iterator[bytes]:
         if end:
             yield whole + end
         elif len(rest) > most:
-            # It is no line of an event: let the reader refuse it, and go on. No byte is added, so
-            # that a log's bytes are counted right.
+            # Too long for an event: end the line here, so that the reader rejects it. Replacing a
+            # byte instead of adding one keeps the offsets of a log right.
             yield rest[:-1] + b"\n"
             rest = b""
 
 
 class TopicCollector(MonitorFeeder):
-    """Takes the events of tracers from topics of Kafka, and feeds them to a monitor.
+    """Consumes the events of tracers from Kafka topics, and feeds them to a monitor.
 
-    Its handlers (`Monitor(program, on=…)`) are called in the collector's thread. The order in
-    which events come does not matter to a pattern with `order CausalOrder`.
+    The monitor's handlers (`Monitor(program, on=…)`) are called in the collector's thread. The
+    order in which events arrive does not matter to a pattern with `order CausalOrder`.
 
     Parameters
     ----------
     consumer : kafka.KafkaConsumer
-        Anything with `poll(timeout_ms=…)` that returns lists of messages by partition, whose values
-        are bytes. It is polled in the collector's thread until `close`, and closed there.
+        An object whose `poll(timeout_ms=…)` returns lists of messages by partition; the values of
+        the messages are bytes. It is polled in the collector's thread until `close`, and closed
+        there.
     monitor : Monitor
-        What is fed; `collector.lock` is held meanwhile.
+        The monitor to feed; `collector.lock` is held while it is fed.
 
     Attributes
     ----------
     lock : Lock
-        To be held by who uses the monitor besides.
+        Must be held while other code uses the monitor.
     taken : int
-        How many messages were taken.
+        The number of messages processed.
 
     Examples
     --------
@@ -364,20 +373,22 @@ class TopicCollector(MonitorFeeder):
         self.taken += 1
 
     def wait(self, messages: int, *, timeout_s: float | None = None) -> bool:
-        """Wait until so many messages were taken; return whether they were.
+        """Wait until a number of messages were processed; return whether they were.
+
+        Returns False after `timeout_s`, or if the collector ends first.
 
         Parameters
         ----------
         messages : int
-            How many.
+            The number of messages.
         timeout_s : float, optional
-            How long at most.
+            Maximum time to wait, in seconds.
         """
         wait_until(lambda: self.taken >= messages or not self._thread.is_alive(), timeout_s)
         return self.taken >= messages
 
     def close(self) -> None:
-        """Take no more, and close the consumer."""
+        """Stop polling, and close the consumer."""
         self._closed.set()
-        if threading.current_thread() is not self._thread:  # A handler is called in it.
+        if threading.current_thread() is not self._thread:  # A handler may call `close`.
             self._thread.join()

@@ -1,21 +1,22 @@
-"""A log sent to a `Collector` while it is written.
+"""Send a log to a `Collector` while it is being written.
 
-The sender announces its log, and how many bytes that has; the collector answers how many of them it
-has taken, at the beginning and when no more come:
+The sender announces its log and the log's size; the collector answers with the number of bytes that
+it has processed, at the beginning and after the end of the log:
 
     sender:    {"ketal_log":"9f86d081…","bytes":5021}   (the digest of the log's first event)
     collector: 4096
-    sender:    the log from there on, and what is appended to it
+    sender:    the log from byte 4096 on, and all that is appended to it
     collector: 9812
 
-So nothing is lost where a connection breaks, the program is killed or the collector starts again,
-and of what a collector has taken little is sent twice. Of a log that has fewer bytes than it has
-taken, as it was cut short, the collector takes all anew.
+So no event is lost if the connection breaks, the program is killed or the collector restarts, and
+little of what a collector has processed is sent again. If the log is now smaller than the offset
+that the collector has, the log was truncated, and the collector requests it from the beginning.
 
-What a file has after its last line end is sent by nobody until it is a whole line: its program may
-still be writing it, or was killed amid it, and then the program's next run ends it.
+An incomplete line at the end of the file is not sent until it is complete: the program may
+still be writing it, or was killed while writing it, and then the program's next run ends it.
 
-The one rule: what is sent is the whole lines that the file holds; nothing waits in memory.
+The one rule: only whole lines of the file are sent, directly from the file; no events are queued in
+memory.
 """
 
 from __future__ import annotations
@@ -44,46 +45,46 @@ from ketal.trace.delivery.sending import (
 
 _LOG = logging.getLogger("ketal.trace")
 POLL_S = 0.01
-"""How often the file is looked at."""
+"""Interval at which the file is polled for new lines."""
 _PART_BYTES = 1 << 20
-"""Bytes that are sent together; a line of a tracer has fewer."""
+"""Maximum bytes per send; a tracer's lines are shorter."""
 _CUT_LINES_MAX = 100
-"""Lines at the beginning of a log that distinguish it, if none of them is JSON."""
+"""Maximum lines at the beginning of a log that identify it, if none of them is JSON."""
 _TAIL_BYTES = 64
-"""Of what was sent, the last bytes, which are compared with those of the file."""
+"""The number of sent bytes that are compared with the file, to detect that it was truncated."""
 _ANNOUNCEMENT = re.compile(rb'\{"ketal_log":"([0-9a-f]{64})","bytes":([0-9]{1,18})\}\n?')
 _NUMBER = re.compile(rb"[0-9]{1,18}\n")
 
 
 class Announcement(NamedTuple):
-    """The announcement of a log."""
+    """The announcement of a log by its sender."""
 
     log: str
-    """The digest of its beginning, by which logs are distinguished."""
+    """The digest of its beginning, which identifies the log."""
     size_bytes: int
 
 
 class LogSender:
-    """Sends a file of JSON lines, and what is appended to it, to a `Collector`, from a thread.
+    """Sends a file of JSON lines, and lines appended to it, to a `Collector`, from a thread.
 
-    The program that writes it never waits. Where the file is cut short, or another one has its
-    name, that is sent from its beginning.
+    The program that writes the log never waits. If the file is truncated, or replaced by another
+    file, it is sent from its beginning.
 
     Parameters
     ----------
     path : path
-        The log; it need not be there yet.
+        The log; it need not exist yet.
     host, port : str, int
-        The collector's address; it need not be there yet.
+        The address of the collector, which need not be listening yet.
 
     Raises
     ------
     SettingError
-        If the port is none.
+        If the port is not an integer from 1 to 65,535.
 
     Examples
     --------
-    A collector that comes late, or again, is sent all from the beginning:
+    A collector that starts late, or restarts, is sent all of the log:
 
     >>> import ketal
     >>> from ketal.trace import Collector, LogSender, Tracer
@@ -111,7 +112,10 @@ class LogSender:
         self._sending = Sending("ketal sender", self._send_all, self._finishing.set)
 
     def close(self) -> bool:
-        """Send what the file holds, wait some seconds at most until it is taken; say if it was."""
+        """Send all lines of the file, and stop; return whether the collector acknowledged them.
+
+        Waits for a few seconds at most (`LINGER_S` of `sending`).
+        """
         if self._sending.process != os.getpid():
             return False
         end_all([self._sending])
@@ -119,7 +123,7 @@ class LogSender:
 
     def _send_all(self, over: threading.Event) -> None:
         while not (over.is_set() or self._is_taken):
-            # First this: what is written until a sender is closed is sent.
+            # Read the flag before the file: lines written before `close` must be sent.
             finishing = self._finishing.is_set()
             try:
                 with open(self._path, "rb", buffering=0) as log:
@@ -128,7 +132,7 @@ class LogSender:
                 self._is_taken = finishing
                 over.wait(POLL_S)
             except OSError as error:
-                # That nobody listens is how it is before a collector is there.
+                # Refused connections have no file name; they are normal before a collector listens.
                 if error.filename is not None:
                     self._complain("file", f"{self._path} is not sent: {error}")
                 over.wait(RETRY_S)
@@ -138,16 +142,16 @@ class LogSender:
                 over.wait(RETRY_S)
 
     def _complain(self, of: str, text: str) -> None:
-        """Log what is wrong with something, once."""
+        """Log a warning about the file or the collector, the first time only."""
         if of not in self._complaints:
             _LOG.warning("%s (tried again)", text)
         self._complaints.add(of)
 
     def _send(self, log: FileIO, over: threading.Event) -> None:
-        """Send a log until all is taken, or another one is to be sent.
+        """Send a log until all of it is acknowledged, or it is replaced by another log.
 
-        An OSError is raised if the connection broke, a ValueError if who is at its other end is no
-        collector.
+        Raises an OSError if the connection breaks, and a ValueError if the other end does not
+        answer like a collector.
         """
         beginning = self._beginning(log)
         if not beginning:
@@ -178,9 +182,9 @@ class LogSender:
             self._is_taken = not replaced
 
     def _beginning(self, log: FileIO) -> bytes:
-        """Return a log's beginning, once it is distinct, or no more is to come.
+        """Wait until the first lines of a log identify it, or `close` is called; return them.
 
-        It is empty if there is none, or another log is to be sent.
+        Returns no bytes if the log is empty or replaced by another log.
         """
         while True:
             finishing = self._finishing.is_set()
@@ -195,7 +199,7 @@ class LogSender:
             self._finishing.wait(POLL_S)
 
     def _is_replaced(self, log: FileIO) -> bool:
-        """Return whether another log has this one's name, and is not empty."""
+        """Return whether the path now names another file, which is not empty."""
         try:
             named = os.stat(self._path)
         except OSError:
@@ -204,9 +208,10 @@ class LogSender:
 
 
 def _distinct_lines(log: FileIO) -> tuple[bytes, bool]:
-    """Return a log's lines as far as the first that is JSON, and whether they distinguish it.
+    """Return the first lines of a log, and whether they identify it.
 
-    A line that was cut is no JSON, and may be the same in two logs.
+    They end with the first line that is JSON: a truncated line before it is not JSON, and may be
+    the same in two logs.
     """
     log.seek(0)
     lines = b""
@@ -222,10 +227,10 @@ def _distinct_lines(log: FileIO) -> tuple[bytes, bool]:
 
 
 def _whole_lines(log: FileIO, position: int, tail: bytes, end: int) -> bytes | None:
-    """Return whole lines from a position on, before an end; None if the log was cut short.
+    """Return whole lines of a log between two offsets; None if the log was truncated.
 
-    Then other bytes than the tail are before the position. Of a line that is longer than those of
-    tracers are, a part is returned.
+    A log was truncated if the bytes before `position` differ from `tail`. If a line is longer than
+    `_PART_BYTES`, a part of it is returned.
     """
     log.seek(position - len(tail))
     part = log.read(len(tail) + max(0, min(end - position, _PART_BYTES)))
@@ -236,7 +241,7 @@ def _whole_lines(log: FileIO, position: int, tail: bytes, end: int) -> bytes | N
 
 
 def _wait_unanswered(connection: socket.socket) -> None:
-    """Wait `POLL_S`; raise if the other end sends anything, or is gone."""
+    """Wait `POLL_S`; raise if the other end sends anything or closes the connection."""
     more = received_within(connection, POLL_S)
     if more:
         raise ValueError("it sends more than how much it has")
@@ -245,7 +250,7 @@ def _wait_unanswered(connection: socket.socket) -> None:
 
 
 def _number(connection: socket.socket) -> int:
-    """Return how many bytes the collector has; raise ValueError if it answers otherwise."""
+    """Read the offset that the collector answers; raise a ValueError for any other answer."""
     text = b""
     while not text.endswith(b"\n") and len(text) < 20:
         part = connection.recv(1)
@@ -258,12 +263,12 @@ def _number(connection: socket.socket) -> int:
 
 
 def announcement(beginning: bytes, size_bytes: int) -> bytes:
-    """Return the line that announces the log that begins with some lines."""
+    """Return the line that announces a log, given its first lines and its size."""
     log = hashlib.sha256(beginning).hexdigest().encode()
     return b'{"ketal_log":"%s","bytes":%d}\n' % (log, size_bytes)
 
 
 def announced(line: bytes) -> Announcement | None:
-    """Return the announcement that a line is; None if it is another line."""
+    """Parse the announcement of a log; return None for any other line."""
     match = _ANNOUNCEMENT.fullmatch(line)
     return match and Announcement(match[1].decode(), int(match[2]))
