@@ -1,9 +1,10 @@
 """The user's folders: the XDG base directories.
 
-What can be had again is in the cache, what would be lost is state. `KETAL_CACHE` names another
-cache.
+Files that can be downloaded or computed again belong in the cache, all others in the state folder.
+The environment variable `KETAL_CACHE` overrides the cache folder.
 
-The one rule: a value of an XDG variable that is not absolute is ignored, as the specification says.
+The one rule: a value of an XDG variable that is not absolute is ignored, as the specification
+requires.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Return the folder of the cache: `KETAL_CACHE`, or `ketal` in the user's cache."""
+    """Return the cache folder: `KETAL_CACHE` if set, else `ketal` in the user's cache folder."""
     named = os.environ.get("KETAL_CACHE", "")
     return Path(named).absolute() if named else _xdg("XDG_CACHE_HOME", ".cache") / "ketal"
 
 
 def state_folder() -> Path:
-    """Return the folder of what is kept from one start to the next: `ketal` in the user's state."""
+    """Return the folder for persistent state: `ketal` in the user's state folder."""
     return _xdg("XDG_STATE_HOME", ".local/state") / "ketal"
 
 
