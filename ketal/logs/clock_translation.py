@@ -25,7 +25,7 @@ from typing import Any
 from ketal.clocks.scheme import Scheme
 from ketal.clocks.stamping import vector_clocks
 from ketal.errors import EventError
-from ketal.logs.log_records import held, replaced
+from ketal.logs.log_records import map_events, read_all
 from ketal.logs.shape import StampedEvent, with_clock
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -68,35 +68,37 @@ def translated(
     EventError
         If a stamp refers to an event that the log lacks.
     """
-    whole = held(records, limits, f"to make vector clocks of {scheme.name} clocks")
+    all_records = read_all(records, limits, f"to make vector clocks of {scheme.name} clocks")
     executions: dict[str, dict[str, list[int]]] = {}
-    for number, (name, item, _, _) in enumerate(whole):
+    for number, (name, item, _, _) in enumerate(all_records):
         if isinstance(item, StampedEvent):
             executions.setdefault(name, {}).setdefault(item.node, []).append(number)
     clocks: dict[int, dict[str, int]] = {}
     faults: dict[int, str] = {}
     pairs = unknown = 0
     for execution in executions.values():
-        stamps = {n: whole[n][1].stamp for numbers in execution.values() for n in numbers}  # type: ignore[union-attr]
+        stamps = {n: all_records[n][1].stamp for numbers in execution.values() for n in numbers}  # type: ignore[union-attr]
         before = scheme.order(stamps.values())
         if scheme.decides:
-            faults |= _of_two_nodes(scheme, stamps, execution)
-        same = {
-            node: _in_order([n for n in numbers if n not in faults], stamps, before)
+            faults |= _shared_stamps(scheme, stamps, execution)
+        groups_by_node = {
+            node: _grouped_by_stamp([n for n in numbers if n not in faults], stamps, before)
             for node, numbers in sorted(execution.items())
         }
-        firsts = {node: [stamps[equal[0]] for equal in groups] for node, groups in same.items()}
-        for node, of_node in vector_clocks(scheme, firsts).items():
-            for equal, clock in zip(same[node], of_node, strict=True):
+        firsts = {
+            node: [stamps[group[0]] for group in groups] for node, groups in groups_by_node.items()
+        }
+        for node, node_clocks in vector_clocks(scheme, firsts).items():
+            for group, clock in zip(groups_by_node[node], node_clocks, strict=True):
                 # The order within a node is always certain.
                 unknown += sum(clock.values()) - clock[node]
-                clocks |= dict.fromkeys(equal, clock)
-        events = sum(map(len, same.values()))
+                clocks |= dict.fromkeys(group, clock)
+        events = sum(map(len, groups_by_node.values()))
         pairs += events * (events - 1) // 2
     if undecided is not None:
         undecided.pairs, undecided.unknown = pairs, unknown
 
-    def clocked(number: int, event: Event) -> Event:
+    def with_vector_clock(number: int, event: Event) -> Event:
         if not isinstance(event, StampedEvent):
             return event
         if number in faults:
@@ -106,12 +108,12 @@ def translated(
                 f"clock: its {scheme.name} stamp is not ordered with that of another event of "
                 f"{event.node}, and the events of a node are ordered"
             )
-        return with_clock(event, clocks[number], event.named, limits.clock_entries_max)
+        return with_clock(event, clocks[number], event.claimed_receives, limits.clock_entries_max)
 
-    yield from replaced(whole, clocked)
+    yield from map_events(all_records, with_vector_clock)
 
 
-def _of_two_nodes(
+def _shared_stamps(
     scheme: Scheme[Any], stamps: dict[int, Any], execution: dict[str, list[int]]
 ) -> dict[int, str]:
     """Return the records whose stamp an earlier record of another node has, with the reason."""
@@ -128,7 +130,7 @@ def _of_two_nodes(
     return faults
 
 
-def _in_order(
+def _grouped_by_stamp(
     numbers: list[int], stamps: dict[int, Any], before: Callable[[Any, Any], bool]
 ) -> list[list[int]]:
     """Sort the records of one node by their stamps; group records whose stamps are equal.
@@ -136,16 +138,16 @@ def _in_order(
     A record is left out if its stamp is not ordered after that of the previous group.
     """
 
-    def compared(a: int, b: int) -> int:
+    def compare(a: int, b: int) -> int:
         if before(stamps[a], stamps[b]):
             return -1
         return 1 if before(stamps[b], stamps[a]) else 0
 
-    same: list[list[int]] = []
-    for number in sorted(numbers, key=cmp_to_key(compared)):
-        last = stamps[same[-1][0]] if same else None
+    groups: list[list[int]] = []
+    for number in sorted(numbers, key=cmp_to_key(compare)):
+        last = stamps[groups[-1][0]] if groups else None
         if last is None or before(last, stamps[number]):
-            same.append([number])
+            groups.append([number])
         elif last == stamps[number]:
-            same[-1].append(number)
-    return same
+            groups[-1].append(number)
+    return groups

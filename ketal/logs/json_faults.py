@@ -21,17 +21,17 @@ def why_not_json(text: str, fault: Exception) -> str:
     """Return why msgspec rejected a text: a syntax error, or a number out of range."""
     why = f"is not JSON: {str(fault).removeprefix('JSON is malformed: ')}"
     if "out of range" not in why:
-        return f"is not JSON: {foreign}" if (foreign := _only_pythons(text)) else why
+        return f"is not JSON: {extension}" if (extension := _python_extension(text)) else why
     # The decoder accepted all text before the number, so strings there are well-formed.
     for token in _STRING_OR_NUMBER.finditer(text):
         number = token[1] or "0"
-        whole = number.lstrip("-").isdigit()
-        if len(number) > DIGITS_MAX if whole else math.isinf(float(number)):
+        is_integer = number.lstrip("-").isdigit()
+        if len(number) > DIGITS_MAX if is_integer else math.isinf(float(number)):
             return f"cannot be read: the number {shortened(number, 40)} is out of range"
     return why
 
 
-def _only_pythons(text: str) -> str:
+def _python_extension(text: str) -> str:
     """Return which extension of Python's `json` module a text uses; empty if none.
 
     The extensions are NaN and the infinities, and half of a surrogate pair, which Python writes for

@@ -24,19 +24,19 @@ def place(record: Record) -> str:
     return place_at(record[2], record[3])
 
 
-def rejected(fault: EventError, name: str, line: int, execution: str = "") -> Record:
+def rejected_record(fault: EventError, name: str, line: int, execution: str = "") -> Record:
     """Return the record of a rejected line, with the reason of `fault`."""
-    return execution, rejection(fault, name, line, execution), name, line
+    return execution, rejected_item(fault, name, line, execution), name, line
 
 
-def rejection(fault: EventError, name: str, line: int, execution: str = "") -> Rejected:
+def rejected_item(fault: EventError, name: str, line: int, execution: str = "") -> Rejected:
     """Return the item of a rejected line, with the reason and the draft of `fault`."""
     reason = brief_reason(fault.reason)
     draft = fault.draft if isinstance(fault.draft, Draft) else None
     return Rejected(place=place_at(name, line), reason=reason, execution=execution, draft=draft)
 
 
-def held(records: Iterable[Record], limits: Limits, what: str) -> list[Record]:
+def read_all(records: Iterable[Record], limits: Limits, what: str) -> list[Record]:
     """Return all records of a log as a list.
 
     `what` names the operation that needs them all, for the SettingError of a log with more than
@@ -45,11 +45,11 @@ def held(records: Iterable[Record], limits: Limits, what: str) -> list[Record]:
     rest = iter(records)
     out = list(islice(rest, limits.events_max))
     if next(rest, None) is not None:
-        raise too_many("records", limits, what)
+        raise too_many_error("records", limits, what)
     return out
 
 
-def too_many(items: str, limits: Limits, what: str) -> SettingError:
+def too_many_error(items: str, limits: Limits, what: str) -> SettingError:
     """Return the error for a log with more than `events_max` `items`, which `what` must hold."""
     return SettingError(
         f"the log has more than {limits.events_max} {items} (limit events_max), and {what} "
@@ -57,7 +57,9 @@ def too_many(items: str, limits: Limits, what: str) -> SettingError:
     )
 
 
-def replaced(records: Iterable[Record], item_of: Callable[[int, Event], Event]) -> Iterator[Record]:
+def map_events(
+    records: Iterable[Record], item_of: Callable[[int, Event], Event]
+) -> Iterator[Record]:
     """Yield the records, with each event replaced by `item_of(number, event)`.
 
     `number` is the position of the record, from 0. An EventError rejects the record.
@@ -67,7 +69,7 @@ def replaced(records: Iterable[Record], item_of: Callable[[int, Event], Event]) 
             if isinstance(item, Event):
                 item = item_of(number, item)
         except EventError as fault:
-            yield rejected(fault, name, line, execution)
+            yield rejected_record(fault, name, line, execution)
         else:
             yield execution, item, name, line
 

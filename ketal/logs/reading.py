@@ -17,13 +17,13 @@ from ketal.errors import SettingError, wrong_type
 from ketal.logs.clock_translation import UndecidedPairs, translated
 from ketal.logs.formats import jsonl, shiviz, tabular
 from ketal.logs.formats.in_memory import RowOrigin, Rows
-from ketal.logs.log_records import too_many
+from ketal.logs.log_records import too_many_error
 from ketal.logs.shape import Shape
 from ketal.logs.source import MESSAGE, TRACES, VECTOR, Source
 from ketal.logs.streams import LogOrigin, detected_format
 from ketal.logs.traces.formats import read_traces
 from ketal.logs.traces.message_pairing import Messages
-from ketal.logs.traces.rebuilding import Rebuilding, rebuilt, with_receipts
+from ketal.logs.traces.rebuilding import Rebuilding, add_receives, rebuilt
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -87,7 +87,7 @@ class Log:
         self.rebuilding = rebuilding
         self.undecided = undecided
         self.share_read: Callable[[], float | None] = lambda: None
-        self._shown = ""
+        self._origin_text = ""
 
     @classmethod
     def of_batches(
@@ -130,9 +130,9 @@ class Log:
         >>> len(list(log)), len(list(log))
         (2, 2)
         """
-        held = list(checked_log(events, "events"))
-        log = cls.of_batches(lambda: batches_of(held))
-        log._shown = f" of {counted(len(held), 'record')}"
+        items = list(checked_log(events, "events"))
+        log = cls.of_batches(lambda: batches_of(items))
+        log._origin_text = f" of {counted(len(items), 'record')}"
         return log
 
     def records(self) -> Iterator[Record]:
@@ -171,7 +171,7 @@ class Log:
                 yield item
 
     def __repr__(self) -> str:
-        return f"<ketal.Log{self._shown}>"
+        return f"<ketal.Log{self._origin_text}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -214,27 +214,27 @@ class Log:
         """
         wanted = dot if isinstance(dot, Dot) else Dot.parse(dot)
         if self._by_dot is None:
-            self._by_dot = self._indexed()
-        found = {name: part[wanted] for name, part in self._by_dot.items() if wanted in part}
-        if not found:
+            self._by_dot = self._index_by_dot()
+        by_execution = {name: part[wanted] for name, part in self._by_dot.items() if wanted in part}
+        if not by_execution:
             raise KeyError(f"the log has no event {wanted}")
-        if len(found) > 1:
+        if len(by_execution) > 1:
             raise SettingError(
-                f"the executions {', '.join(found)} each have an event {wanted}; "
+                f"the executions {', '.join(by_execution)} each have an event {wanted}; "
                 "take one of log.executions"
             )
-        return next(iter(found.values()))
+        return next(iter(by_execution.values()))
 
-    def _indexed(self) -> dict[str, dict[Dot, Event]]:
+    def _index_by_dot(self) -> dict[str, dict[Dot, Event]]:
         """Read the log; return the events by execution and dot."""
         by_dot: dict[str, dict[Dot, Event]] = {}
-        held = 0
+        event_count = 0
         for execution, item, _, _ in self.records():
             if isinstance(item, Event):
                 by_dot.setdefault(execution, {}).setdefault(numbered_dot(item), item)
-                held += 1
-            if held > self._limits.events_max:
-                raise too_many("events", self._limits, "log[dot]")
+                event_count += 1
+            if event_count > self._limits.events_max:
+                raise too_many_error("events", self._limits, "log[dot]")
         return by_dot
 
     @property
@@ -265,9 +265,9 @@ class Log:
         {'one': ['n@1 a'], 'two': ['n@1 a']}
         """
         names = dict.fromkeys(batch.execution for batch in self._batches())
-        return {name: self._only(name) for name in names or ("",)}
+        return {name: self._execution_log(name) for name in names or ("",)}
 
-    def _only(self, name: str) -> Log:
+    def _execution_log(self, name: str) -> Log:
         batches = self._batches
         return Log.of_batches(
             lambda: (batch for batch in batches() if batch.execution == name),
@@ -393,7 +393,7 @@ def open_source(
 ) -> Log:
     """Return the log in `paths`, read as `source` describes; see `read_log`."""
     limits = Limits.given(limits)
-    origins = [_origin(path) for path in paths]
+    origins = [_log_origin(path) for path in paths]
     files = [origin for origin in origins if isinstance(origin, LogOrigin)]
     if sum(origin.is_stdin for origin in files) > 1:
         raise SettingError("standard input is given twice as a log, and can be read only once")
@@ -408,13 +408,13 @@ def open_source(
     messages = None if source.rebuild is None else Messages.of(source.rebuild)
 
     def read_batches() -> Iterator[RecordBatch]:
-        pieces, numbers = count(1), count(1)
+        piece_numbers, row_numbers = count(1), count(1)
         for origin in origins:
             if isinstance(origin, RowOrigin):
-                rows = origin.records(source, limits, numbers)
+                rows = origin.records(source, limits, row_numbers)
                 yield from batched(rows, together=origin.is_stored)
             else:
-                yield from _batches(origin, source, limits, pieces)
+                yield from _read_batches(origin, source, limits, piece_numbers)
 
     traces = source.format if source.format in TRACES else None
     is_rebuilt = traces is not None or messages is not None
@@ -423,27 +423,27 @@ def open_source(
     if scheme is not None and scheme.states_clocks:
         scheme = None
     pairs = None if scheme is None or scheme.decides else UndecidedPairs(source.clock)
-    named_by = source.fields.get(MESSAGE)
+    message_path = source.fields.get(MESSAGE)
 
     def batches() -> Iterator[RecordBatch]:
-        read: Iterator[Record] = chain.from_iterable(map(RecordBatch.records, read_batches()))
+        records: Iterator[Record] = chain.from_iterable(map(RecordBatch.records, read_batches()))
         if traces is not None:
-            read = read_traces(files, traces, limits, missing)
+            records = read_traces(files, traces, limits, missing)
         elif messages is not None:
-            read = rebuilt(read, messages, limits, missing)
+            records = rebuilt(records, messages, limits, missing)
         elif scheme is not None:
-            read = translated(read, scheme, limits, pairs)
-        elif named_by is None:
+            records = translated(records, scheme, limits, pairs)
+        elif message_path is None:
             return read_batches()
-        if named_by is not None:
-            read = with_receipts(read, named_by, limits)
-        return batched(read, together=True)
+        if message_path is not None:
+            records = add_receives(records, message_path, limits)
+        return batched(records, together=True)
 
     log = Log.of_batches(batches, undecided=pairs, limits=limits)
     log.rebuilding = missing if is_rebuilt else None
     if len(files) == len(origins):
         log.share_read = partial(_share_read, files)
-        log._shown = f" of {', '.join(file.name for file in files)}"
+        log._origin_text = f" of {', '.join(file.name for file in files)}"
     return log
 
 
@@ -454,35 +454,35 @@ def _share_read(files: Sequence[LogOrigin]) -> float | None:
     return sum(known[0] for known in shares) / size if size and len(shares) == len(files) else None
 
 
-def _origin(where: Any) -> LogOrigin | RowOrigin:
+def _log_origin(where: Any) -> LogOrigin | RowOrigin:
     return RowOrigin(where) if RowOrigin.takes(where) else LogOrigin(where)
 
 
-def _batches(
-    origin: LogOrigin, source: Source, limits: Limits, pieces: Iterator[int]
+def _read_batches(
+    origin: LogOrigin, source: Source, limits: Limits, piece_numbers: Iterator[int]
 ) -> Iterator[RecordBatch]:
     with origin.opened() as file:
         chunks = origin.chunks(file)
-        chosen = source.format or ("shiviz" if source.regex else None)
-        if chosen is None:
-            chosen, chunks = detected_format(origin.name, chunks)
-            if chosen in TRACES and not source.fields:
+        format_name = source.format or ("shiviz" if source.regex else None)
+        if format_name is None:
+            format_name, chunks = detected_format(origin.name, chunks)
+            if format_name in TRACES and not source.fields:
                 raise SettingError(
                     f"{origin.name}: holds spans of a trace and no events; "
-                    f"--format {chosen} makes events of them"
+                    f"--format {format_name} makes events of them"
                 )
-        if source.delimiter and chosen != "shiviz":
+        if source.delimiter and format_name != "shiviz":
             raise SettingError(
-                f"{origin.name}: delimiter is for ShiViz logs, and the format is {chosen}"
+                f"{origin.name}: delimiter is for ShiViz logs, and the format is {format_name}"
             )
         records: Iterator[Record]
-        if chosen == "parquet":
+        if format_name == "parquet":
             origin.rewind(file)
             records = tabular.read_parquet(origin.name, file, source, limits)
-        elif chosen == "csv":
+        elif format_name == "csv":
             records = tabular.read_csv(origin.name, chunks, source, limits)
-        elif chosen == "shiviz":
-            records = shiviz.read_text(origin.name, chunks, source, limits, pieces)
+        elif format_name == "shiviz":
+            records = shiviz.read_text(origin.name, chunks, source, limits, piece_numbers)
         else:
             yield from jsonl.read_lines(origin.name, chunks, source, limits)
             return

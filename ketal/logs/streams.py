@@ -1,6 +1,6 @@
 """The bytes of a log: open it, detect its format, cut it into lines, in bounded memory.
 
-The functions here are generators of bytes that hold one block at a time (but for `whole`). The one
+The functions here are generators of bytes that hold one block at a time (but for `read_whole`). The one
 rule: damage is an item, not an exception. For a line that is too long, or compressed
 data that ends early, `blocks` yields an `EventError` in place of the line, and continues if it can.
 """
@@ -16,12 +16,12 @@ from contextlib import contextmanager, nullcontext
 from typing import BinaryIO
 
 from ketal.errors import EventError, SettingError, wrong_type
-from ketal.logs.decompression import BLOCK_BYTES, TornError, head_of, unpacked
+from ketal.logs.decompression import BLOCK_BYTES, TornError, read_head, unpacked
 
 _FIRST_LINE_BYTES = 65_536
 SEPARATORS = ",\t;|"
 """Possible column separators of a CSV file."""
-_MARK = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8."""
 PARQUET = b"PAR1"
 """The first bytes of a Parquet file."""
@@ -60,7 +60,7 @@ class LogOrigin:
     def __init__(self, where: str | os.PathLike[str] | BinaryIO) -> None:
         self._file: BinaryIO | None = None
         self._start = 0
-        self._spent = False
+        self._was_opened = False
         self._reading: BinaryIO | None = None
         self.is_stored = True
         if isinstance(where, str | os.PathLike):
@@ -69,7 +69,7 @@ class LogOrigin:
                 self.name, self._file = "<stdin>", sys.stdin.buffer
                 self.is_stored = False
             else:
-                self._check()
+                self._check_readable()
         else:
             if not hasattr(where, "read"):
                 listed = isinstance(where, list | tuple | set)
@@ -85,13 +85,13 @@ class LogOrigin:
         """Whether the origin is the standard input of this process."""
         return self._file is not None and self._file is getattr(sys.stdin, "buffer", None)
 
-    def _check(self) -> None:
+    def _check_readable(self) -> None:
         if not self.name:
             raise SettingError("the name of a log is empty")
         try:
             mode = os.stat(self.name).st_mode
         except (OSError, ValueError) as fault:
-            raise SettingError(f"{self.name}: {_why(fault)}") from None
+            raise SettingError(f"{self.name}: {_error_text(fault)}") from None
         if stat.S_ISDIR(mode):
             raise SettingError(f"{self.name}: is a folder; name the log files in it")
         if not os.access(self.name, os.R_OK):
@@ -107,18 +107,18 @@ class LogOrigin:
         SettingError
             If it cannot be opened, or has been read and cannot be read again.
         """
-        if self._spent and not self.is_stored:
+        if self._was_opened and not self.is_stored:
             raise SettingError(
                 f"{self.name} can be read only once; save it to a file to read it again"
             )
-        self._spent = True
+        self._was_opened = True
         if self._file is not None and self.is_stored:
             self._file.seek(self._start)
         try:
             given = self._file
             opening = open(self.name, "rb") if given is None else nullcontext(given)  # noqa: SIM115
         except OSError as fault:
-            raise SettingError(f"{self.name}: {_why(fault)}") from None
+            raise SettingError(f"{self.name}: {_error_text(fault)}") from None
         with opening as self._reading:
             yield self._reading
 
@@ -144,9 +144,9 @@ class LogOrigin:
 
     def chunks(self, file: BinaryIO) -> Iterator[bytes]:
         """Yield the decompressed bytes of the open file, as they become available."""
-        return unpacked(self._raw(file), self.name if self._file is None else "")
+        return unpacked(self._raw_chunks(file), self.name if self._file is None else "")
 
-    def _raw(self, file: BinaryIO) -> Iterator[bytes]:
+    def _raw_chunks(self, file: BinaryIO) -> Iterator[bytes]:
         # `read1` returns the available bytes: reading a live pipe must not wait for a full block.
         read = getattr(file, "read1", file.read)
         try:
@@ -155,7 +155,7 @@ class LogOrigin:
                     raise SettingError(f"{self.name}: a log file must be opened in binary mode")
                 yield chunk
         except OSError as fault:
-            raise SettingError(f"{self.name}: {_why(fault)}") from None
+            raise SettingError(f"{self.name}: {_error_text(fault)}") from None
 
 
 def _seekable(file: BinaryIO) -> bool:
@@ -165,7 +165,7 @@ def _seekable(file: BinaryIO) -> bool:
         return False
 
 
-def _why(fault: Exception) -> str:
+def _error_text(fault: Exception) -> str:
     text = getattr(fault, "strerror", None) or str(fault)
     return text[:1].lower() + text[1:]
 
@@ -182,48 +182,48 @@ def blocks(
     too_long = EventError(
         f"the line is longer than line_bytes_max ({line_bytes_max} bytes) and was skipped"
     )
-    number, held, size = 1, [b""], 0
+    number, parts, size = 1, [b""], 0
     fault: EventError | None = None
     try:
         for chunk in _sliced(chunks, min(BLOCK_BYTES, line_bytes_max)):
             end = chunk.rfind(b"\n")
             if end >= 0:
-                opening = chunk.index(b"\n")
-                if size + opening > line_bytes_max:
+                first_end = chunk.index(b"\n")
+                if size + first_end > line_bytes_max:
                     yield number, too_long
                     number += 1
-                    held, begin = [], opening + 1
+                    parts, begin = [], first_end + 1
                 else:
                     begin = 0
                 if begin <= end:
-                    block = b"".join(held) + chunk[begin:end]
+                    block = b"".join(parts) + chunk[begin:end]
                     yield number, block
                     number += block.count(b"\n") + 1
-                held, size = [], 0
+                parts, size = [], 0
             tail = chunk[end + 1 :]
             size += len(tail)
             if size <= line_bytes_max:
-                held.append(tail)
+                parts.append(tail)
             else:
-                held.clear()
+                parts.clear()
     except EventError as error:
         fault = error
     # A line in which the data is truncated is incomplete: the damage takes its place.
     if size and not isinstance(fault, TornError):
-        yield number, b"".join(held) if size <= line_bytes_max else too_long
+        yield number, b"".join(parts) if size <= line_bytes_max else too_long
         number += 1
     if fault is not None:
         yield number, fault
 
 
-def whole(
+def read_whole(
     name: str, chunks: Iterator[bytes], log_bytes_max: int, what: str
 ) -> tuple[bytes, EventError | None]:
     """Return all bytes of a file, without a byte order mark, and the damage that ends it, if any.
 
     `what` is the kind of the file, for the SettingError if it has more than `log_bytes_max` bytes.
     """
-    held, size = [], 0
+    parts, size = [], 0
     damage: EventError | None = None
     try:
         for chunk in chunks:
@@ -233,10 +233,10 @@ def whole(
                     f"{name}: is larger than log_bytes_max ({log_bytes_max} bytes), "
                     f"and a {what} is read whole; raise the limit or split the file"
                 )
-            held.append(chunk)
+            parts.append(chunk)
     except EventError as fault:
         damage = fault
-    return b"".join(held).removeprefix(_MARK), damage
+    return b"".join(parts).removeprefix(_BYTE_ORDER_MARK), damage
 
 
 class LineNumbers:
@@ -258,7 +258,7 @@ class LineNumbers:
 
 def _sliced(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
     """Yield the bytes in slices of at most `size`, without a byte order mark."""
-    mark = _MARK
+    mark = _BYTE_ORDER_MARK
     for chunk in chunks:
         piece, mark = chunk.removeprefix(mark), b""
         for start in range(0, len(piece), size):
@@ -277,15 +277,17 @@ def detected_format(name: str, chunks: Iterator[bytes]) -> tuple[str, Iterator[b
     if named not in (None, "jsonl"):
         return named, chunks
     # JSON may be indented: lines of brackets alone do not identify a format.
-    head, chunks = head_of(
+    head, chunks = read_head(
         chunks,
-        lambda seen: b"\n" in seen.lstrip(_MARK + b" \t\r\n[{") or len(seen) >= _FIRST_LINE_BYTES,
+        lambda seen: (
+            b"\n" in seen.lstrip(_BYTE_ORDER_MARK + b" \t\r\n[{") or len(seen) >= _FIRST_LINE_BYTES
+        ),
     )
-    text = head.removeprefix(_MARK).lstrip()
-    return _of_traces(text) or named or _of_head(text), chunks
+    text = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
+    return _trace_format(text) or named or _format_from_head(text), chunks
 
 
-def _of_traces(text: bytes) -> str:
+def _trace_format(text: bytes) -> str:
     """Return the format of a trace file that begins with `text`; empty if it is not a trace."""
     if _OTLP.match(text):
         return "otlp"
@@ -296,7 +298,7 @@ def _of_traces(text: bytes) -> str:
     return "zipkin" if spans and line.startswith(b"{") else ""
 
 
-def _of_head(text: bytes) -> str:
+def _format_from_head(text: bytes) -> str:
     if text.startswith(PARQUET):
         return "parquet"
     line = text.partition(b"\n")[0]

@@ -33,7 +33,7 @@ def check_time_format(text: object) -> None:
     directives = _DIRECTIVE.findall(text)
     try:
         text.encode()  # strftime refuses a lone surrogate only before Python 3.13
-        read = datetime.strptime(_written(text), text.strip())
+        read = datetime.strptime(_sample_text(text), text.strip())
     except (ValueError, re.error) as fault:
         unknown = _UNKNOWN.match(str(fault))
         why = f"has an unknown directive, %{unknown[1]}" if unknown else f"is none: {fault}"
@@ -49,7 +49,7 @@ def check_time_format(text: object) -> None:
         raise SettingError(f"{what} needs %I and %p together, or %H: 10 is morning or evening")
 
 
-def _written(text: str) -> str:
+def _sample_text(text: str) -> str:
     return _SAMPLE.strftime(text.strip())
 
 
@@ -65,7 +65,7 @@ class TimeReading:
         self._format = None if format is None else format.strip()
         self._hint = hint
         self._unit_hint = unit_hint
-        self.numeric = format is not None and bool(_NUMBER.fullmatch(_written(format)))
+        self.numeric = format is not None and bool(_NUMBER.fullmatch(_sample_text(format)))
         """Whether the format writes numbers, so that numbers are read by it."""
 
     def read(self, value: Any) -> Any:
@@ -77,11 +77,11 @@ class TimeReading:
         if value.__class__ is str:
             value = value.strip()
             if self.numeric or not _NUMBER.fullmatch(value):
-                return self._parsed(value)
+                return self._parse(value)
             value = float(value)
         if isinstance(value, int | float) and not isinstance(value, bool):
             if self.numeric:
-                return self._parsed(str(value) if isinstance(value, int) else f"{value:.17g}")
+                return self._parse(str(value) if isinstance(value, int) else f"{value:.17g}")
             if self._divisor != 1:
                 value = value / self._divisor
             try:
@@ -90,7 +90,7 @@ class TimeReading:
                 raise EventError(f"{fault.reason}{self._unit_hint}") from None
         return value
 
-    def _parsed(self, text: str) -> datetime:
+    def _parse(self, text: str) -> datetime:
         if self._format is None:
             try:
                 return parsed_time(text)

@@ -20,7 +20,7 @@ import msgspec
 
 from ketal.errors import EventError, SettingError, wrong_type
 from ketal.logs.json_faults import why_not_json
-from ketal.logs.log_records import rejection
+from ketal.logs.log_records import rejected_item
 from ketal.logs.shape import KAFKA, Item, Shape, json_type_of
 from ketal.logs.source import Source
 from ketal.logs.streams import blocks
@@ -49,7 +49,7 @@ def read_lines(
     short = 5 * limits.clock_entries_max
     for number, block in blocks(chunks, limits.line_bytes_max):
         if isinstance(block, EventError):
-            yield RecordBatch("", [rejection(block, name, number)], name, [number])
+            yield RecordBatch("", [rejected_item(block, name, number)], name, [number])
             continue
         lines = block.split(b"\n")
         decoding = plain and len(block) < short and not may_hold_control(block)
@@ -61,7 +61,7 @@ def read_lines(
         items: list[LogItem] = []
         numbers: list[int] = []
         for at, (line, event) in enumerate(zip(lines, events, strict=True), number):
-            item = _item(line, shape, name, at) if event is None else event
+            item = _line_item(line, shape, name, at) if event is None else event
             if item is not None:
                 items.append(item)
                 numbers.append(at)
@@ -78,14 +78,14 @@ def may_hold_control(text: bytes) -> bool:
     return _PREFIX in text or (b"\\" in text and b"\\u00" in text)
 
 
-def _item(line: bytes, shape: Shape, name: str, at: int) -> LogItem | None:
+def _line_item(line: bytes, shape: Shape, name: str, at: int) -> LogItem | None:
     """Return the item of a line; None if it is blank."""
     if not line or line.isspace():
         return None
     try:
         return decoded(line, shape)
     except EventError as fault:
-        return rejection(fault, name, at)
+        return rejected_item(fault, name, at)
 
 
 def decoded(line: bytes, shape: Shape, outside: dict[str, Any] | None = None) -> Item:
@@ -108,7 +108,7 @@ def decoded(line: bytes, shape: Shape, outside: dict[str, Any] | None = None) ->
     try:
         record: Any = _object_decoder.decode(line)
     except (ValueError, RecursionError) as fault:
-        raise EventError(_why_not_json(line, fault)) from None
+        raise EventError(_line_error(line, fault)) from None
     if record.__class__ is not dict:
         hint = f" ({_ARRAY_HINT})" if isinstance(record, list) else ""
         raise EventError(f"the line is {json_type_of(record)}, not a JSON object{hint}")
@@ -117,7 +117,7 @@ def decoded(line: bytes, shape: Shape, outside: dict[str, Any] | None = None) ->
     return shape.item(record)
 
 
-def _why_not_json(line: bytes, fault: Exception) -> str:
+def _line_error(line: bytes, fault: Exception) -> str:
     try:
         line.decode()
     except UnicodeDecodeError as error:
@@ -177,11 +177,11 @@ def write_jsonl(
         name = os.fsdecode(file)
         if name.endswith((".gz", ".zst")):
             raise SettingError(f"{name}: what is written is not compressed; give a binary file")
-        with tempfile.TemporaryFile() as whole:
-            written = write_jsonl(events, whole)
-            whole.seek(0)
+        with tempfile.TemporaryFile() as buffer:
+            written = write_jsonl(events, buffer)
+            buffer.seek(0)
             with open(name, "wb") as opened:
-                shutil.copyfileobj(whole, opened)
+                shutil.copyfileobj(buffer, opened)
         return written
     if not hasattr(file, "write") or isinstance(file, io.TextIOBase):
         raise wrong_type("file", "a path or a binary file", file)

@@ -28,11 +28,11 @@ import msgspec
 
 from ketal.errors import EventError, SettingError
 from ketal.logs.decompression import TornError
-from ketal.logs.log_records import rejected
+from ketal.logs.log_records import rejected_record
 from ketal.logs.regexes import NAME, compile_regex
 from ketal.logs.shape import Item, Shape, brief
 from ketal.logs.source import Source
-from ketal.logs.streams import LineNumbers, whole
+from ketal.logs.streams import LineNumbers, read_whole
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import rfc3339
 from ketal.model.limits import Limits
@@ -66,34 +66,34 @@ class _ShivizText:
     """The text of a log, as UTF-8 with Unix line ends, and the numbers of its invalid lines."""
 
     def __init__(self, raw: bytes) -> None:
-        self._invalid: set[int] = set()
+        self._invalid_lines: set[int] = set()
         self.text = raw.replace(b"\r\n", b"\n")
         try:
             self.text.decode()
         except UnicodeDecodeError:
             lines = self.text.split(b"\n")
             valid = [line.decode(errors="replace").encode() for line in lines]
-            self._invalid = {n for n, line in enumerate(lines, 1) if line != valid[n - 1]}
+            self._invalid_lines = {n for n, line in enumerate(lines, 1) if line != valid[n - 1]}
             self.text = b"\n".join(valid)
         self.line = LineNumbers(self.text).number
 
-    def first_word(self, start: int, end: int) -> int:
+    def first_nonblank(self, start: int, end: int) -> int:
         """Return the offset of the first non-blank byte in a range."""
         return end - len(self.text[start:end].lstrip())
 
-    def is_invalid(self, start: int, end: int) -> bool:
+    def has_invalid_line(self, start: int, end: int) -> bool:
         """Return whether a line in a range was not UTF-8."""
-        if not self._invalid:
+        if not self._invalid_lines:
             return False
-        return not self._invalid.isdisjoint(range(self.line(start), self.line(end) + 1))
+        return not self._invalid_lines.isdisjoint(range(self.line(start), self.line(end) + 1))
 
-    def unmatched(self, start: int, end: int) -> tuple[EventError, int] | None:
+    def unmatched_error(self, start: int, end: int) -> tuple[EventError, int] | None:
         """Return the error for text that no match covers, and its offset; None if it is blank."""
         left = self.text[start:end].strip()
         if not left:
             return None
-        head = self.first_word(start, end)
-        if self.is_invalid(head, head + len(left)):
+        head = self.first_nonblank(start, end)
+        if self.has_invalid_line(head, head + len(left)):
             return EventError("the text is not valid UTF-8"), head
         count = left.count(b"\n") + 1
         much = f" ({count} lines)" if count > 1 else ""
@@ -101,7 +101,7 @@ class _ShivizText:
         return EventError(f"the regular expression does not match the text {shown}{much}"), head
 
 
-def _groups(regex: Any) -> dict[str, int]:
+def _named_groups(regex: Any) -> dict[str, int]:
     """Return the named groups with their numbers, in the order of the expression."""
     named = sorted(regex.groupindex.items(), key=lambda group: group[1])
     return {name.decode(): index for name, index in named}
@@ -114,25 +114,26 @@ class _ShivizReader:
         self._limits = limits
         self._shape = Shape(source, GROUPS, limits)
         names = ("type", "node") if source.rebuild else ("type", "node", "clock")
-        self._needed = [self._shape.paths[name][0] for name in names]
-        self._regex = None if source.regex is None else self._event_regex(source.regex)
-        self._delimiter = self._delimiter_of(source.delimiter)
+        self._required_groups = [self._shape.paths[name][0] for name in names]
+        self._regex = None if source.regex is None else self._compile_event_regex(source.regex)
+        self._delimiter = self._compile_delimiter(source.delimiter)
 
-    def _event_regex(self, text: str) -> _EventRegex:
+    def _compile_event_regex(self, text: str) -> _EventRegex:
         regex = compile_regex(text, limits=self._limits)
-        groups = _groups(regex)
-        missing = [name for name in self._needed if name not in groups]
+        groups = _named_groups(regex)
+        missing = [name for name in self._required_groups if name not in groups]
         if missing:
             raise SettingError(
                 f"regex has no group {missing[0]!r}; "
-                f"it needs the named groups {', '.join(self._needed)}, as (?<{missing[0]}>…)"
+                f"it needs the named groups {', '.join(self._required_groups)}, "
+                f"as (?<{missing[0]}>…)"
             )
         return _EventRegex(text, regex, groups)
 
-    def _delimiter_of(self, text: str | None) -> Any:
+    def _compile_delimiter(self, text: str | None) -> Any:
         return compile_regex(text, what="delimiter", limits=self._limits) if text else None
 
-    def header(self, text: bytes) -> tuple[int, _EventRegex, Any]:
+    def read_header(self, text: bytes) -> tuple[int, _EventRegex, Any]:
         """Return the offset of the first event, the expression of events, and the delimiter.
 
         The first two lines of a file may be its expression and its delimiter, which may be empty.
@@ -140,14 +141,14 @@ class _ShivizReader:
         """
         first, _, rest = text.partition(b"\n")
         line = first.decode()
-        if not set(NAME.findall(line)).issuperset(self._needed):
-            return 0, self._regex or self._event_regex(DEFAULT_REGEX), self._delimiter
+        if not set(NAME.findall(line)).issuperset(self._required_groups):
+            return 0, self._regex or self._compile_event_regex(DEFAULT_REGEX), self._delimiter
         second = rest.partition(b"\n")[0]
         begin = min(len(text), len(first) + len(second) + 2)
         if self._regex is not None:
             return begin, self._regex, self._delimiter
-        delimiter = self._delimiter or self._delimiter_of(second.decode().strip())
-        return begin, self._event_regex(line.strip()), delimiter
+        delimiter = self._delimiter or self._compile_delimiter(second.decode().strip())
+        return begin, self._compile_event_regex(line.strip()), delimiter
 
     def items(
         self, text: _ShivizText, start: int, end: int, events: _EventRegex
@@ -159,17 +160,17 @@ class _ShivizReader:
             if first == last:
                 continue
             matched = True
-            if lost := text.unmatched(at, first):
-                yield lost
+            if unmatched := text.unmatched_error(at, first):
+                yield unmatched
             at = last
-            head = text.first_word(first, last)
+            head = text.first_nonblank(first, last)
             try:
                 if last - head > bytes_max:
                     raise EventError(
                         f"the event's text is longer than line_bytes_max ({bytes_max} bytes) and "
                         "was skipped"
                     )
-                if text.is_invalid(head, last):
+                if text.has_invalid_line(head, last):
                     raise EventError("the event's text is not valid UTF-8")
                 cells = {name: match[index] for name, index in events.groups.items()}
                 record = {name: cell.decode() for name, cell in cells.items() if cell is not None}
@@ -177,15 +178,15 @@ class _ShivizReader:
             except EventError as fault:
                 yield fault, head
         if matched:
-            if lost := text.unmatched(at, end):
-                yield lost
+            if unmatched := text.unmatched_error(at, end):
+                yield unmatched
         elif b"\0" in text.text[start:end]:
             reason = "this is no text: it holds bytes that are zero (--format says what it is)"
-            yield EventError(reason), text.first_word(start, end)
+            yield EventError(reason), text.first_nonblank(start, end)
         elif text.text[start:end].strip():
             reason = f"the regular expression `{shortened(events.text, 120)}` matches nothing here"
             hint = "(--regex gives another one, --format another kind of log)"
-            yield EventError(f"{reason} {hint}"), text.first_word(start, end)
+            yield EventError(f"{reason} {hint}"), text.first_nonblank(start, end)
 
 
 def check_expressions(source: Source, limits: Limits) -> None:
@@ -194,21 +195,21 @@ def check_expressions(source: Source, limits: Limits) -> None:
 
 
 def read_text(
-    name: str, chunks: Iterator[bytes], source: Source, limits: Limits, pieces: Iterator[int]
+    name: str, chunks: Iterator[bytes], source: Source, limits: Limits, piece_numbers: Iterator[int]
 ) -> Iterator[Record]:
     """Yield the records of a ShiViz log, in order.
 
-    `pieces` yields numbers for executions without a name; the files of a log share it.
+    `piece_numbers` yields numbers for executions without a name; the files of a log share it.
     """
     reader = _ShivizReader(source, limits)
-    raw, damage = whole(name, chunks, limits.log_bytes_max, "ShiViz log")
+    raw, damage = read_whole(name, chunks, limits.log_bytes_max, "ShiViz log")
     if isinstance(damage, TornError):
         # Drop the last line, which is incomplete.
         raw = raw[: raw.rfind(b"\n") + 1]
     text = _ShivizText(raw)
-    begin, events, delimiter = reader.header(text.text)
+    begin, events, delimiter = reader.read_header(text.text)
     used: set[str] = set()
-    for execution, start, end in _executions(text.text, begin, delimiter, pieces):
+    for execution, start, end in _split_executions(text.text, begin, delimiter, piece_numbers):
         named, count = execution, 1
         while named in used:
             count += 1
@@ -216,29 +217,29 @@ def read_text(
         used.add(named)
         for item, at in reader.items(text, start, end, events):
             if isinstance(item, EventError):
-                yield rejected(item, name, text.line(at), named)
+                yield rejected_record(item, name, text.line(at), named)
             else:
                 yield named, item, name, text.line(at)
     if damage is not None:
-        yield rejected(damage, name, text.line(len(text.text)))
+        yield rejected_record(damage, name, text.line(len(text.text)))
 
 
-def _executions(
-    text: bytes, begin: int, delimiter: Any, pieces: Iterator[int]
+def _split_executions(
+    text: bytes, begin: int, delimiter: Any, piece_numbers: Iterator[int]
 ) -> Iterator[tuple[str, int, int]]:
     """Split the text at the delimiter; yield (name, start, end) of each part that is not blank."""
     cuts = [] if delimiter is None else [m for m in delimiter.finditer(text, begin) if m.group()]
     if not cuts:
         yield "", begin, len(text)
         return
-    groups = _groups(delimiter)
+    groups = _named_groups(delimiter)
     index = groups.get("trace", next(iter(groups.values()), 0))
     starts = [(None, begin), *((cut, cut.end()) for cut in cuts)]
     ends = [*(cut.start() for cut in cuts), len(text)]
     for (cut, start), end in zip(starts, ends, strict=True):
         if text[start:end].strip():
             named = (cut[index] or b"").decode().strip() if cut is not None and index else ""
-            number = str(next(pieces))
+            number = str(next(piece_numbers))
             yield named or number, start, end
 
 

@@ -26,9 +26,9 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ketal.errors import EventError, SettingError
-from ketal.logs.formats.cells import with_data
+from ketal.logs.formats.cells import with_decoded_data
 from ketal.logs.formats.in_memory import arrow_rows, need_pyarrow, record_of_row, repeated_column
-from ketal.logs.log_records import rejected
+from ketal.logs.log_records import rejected_record
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.logs.streams import PARQUET, SEPARATORS, blocks
@@ -57,28 +57,28 @@ def read_csv(
     for line, last, row in _rows(chunks, limits):
         try:
             if header is None:
-                header = _header(row)
+                header = _checked_header(row)
                 continue
             if isinstance(row, EventError):
                 raise row
-            record = with_data(_record(header, row, as_text), shape)
+            record = with_decoded_data(_row_record(header, row, as_text), shape)
             yield "", shape.item(record), name, line
         except EventError as fault:
-            yield rejected(_of_lines(fault, line, last), name, line)
+            yield rejected_record(_with_line_range(fault, line, last), name, line)
             if header is None:
                 return
 
 
-def _of_lines(fault: EventError, first: int, last: int) -> EventError:
+def _with_line_range(fault: EventError, first: int, last: int) -> EventError:
     """Return the error of a row, with its range of lines appended if it spans several."""
     if last <= first:
         return fault
-    of_lines = EventError(f"{fault.reason} (the row is lines {first} to {last})")
-    of_lines.draft = fault.draft
-    return of_lines
+    error = EventError(f"{fault.reason} (the row is lines {first} to {last})")
+    error.draft = fault.draft
+    return error
 
 
-def _header(row: list[str] | EventError) -> list[str]:
+def _checked_header(row: list[str] | EventError) -> list[str]:
     if isinstance(row, EventError):
         raise EventError(f"no row can be read without the header: {row.reason}")
     header = [cell.strip() for cell in row]
@@ -89,7 +89,7 @@ def _header(row: list[str] | EventError) -> list[str]:
     return header
 
 
-def _record(header: list[str], row: list[str], as_text: set[str]) -> dict[str, Any]:
+def _row_record(header: list[str], row: list[str], as_text: set[str]) -> dict[str, Any]:
     if len(row) != len(header):
         raise EventError(
             f"the row has {counted(len(row), 'cell')}, and the first row, which names the columns, "
@@ -98,11 +98,11 @@ def _record(header: list[str], row: list[str], as_text: set[str]) -> dict[str, A
     record: dict[str, Any] = {}
     for column, cell in zip(header, row, strict=True):
         if cell:
-            record[column] = cell if column in as_text else _of_text(cell)
+            record[column] = cell if column in as_text else _cell_value(cell)
     return record
 
 
-def _of_text(text: str) -> Any:
+def _cell_value(text: str) -> Any:
     if _JSON_NUMBER.fullmatch(text):
         try:
             return msgspec.json.decode(text)
@@ -112,7 +112,7 @@ def _of_text(text: str) -> Any:
     return {"true": True, "false": False}.get(text, text)
 
 
-def _split(block: bytes | EventError) -> list[bytes | EventError]:
+def _split_block(block: bytes | EventError) -> list[bytes | EventError]:
     return [block] if isinstance(block, EventError) else [*block.split(b"\n")]
 
 
@@ -124,7 +124,7 @@ class _CsvLines:
         self._lines: Iterator[tuple[int, bytes | EventError]] = (
             item
             for number, block in blocks(chunks, self._max)
-            for item in enumerate(_split(block), number)
+            for item in enumerate(_split_block(block), number)
         )
         self._size = 0
         self.first = self.last = 0
@@ -139,12 +139,12 @@ class _CsvLines:
 
     def __next__(self) -> str:
         number, line = next(self._lines)
-        begun = self.first != 0
+        is_continuation = self.first != 0
         self.first = self.first or number
         self.last = number
         if isinstance(line, EventError):
             raise line
-        self._size += begun + len(line)  # `begun` counts the line end before it.
+        self._size += is_continuation + len(line)  # counts the line end before it
         if self._size > self._max:
             raise EventError(
                 f"the row is longer than line_bytes_max ({self._max} bytes); is a quote not closed?"
@@ -184,7 +184,9 @@ def _rows(
         except EventError as fault:
             yield lines.first, lines.last, fault
         except csv.Error as fault:
-            why = next((ours for theirs, ours in _CSV_FAULTS if theirs in str(fault)), str(fault))
+            why = next(
+                (wording for original, wording in _CSV_FAULTS if original in str(fault)), str(fault)
+            )
             yield lines.first, lines.last, EventError(f"the row is no CSV: {why}")
         else:
             if row:
@@ -203,14 +205,14 @@ def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> I
     start = file.tell()
     if file.read(len(PARQUET)) != PARQUET:
         why = f"this is no Parquet file: it does not begin with {PARQUET.decode()}"
-        yield rejected(EventError(why), name, 1)
+        yield rejected_record(EventError(why), name, 1)
         return
     file.seek(start)
     # Only some versions of pyarrow have type annotations here.
-    opened: Any = pyarrow.parquet.ParquetFile
+    open_parquet: Any = pyarrow.parquet.ParquetFile
 
     def batches() -> Iterator[Any]:
-        table = opened(file)
+        table = open_parquet(file)
         if why := repeated_column(table.schema_arrow.names):
             raise EventError(why)
         yield from table.iter_batches(batch_size=_BATCH_ROWS)
@@ -220,4 +222,4 @@ def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> I
         for number, row in enumerate(arrow_rows(batches(), "Parquet"), 1):
             yield record_of_row(row, name, number, shape, typed=True)
     except EventError as fault:
-        yield rejected(fault, name, 1)
+        yield rejected_record(fault, name, 1)

@@ -18,7 +18,7 @@ import msgspec
 
 from ketal.errors import EventError
 from ketal.logs.json_faults import why_not_json
-from ketal.logs.log_records import rejected
+from ketal.logs.log_records import rejected_record
 from ketal.logs.shape import json_type_of
 from ketal.logs.streams import LineNumbers
 from ketal.model.log_arguments import Record
@@ -49,14 +49,14 @@ class Text:
         A document that is not JSON is yielded as a rejected record.
         """
         start = 0
-        for document in self._text.split(b"\n") if self._is_by_lines() else [self._text]:
+        for document in self._text.split(b"\n") if self._has_document_per_line() else [self._text]:
             if document.strip():
                 self._at = start + len(document) - len(document.lstrip())
-                fault = self._fault(document, start)
-                yield from read(self, document) if fault is None else [self.rejected(fault)]
+                fault = self._document_error(document, start)
+                yield from read(self, document) if fault is None else [self.rejected_record(fault)]
             start += len(document) + 1
 
-    def _is_by_lines(self) -> bool:
+    def _has_document_per_line(self) -> bool:
         lines = [line for line in self._text.split(b"\n", 8)[:8] if line.strip()]
         for line in lines[:3] if len(lines) > 1 else ():
             with suppress(ValueError, RecursionError):
@@ -64,7 +64,7 @@ class Text:
                     return True
         return False
 
-    def _fault(self, document: bytes, start: int) -> EventError | None:
+    def _document_error(self, document: bytes, start: int) -> EventError | None:
         """Return the error of a document at offset `start`; None if it is JSON."""
         try:
             decoded(document)
@@ -97,13 +97,13 @@ class Text:
                     raise EventError(f"the span is {json_type_of(record)}, not an object")
                 yield read(record)
             except EventError as fault:
-                yield self.rejected(fault)
+                yield self.rejected_record(fault)
             self._at += len(value) if at >= 0 else 0
 
     def line(self) -> int:
         """Return the line number of the current offset."""
         return self._lines.number(self._at)
 
-    def rejected(self, fault: EventError) -> Record:
+    def rejected_record(self, fault: EventError) -> Record:
         """Return a rejected record, with the current line as its place."""
-        return rejected(fault, self.name, self.line())
+        return rejected_record(fault, self.name, self.line())

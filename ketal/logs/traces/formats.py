@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ketal.errors import SettingError
-from ketal.logs.log_records import rejected
-from ketal.logs.streams import LogOrigin, whole
+from ketal.logs.log_records import rejected_record
+from ketal.logs.streams import LogOrigin, read_whole
 from ketal.logs.traces.documents import Text
 from ketal.logs.traces.otlp import otlp_spans
 from ketal.logs.traces.rebuilding import Rebuilding
-from ketal.logs.traces.spans import stamped
+from ketal.logs.traces.spans import events_of_spans
 from ketal.logs.traces.zipkin import merged, zipkin_spans
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import Record
@@ -33,12 +33,12 @@ def read_traces(
     Resets the counts in `rebuilding`, and counts missing parents and links there.
     """
     rebuilding.reset()
-    read: Any = otlp_spans if format == "otlp" else zipkin_spans
+    read_document: Any = otlp_spans if format == "otlp" else zipkin_spans
 
     def read_spans() -> Iterator[Any]:
         count = 0
         for origin in origins:
-            for item in _spans_of(origin, read, limits):
+            for item in _read_spans(origin, read_document, limits):
                 count += 1
                 if 2 * count > limits.events_max:
                     raise SettingError(
@@ -48,13 +48,15 @@ def read_traces(
                 yield item
 
     spans = read_spans() if format == "otlp" else merged(read_spans())
-    yield from stamped(spans, limits, rebuilding)
+    yield from events_of_spans(spans, limits, rebuilding)
 
 
-def _spans_of(origin: LogOrigin, read: Any, limits: Limits) -> Iterator[Any]:
+def _read_spans(origin: LogOrigin, read_document: Any, limits: Limits) -> Iterator[Any]:
     with origin.opened() as file:
-        raw, damage = whole(origin.name, origin.chunks(file), limits.log_bytes_max, "trace file")
+        raw, damage = read_whole(
+            origin.name, origin.chunks(file), limits.log_bytes_max, "trace file"
+        )
     text = Text(origin.name, raw)
-    yield from text.items(read)
+    yield from text.items(read_document)
     if damage is not None:
-        yield rejected(damage, origin.name, text.line())
+        yield rejected_record(damage, origin.name, text.line())

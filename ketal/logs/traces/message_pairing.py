@@ -88,7 +88,7 @@ class Messages:
             raise SettingError(
                 f"messages are matched by a text as {MESSAGES_EXAMPLE}, not by {option!r}"
             )
-        given = _pairs(option) if isinstance(option, str) else dict(option)
+        given = _parse_keys(option) if isinstance(option, str) else dict(option)
         for key, value in given.items():
             if key not in _KEYS:
                 raise SettingError(f"messages are not matched by {key!r}{near(key, _KEYS)}")
@@ -99,8 +99,8 @@ class Messages:
                 raise SettingError(f"to match messages takes {key}=…, as {MESSAGES_EXAMPLE}")
         return cls(
             id=tuple(path_of(path) for path in split_unescaped(given["id"], "+")),
-            send=_test("send", given["send"]),
-            receive=_test("receive", given["receive"]),
+            send=_parse_test("send", given["send"]),
+            receive=_parse_test("receive", given["receive"]),
         )
 
     def name(self, event: Event) -> tuple[str, ...] | None:
@@ -109,7 +109,7 @@ class Messages:
         return None if None in texts else tuple(texts)  # type: ignore[arg-type]
 
 
-def _pairs(text: str) -> dict[str, str]:
+def _parse_keys(text: str) -> dict[str, str]:
     given: dict[str, str] = {}
     for piece in split_unescaped(text, ","):
         key, *value = split_unescaped(piece, "=", 1)
@@ -123,7 +123,7 @@ def _pairs(text: str) -> dict[str, str]:
     return given
 
 
-def _test(key: str, text: str) -> _Test:
+def _parse_test(key: str, text: str) -> _Test:
     field, *values = split_unescaped(text, ":", 1)
     if not values:
         raise SettingError(f"{key}={text} is not FIELD:VALUE, as {key}=type:{key}")
@@ -155,13 +155,13 @@ def paired(events: Sequence[Event], messages: Messages) -> Pairing:
     receivers: list[tuple[int, tuple[str, ...]]] = []
     unnamed = 0
     void: dict[str, Callable[[Event], bool]] = {
-        f"id={'.'.join(path)}": partial(_has, path) for path in messages.id
+        f"id={'.'.join(path)}": partial(_has_value, path) for path in messages.id
     }
     void[f"send={messages.send.text}"] = messages.send
     void[f"receive={messages.receive.text}"] = messages.receive
     for at, event in enumerate(events):
         if void:
-            void = {key: fits for key, fits in void.items() if not fits(event)}
+            void = {key: matches for key, matches in void.items() if not matches(event)}
         name = messages.name(event)
         if name is None:
             unnamed += messages.receive(event)
@@ -174,13 +174,15 @@ def paired(events: Sequence[Event], messages: Messages) -> Pairing:
     unsent: list[int] = []
     ambiguous: list[int] = []
     for at, name in receivers:
-        of = [sender for sender in senders.get(name, ()) if sender != at]
-        if len(of) == 1:
-            sends[at] = of[0]
+        candidates = [sender for sender in senders.get(name, ()) if sender != at]
+        if len(candidates) == 1:
+            sends[at] = candidates[0]
         else:
-            (ambiguous if of else unsent).append(at)
+            (ambiguous if candidates else unsent).append(at)
     received = {name for _, name in receivers}
-    unreceived = sum(len(of) for name, of in senders.items() if name not in received)
+    unreceived = sum(
+        len(candidates) for name, candidates in senders.items() if name not in received
+    )
     keys = tuple(void) if events else ()
     return Pairing(sends, tuple(unsent), tuple(ambiguous), unreceived, unnamed, keys)
 
@@ -191,5 +193,5 @@ def keys_void(pairings: Sequence[Pairing]) -> list[str]:
     return [key for key in void[0] if all(key in keys for keys in void)] if void else []
 
 
-def _has(path: tuple[str, ...], event: Event) -> bool:
+def _has_value(path: tuple[str, ...], event: Event) -> bool:
     return text_at(event, path) is not None

@@ -5,7 +5,7 @@ before its receives (Lamport, "Time, clocks, and the ordering of events in a dis
 system", 1978), and vector clocks represent that order. So a log that identifies its
 messages determines vector clocks, even if its events have none: the sequence of a node's events in
 the log is the node's order, and `Messages` pairs sends and receives. Conversely, if events have
-vector clocks, these determine which event of a message is its send (`with_receipts`).
+vector clocks, these determine which event of a message is its send (`add_receives`).
 
 The one rule: the clocks claim no more order than the log shows. A receive whose send is missing or
 ambiguous is ordered by its node alone.
@@ -21,7 +21,7 @@ import msgspec
 
 from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
-from ketal.logs.log_records import held, place, replaced
+from ketal.logs.log_records import map_events, place, read_all
 from ketal.logs.shape import with_clock
 from ketal.logs.source import path_of
 from ketal.logs.traces.message_pairing import Messages, Pairing, keys_void, paired, text_at
@@ -85,9 +85,9 @@ def rebuilt(
     Resets the counts in `rebuilding`, and counts unusable causes there.
     """
     rebuilding.reset()
-    whole = held(records, limits, "rebuilding clocks")
+    all_records = read_all(records, limits, "rebuilding clocks")
     executions: dict[str, list[int]] = {}
-    for at, (execution, item, _, _) in enumerate(whole):
+    for at, (execution, item, _, _) in enumerate(all_records):
         if isinstance(item, Event):
             executions.setdefault(execution, []).append(at)
     clocks: dict[int, dict[str, int]] = {}
@@ -95,33 +95,33 @@ def rebuilt(
     receives: dict[int, tuple[Dot, ...]] = {}
     pairings: list[Pairing] = []
     for places in executions.values():
-        events = [item for at in places if isinstance(item := whole[at][1], Event)]
+        events = [item for at in places if isinstance(item := all_records[at][1], Event)]
         pairing = paired(events, messages)
         rebuilding.unsent += len(pairing.unsent)
         rebuilding.ambiguous += len(pairing.ambiguous)
         rebuilding.unnamed += pairing.unnamed
         pairings.append(pairing)
-        of_part, round_trips = clocks_of(events, pairing.sends)
-        clocks |= {places[at]: clock for at, clock in of_part.items()}
+        part_clocks, round_trips = clocks_from_sends(events, pairing.sends)
+        clocks |= {places[at]: clock for at, clock in part_clocks.items()}
         for receive, send in pairing.sends.items():
-            if send in of_part:
+            if send in part_clocks:
                 node = events[send].node
-                receives[places[receive]] = (Dot(node, of_part[send][node]),)
+                receives[places[receive]] = (Dot(node, part_clocks[send][node]),)
         refused |= {places[at]: places[send] for at, send in round_trips.items()}
     rebuilding.void = tuple(keys_void(pairings))
 
-    def stamped(at: int, event: Event) -> Event:
+    def with_rebuilt_clock(at: int, event: Event) -> Event:
         if at in refused:
             raise EventError(
                 "the event receives a message that is sent after it, "
-                f"at {place(whole[refused[at]])}, so no clock fits"
+                f"at {place(all_records[refused[at]])}, so no clock fits"
             )
         return with_clock(event, clocks[at], receives.get(at, ()), limits.clock_entries_max)
 
-    yield from replaced(whole, stamped)
+    yield from map_events(all_records, with_rebuilt_clock)
 
 
-def with_receipts(records: Iterable[Record], path: str, limits: Limits) -> Iterator[Record]:
+def add_receives(records: Iterable[Record], path: str, limits: Limits) -> Iterator[Record]:
     """Yield the records, with the send of each receive added to `receives`: `--field message=PATH`.
 
     `path` is the path of the message id in an event. The event that happened before all others with
@@ -129,15 +129,15 @@ def with_receipts(records: Iterable[Record], path: str, limits: Limits) -> Itera
     and only the path of the id has to be given.
     """
     keys = path_of(path)
-    whole = held(records, limits, "to pair messages by their ids")
+    all_records = read_all(records, limits, "to pair messages by their ids")
     names: dict[int, tuple[str, str]] = {}
     senders: dict[tuple[str, str], Event] = {}
-    for number, (execution, item, _, _) in enumerate(whole):
+    for number, (execution, item, _, _) in enumerate(all_records):
         if isinstance(item, Event) and (text := text_at(item, keys)) is not None:
             name = names[number] = (execution, text)
             senders[name] = min(senders.get(name, item), item, key=canonical_key)
 
-    def receiving(number: int, event: Event) -> Event:
+    def with_send(number: int, event: Event) -> Event:
         if number not in names:
             return event
         send = senders[names[number]].dot
@@ -145,10 +145,10 @@ def with_receipts(records: Iterable[Record], path: str, limits: Limits) -> Itera
             return event
         return msgspec.structs.replace(event, receives=(*received(event), send))
 
-    yield from replaced(whole, receiving)
+    yield from map_events(all_records, with_send)
 
 
-def clocks_of(
+def clocks_from_sends(
     events: Sequence[Event], sends: Mapping[int, int]
 ) -> tuple[dict[int, dict[str, int]], dict[int, int]]:
     """Compute the clocks of the events of one execution, which are in the order of their nodes.
@@ -157,37 +157,37 @@ def clocks_of(
     clocks by event, and the receives that happened before their own send and so have no clock, with
     that send.
     """
-    of: dict[int, int] = dict(sends)
+    send_of: dict[int, int] = dict(sends)
     receivers: dict[int, list[int]] = {}
-    for receive, send in of.items():
+    for receive, send in send_of.items():
         receivers.setdefault(send, []).append(receive)
-    lines: dict[str, deque[int]] = {}
+    pending: dict[str, deque[int]] = {}
     for at, event in enumerate(events):
-        lines.setdefault(event.node, deque()).append(at)
+        pending.setdefault(event.node, deque()).append(at)
     clocks: dict[int, dict[str, int]] = {}
     refused: dict[int, int] = {}
     last: dict[str, dict[str, int]] = {}
-    ready = deque(lines)
-    left = len(events)
-    while left:
+    ready = deque(pending)
+    remaining = len(events)
+    while remaining:
         while ready:
             node = ready.popleft()
-            line = lines[node]
-            while line and (of.get(line[0]) is None or of[line[0]] in clocks):
-                at = line.popleft()
-                known = [clocks[of[at]]] if at in of else []
+            queue = pending[node]
+            while queue and (send_of.get(queue[0]) is None or send_of[queue[0]] in clocks):
+                at = queue.popleft()
+                known = [clocks[send_of[at]]] if at in send_of else []
                 last[node] = clocks[at] = next_clock(node, [last.get(node, {}), *known])
-                left -= 1
+                remaining -= 1
                 ready.extend(events[receive].node for receive in receivers.get(at, ()))
-        if left:
+        if remaining:
             # The heads of all nodes wait for each other: reject the first receive in the log.
-            at = min(line[0] for line in lines.values() if line)
-            refused[at] = of.pop(at)
-            lines[events[at].node].popleft()
-            left -= 1
+            at = min(queue[0] for queue in pending.values() if queue)
+            refused[at] = send_of.pop(at)
+            pending[events[at].node].popleft()
+            remaining -= 1
             for receive in receivers.get(at, ()):
                 # The rejected event has no clock, so its own messages order nothing.
-                of.pop(receive, None)
+                send_of.pop(receive, None)
                 ready.append(events[receive].node)
             ready.append(events[at].node)
     return clocks, refused
