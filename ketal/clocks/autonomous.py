@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, TypeAlias
 
-from ketal.clocks.scheme import Clock, ForkingScheme, counter_of, not_a_stamp
+from ketal.clocks.scheme import Clock, ForkingScheme, checked_counter, not_a_stamp
 from ketal.errors import EventError
 
 COMBINED = "c"
@@ -70,7 +70,7 @@ class AutonomousStamp:
 
     def __str__(self) -> str:
         """Return the paper's notation: `00◇{1} 00/01`."""
-        pairs = (f" {on}/{ended}" for ended, on in self.combined)
+        pairs = (f" {continued}/{ended}" for ended, continued in self.combined)
         return f"{self.identifier}{{{self.index}}}{''.join(pairs)}".replace(COMBINED, "◇")
 
 
@@ -211,12 +211,12 @@ class AutonomousStamps(ForkingScheme[AutonomousStamp]):
         """Return the stamp of a triple; the identifiers of a pair may be in either order."""
         match value:
             case [str(identifier), index, list(pairs)] if _is_identifier(identifier):
-                count = counter_of(index, "the number of an event in its instance", 1)
+                count = checked_counter(index, "the number of an event in its instance", 1)
             case _:
                 raise not_a_stamp(self.name, _FORM, value)
         if not all(map(_is_pair, pairs)):
             raise not_a_stamp(self.name, _FORM, value)
-        return AutonomousStamp(sys.intern(identifier), count, _directed(identifier, pairs))
+        return AutonomousStamp(sys.intern(identifier), count, _directed_pairs(identifier, pairs))
 
 
 def _is_identifier(value: Any) -> bool:
@@ -227,7 +227,7 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(map(_is_identifier, value))
 
 
-def _directed(identifier: str, pairs: Iterable[Sequence[str]]) -> Pairs:
+def _directed_pairs(identifier: str, pairs: Iterable[Sequence[str]]) -> Pairs:
     """Return the pairs of a stamp, sorted, with the continued identifier second in each.
 
     Raises an EventError if an identifier ends twice, or it is unclear which one is continued.
@@ -235,21 +235,21 @@ def _directed(identifier: str, pairs: Iterable[Sequence[str]]) -> Pairs:
     names = sorted([identifier, *chain.from_iterable(pairs)])
     for name, following in pairwise(names):
         if name == following:
-            raise _contradiction(f"{_short(name)} occurs twice, and an instance ends once")
+            raise _contradiction(f"{_shortened(name)} occurs twice, and an instance ends once")
 
-    def goes_on(name: str) -> bool:
+    def is_continued(name: str) -> bool:
         at = bisect_left(names, name + COMBINED)
         return at < len(names) and names[at].startswith(name + COMBINED)
 
     directed = []
     for a, b in pairs:
-        first, second = goes_on(a), goes_on(b)
+        first, second = is_continued(a), is_continued(b)
         if first == second:
-            both = f"{_short(a)} and {_short(b)}"
+            both = f"{_shortened(a)} and {_shortened(b)}"
             raise _contradiction(f"of {both}, which are combined, one must go on with {COMBINED}")
         # Interned, since the stamps of a log have most of their pairs in common.
-        ended, on = (b, a) if first else (a, b)
-        directed.append((sys.intern(ended), sys.intern(on)))
+        ended, continued = (b, a) if first else (a, b)
+        directed.append((sys.intern(ended), sys.intern(continued)))
     return tuple(sorted(directed))
 
 
@@ -257,5 +257,5 @@ def _contradiction(fault: str) -> EventError:
     return EventError(f"clock: {fault} ({AutonomousStamps.name})")
 
 
-def _short(identifier: str) -> str:
+def _shortened(identifier: str) -> str:
     return identifier if len(identifier) <= 40 else f"{identifier[:37]}..."

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.scheme import Clock, ReplicaScheme, counter_of, not_a_stamp
+from ketal.clocks.scheme import Clock, ReplicaScheme, checked_counter, not_a_stamp
 from ketal.clocks.vector import join
 
 Dots = frozenset[tuple[str, int]]
@@ -87,7 +87,7 @@ class CausalHistories(ReplicaScheme[CausalHistory]):
             name, at, counter = text.rpartition("@") if isinstance(text, str) else ("", "", "")
             if not (at and name and counter.isascii() and counter.isdigit()):
                 raise not_a_stamp(self.name, form, value)
-            dots.append((name, counter_of(int(counter), f"the counter of {name!r}", 1)))
+            dots.append((name, checked_counter(int(counter), f"the counter of {name!r}", 1)))
         if dots[-1][0] != node:
             raise not_a_stamp(self.name, f"{form}; of an event of {node}", value)
         return CausalHistory(node, dots[-1][1], frozenset(dots))

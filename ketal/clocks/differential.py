@@ -95,14 +95,14 @@ class DeltaClocks(Scheme[DeltaStamp]):
             If the stamp of an earlier event of a node is missing, or two stamps of one event
             differ.
         """
-        of_node: dict[str, dict[int, DeltaStamp]] = {}
+        by_node: dict[str, dict[int, DeltaStamp]] = {}
         for stamp in stamps:
-            if of_node.setdefault(stamp.node, {}).setdefault(stamp.counter, stamp) != stamp:
+            if by_node.setdefault(stamp.node, {}).setdefault(stamp.counter, stamp) != stamp:
                 raise EventError(
                     f"clock: two events are event {stamp.counter} of {stamp.node!r}; their stamps "
                     "differ"
                 )
-        clocks = {node: self._clocks(node, numbered) for node, numbered in of_node.items()}
+        clocks = {node: self._node_clocks(node, numbered) for node, numbered in by_node.items()}
 
         def precedes(a: DeltaStamp, b: DeltaStamp) -> bool:
             return happened_before(
@@ -111,7 +111,7 @@ class DeltaClocks(Scheme[DeltaStamp]):
 
         return precedes
 
-    def _clocks(self, node: str, numbered: Mapping[int, DeltaStamp]) -> list[dict[str, int]]:
+    def _node_clocks(self, node: str, numbered: Mapping[int, DeltaStamp]) -> list[dict[str, int]]:
         for expected, number in enumerate(sorted(numbered), start=1):
             if expected != number:
                 raise EventError(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.scheme import Clock, ReplicaScheme, counter_of, counters_of, not_a_stamp
+from ketal.clocks.scheme import Clock, ReplicaScheme, checked_counter, checked_counters, not_a_stamp
 from ketal.clocks.vector import join
 
 
@@ -39,7 +39,7 @@ class DottedClocks(ReplicaScheme[DottedVector]):
         self, replica: DottedVector, received: Iterable[DottedVector] = (), *, time_us: int = 0
     ) -> tuple[DottedVector, DottedVector]:
         """Stamp an event with its dot and the pointwise maximum of the known clocks."""
-        past = join(map(known_by, [replica, *received]))
+        past = join(map(full_clock, [replica, *received]))
         after = DottedVector(replica.node, past.get(replica.node, 0) + 1, past)
         return after, after
 
@@ -49,7 +49,7 @@ class DottedClocks(ReplicaScheme[DottedVector]):
 
     def clock_of(self, stamp: DottedVector) -> Clock:
         """Return the clock of the past and the dot."""
-        return known_by(stamp)
+        return full_clock(stamp)
 
     def written(self, stamp: DottedVector) -> dict[str, Any]:
         """Return the dot and the past as an object."""
@@ -63,13 +63,13 @@ class DottedClocks(ReplicaScheme[DottedVector]):
         form = 'a dot and a past: {"dot": ["a", 2], "past": {"a": 1, "b": 3}}'
         match value:
             case {"dot": [str(name), counter], "past": dict(past)} if name == node:
-                own = counter_of(counter, f"the counter of {node!r}", 1)
-                known = counters_of(past)
+                own = checked_counter(counter, f"the counter of {node!r}", 1)
+                known = checked_counters(past)
                 if known.get(node, 0) < own:
                     return DottedVector(node, own, known)
         raise not_a_stamp(self.name, f"{form}; of an event of {node}", value)
 
 
-def known_by(stamp: DottedVector) -> Mapping[str, int]:
+def full_clock(stamp: DottedVector) -> Mapping[str, int]:
     """Return the vector clock of an event: its past and its dot, which leave no gap."""
     return {**stamp.past, stamp.node: stamp.counter}

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ketal.clocks.scheme import ForkingScheme, counter_of, not_a_stamp
+from ketal.clocks.scheme import ForkingScheme, checked_counter, not_a_stamp
 
 Identity: TypeAlias = "int | tuple[Identity, Identity]"
 """An owned part of the interval: 0, 1, or the parts of both halves."""
@@ -172,9 +172,11 @@ def _joined(a: Events, b: Events) -> Events:
         a, b = b, a
     n, left, right = _halved(a)
     m, others_left, others_right = _halved(b)
-    up = m - n
+    difference = m - n
     return _events(
-        n, _joined(left, _lift(others_left, up)), _joined(right, _lift(others_right, up))
+        n,
+        _joined(left, _lift(others_left, difference)),
+        _joined(right, _lift(others_right, difference)),
     )
 
 
@@ -256,7 +258,7 @@ class IntervalTreeClocks(ForkingScheme[IntervalTreeClock]):
 
     def written(self, stamp: IntervalTreeClock) -> Any:
         """Return the tree of events as lists: `[1, 2, [0, 1, 0]]`."""
-        return _lists(stamp.events)
+        return _to_lists(stamp.events)
 
     def text(self, stamp: IntervalTreeClock) -> str:
         """Return the tree of events in the paper's literal form."""
@@ -267,17 +269,17 @@ class IntervalTreeClocks(ForkingScheme[IntervalTreeClock]):
         return IntervalTreeClock(0, _read_events(value, value, DEPTH_MAX))
 
 
-def _lists(events: Events) -> Any:
-    return events if isinstance(events, int) else [events[0], *map(_lists, events[1:])]
+def _to_lists(events: Events) -> Any:
+    return events if isinstance(events, int) else [events[0], *map(_to_lists, events[1:])]
 
 
 def _read_events(value: Any, whole: Any, depth: int) -> Events:
     if isinstance(value, list) and len(value) == 3 and depth:
-        base = counter_of(value[0], "a base of an interval tree clock")
+        base = checked_counter(value[0], "a base of an interval tree clock")
         left, right = (_read_events(half, whole, depth - 1) for half in value[1:])
         return _events(base, left, right)
     if isinstance(value, int):
-        return counter_of(value, "a leaf of an interval tree clock")
+        return checked_counter(value, "a leaf of an interval tree clock")
     raise not_a_stamp("itc", f"n, or [n, left, right] ({DEPTH_MAX} levels at most)", whole)
 
 

@@ -297,7 +297,7 @@ class ForkingScheme(ReplicaScheme[S]):
         return out
 
 
-def counter_of(value: Any, what: str, least: int = 0) -> int:
+def checked_counter(value: Any, what: str, least: int = 0) -> int:
     """Return `value`, checked to be a counter of a stamp; `what` names it in the error message.
 
     Raises
@@ -310,7 +310,7 @@ def counter_of(value: Any, what: str, least: int = 0) -> int:
     return value
 
 
-def counters_of(entries: Mapping[Any, Any]) -> dict[str, int]:
+def checked_counters(entries: Mapping[Any, Any]) -> dict[str, int]:
     """Return `entries`, checked to map names to counters.
 
     Raises
@@ -321,11 +321,13 @@ def counters_of(entries: Mapping[Any, Any]) -> dict[str, int]:
     for name in entries:
         if not isinstance(name, str):
             raise EventError(f"clock: a node's name must be a string, not {name!r}")
-    return {name: counter_of(count, f"the entry of {name!r}") for name, count in entries.items()}
+    return {
+        name: checked_counter(count, f"the entry of {name!r}") for name, count in entries.items()
+    }
 
 
 def not_a_stamp(name: str, form: str, value: Any) -> EventError:
     """Return the error for a value that is not a stamp of the scheme `name`, written as `form`."""
     text = repr(value)
-    short = text if len(text) <= 60 else text[:57] + "..."
-    return EventError(f"clock: {name} is written as {form}, not {short}")
+    shortened = text if len(text) <= 60 else text[:57] + "..."
+    return EventError(f"clock: {name} is written as {form}, not {shortened}")

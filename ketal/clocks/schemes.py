@@ -23,8 +23,8 @@ from ketal.clocks.vector import VectorClocks
 from ketal.errors import SettingError, near
 
 SCHEMES: dict[str, Callable[[], Scheme[Any]]] = {
-    of.name: of
-    for of in (
+    scheme.name: scheme
+    for scheme in (
         CausalHistories,
         VectorClocks,
         DeltaClocks,

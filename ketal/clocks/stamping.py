@@ -38,21 +38,22 @@ def direct_causes(events: Sequence[tuple[str, Clock]]) -> list[tuple[int, ...]]:
     for number, (node, clock) in enumerate(events):
         before = numbers.setdefault(node, [])
         previous: Clock = events[before[-1]][1] if before else {}
-        learned = []
+        candidates = []
         for other, counter in clock.items():
             if other == node or counter <= previous.get(other, 0) or other not in counters:
                 continue
-            place = bisect_right(counters[other], counter)
-            if place and counters[other][place - 1] > previous.get(other, 0):
-                learned.append(numbers[other][place - 1])
-        first_hand = [
-            one
-            for one in learned
+            count = bisect_right(counters[other], counter)
+            if count and counters[other][count - 1] > previous.get(other, 0):
+                candidates.append(numbers[other][count - 1])
+        direct = [
+            cause
+            for cause in candidates
             if not any(
-                one != far and happened_before(*events[one], *events[far]) for far in learned
+                cause != later and happened_before(*events[cause], *events[later])
+                for later in candidates
             )
         ]
-        causes.append(tuple(sorted(first_hand)))
+        causes.append(tuple(sorted(direct)))
         counters.setdefault(node, []).append(clock[node])
         before.append(number)
     return causes
@@ -89,20 +90,20 @@ def vector_clocks(
         out[node] = []
         for number, stamp in enumerate(own, start=1):
             for other, theirs in stamps.items():
-                known[other] = _first_not_before(before, theirs, stamp, known[other])
+                known[other] = _count_before(before, theirs, stamp, known[other])
             known[node] = number
             out[node].append({name: count for name, count in known.items() if count})
     return out
 
 
-def _first_not_before(before: Callable[[S, S], bool], stamps: Sequence[S], of: S, low: int) -> int:
+def _count_before(before: Callable[[S, S], bool], stamps: Sequence[S], stamp: S, low: int) -> int:
     """Return how many of a node's stamps are before `of`; the first `low` are known to be.
 
     Exponential search, then bisection, since the answer is near `low` if messages are frequent.
     """
     high, step = low, 1
-    while high < len(stamps) and before(stamps[high], of):
+    while high < len(stamps) and before(stamps[high], stamp):
         low, high = high + 1, high + step
         step *= 2
     high = min(high, len(stamps))
-    return bisect_left(stamps, True, low, high, key=lambda one: not before(one, of))
+    return bisect_left(stamps, True, low, high, key=lambda candidate: not before(candidate, stamp))

@@ -61,10 +61,10 @@ def compare(a_clock: Clock, b_clock: Clock) -> bool:
 
     For events of one execution this is equivalent to `happened_before`, but reads every entry.
     """
-    return _is_within(a_clock, b_clock) and not _is_within(b_clock, a_clock)
+    return _is_at_most(a_clock, b_clock) and not _is_at_most(b_clock, a_clock)
 
 
-def _is_within(a_clock: Clock, b_clock: Clock) -> bool:
+def _is_at_most(a_clock: Clock, b_clock: Clock) -> bool:
     return all(counter <= b_clock.get(node, 0) for node, counter in a_clock.items())
 
 

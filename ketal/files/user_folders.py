@@ -15,15 +15,15 @@ from pathlib import Path
 
 def cache_folder() -> Path:
     """Return the cache folder: `KETAL_CACHE` if set, else `ketal` in the user's cache folder."""
-    named = os.environ.get("KETAL_CACHE", "")
-    return Path(named).absolute() if named else _xdg("XDG_CACHE_HOME", ".cache") / "ketal"
+    cache = os.environ.get("KETAL_CACHE", "")
+    return Path(cache).absolute() if cache else _xdg_folder("XDG_CACHE_HOME", ".cache") / "ketal"
 
 
 def state_folder() -> Path:
     """Return the folder for persistent state: `ketal` in the user's state folder."""
-    return _xdg("XDG_STATE_HOME", ".local/state") / "ketal"
+    return _xdg_folder("XDG_STATE_HOME", ".local/state") / "ketal"
 
 
-def _xdg(variable: str, default: str) -> Path:
-    named = Path(os.environ.get(variable, ""))
-    return named if named.is_absolute() else Path.home() / default
+def _xdg_folder(variable: str, default: str) -> Path:
+    configured = Path(os.environ.get(variable, ""))
+    return configured if configured.is_absolute() else Path.home() / default

@@ -1,7 +1,7 @@
 """The bytes of a log: open it, detect its format, cut it into lines, in bounded memory.
 
-The functions here are generators of bytes that hold one block at a time (but for `read_whole`). The one
-rule: damage is an item, not an exception. For a line that is too long, or compressed
+The functions here, but for `read_whole`, are generators of bytes that hold one block at a time. The
+one rule: damage is an item, not an exception. For a line that is too long, or compressed
 data that ends early, `blocks` yields an `EventError` in place of the line, and continues if it can.
 """
 

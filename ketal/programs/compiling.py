@@ -84,7 +84,7 @@ def compile(
         if not isinstance(value, _PARAM_VALUES):
             wanted = "a number, a str, a bool or a datetime.timedelta"
             raise wrong_type(f"parameter {parameter}", wanted, value)
-    file, compiled, diagnostics, source = _diagnosed(text, name, limits, params)
+    file, compiled, diagnostics, source = _compile_with_diagnostics(text, name, limits, params)
     errors = [d for d in diagnostics if d.severity == "error"]
     if errors:
         raise PatternError(errors, source)
@@ -119,10 +119,10 @@ def lint(text: str, *, name: str = "<pattern>", limits: Limits | None = None) ->
     >>> ketal.lint('pattern P { event A = type = "a"; check A; }')[0].hint
     'write `==`'
     """
-    return _diagnosed(text, name, Limits.given(limits), {})[2]
+    return _compile_with_diagnostics(text, name, Limits.given(limits), {})[2]
 
 
-def _diagnosed(
+def _compile_with_diagnostics(
     text: str, name: str, limits: Limits, params: Mapping[str, ParamValue]
 ) -> tuple[syntax.File | None, list[CompiledPattern], list[Diagnostic], PatternText]:
     """Parse, check and compile a text as far as possible.
@@ -213,9 +213,9 @@ def load(
         text, name = read_pattern(path, limits), str(path)
     elif hasattr(path, "read"):
         name = str(getattr(path, "name", "<file>"))
-        read = path.read()
+        content = path.read()
         what = f"pattern file {name}"
-        text = decoded_pattern(read, what, limits) if isinstance(read, bytes) else read
+        text = decoded_pattern(content, what, limits) if isinstance(content, bytes) else content
     else:
         raise wrong_type("path", "a path or an open file", path)
     return compile(text, name=name, limits=limits, **params)
@@ -346,14 +346,14 @@ def build(
         if not isinstance(guards, Mapping):
             raise wrong_type(what, "a mapping of names to guards", guards)
 
-    def text(guard: str | syntax.Guard) -> str:
+    def guard_text(guard: str | syntax.Guard) -> str:
         if not isinstance(guard, str | syntax.Node):
             raise wrong_type("a guard", "a str or a node of ketal.model.syntax", guard)
         return guard if isinstance(guard, str) else render_guard(guard)
 
     lines = [f"    {clause.strip().rstrip(';')};" for clause in checked_texts("clauses", clauses)]
-    lines += [f"    event {event} = {text(guard)};" for event, guard in events.items()]
-    lines += [f"    {step} = {text(guard)};" for step, guard in steps.items()]
+    lines += [f"    event {event} = {guard_text(guard)};" for event, guard in events.items()]
+    lines += [f"    {step} = {guard_text(guard)};" for step, guard in steps.items()]
     lines.append(f"    {'check' if find is None else f'find {find}'} automaton {{")
     lines.append(f"        initial {initial};")
     if finals is not None:
@@ -362,8 +362,8 @@ def build(
         lines += [f"        {before} -> {after} on {step};" for before, step, after in transitions]
     except (TypeError, ValueError):
         raise wrong_type("transitions", "a list of (state, step, state)", transitions) from None
-    written = "\n".join([f"pattern {checked_text('name', name)} {{", *lines, "    }", "}", ""])
-    program = compile(written, name=f"<built {name}>", limits=limits, **params)
+    rendered = "\n".join([f"pattern {checked_text('name', name)} {{", *lines, "    }", "}", ""])
+    program = compile(rendered, name=f"<built {name}>", limits=limits, **params)
     declared = [d.name for d in program.one.pattern.declarations]
     if declared != [*events, *steps]:
         raise SettingError(f"a guard of {name} holds more than a guard: declared {declared}")

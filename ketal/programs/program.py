@@ -211,18 +211,18 @@ class Program(Mapping[str, "Program"]):
         compiled = [
             compile_pattern(
                 self.file,
-                next(p for p in self.file.patterns if p.name == one.name),
+                next(p for p in self.file.patterns if p.name == pattern.name),
                 params=self.params,
-                registered={**registered_guards(), **{g.name: g for g in one.registered}},
-                limits=one.limits,
+                registered={**registered_guards(), **{g.name: g for g in pattern.registered}},
+                limits=pattern.limits,
                 source=self.source,
                 undecided=scheme,
             )
-            for one in self.compiled
+            for pattern in self.compiled
         ]
-        of_patterns = [warning for one in self.compiled for warning in one.warnings]
+        of_patterns = [warning for pattern in self.compiled for warning in pattern.warnings]
         warnings = [warning for warning in self.warnings if warning not in of_patterns]
-        warnings += [warning for one in compiled for warning in one.warnings]
+        warnings += [warning for pattern in compiled for warning in pattern.warnings]
         warnings.sort(key=diagnostic_place)
         return Program(
             tuple(compiled), self.file, tuple(warnings), source=self.source, params=self.params

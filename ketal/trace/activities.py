@@ -64,12 +64,12 @@ class Line:
         """Increment the line's own entry for an event; return a copy of the event's clock."""
         # A signal handler may record an event between any two of these statements.
         counter = next(self._counters)
-        clock = self.known()
+        clock = self.copy_clock()
         clock[self.node] = counter
         self.merge(clock)
         return clock
 
-    def known(self) -> dict[str, int]:
+    def copy_clock(self) -> dict[str, int]:
         """Return a copy of the line's clock: that of its last event, and clocks merged since."""
         return self._clock.copy()
 
@@ -86,14 +86,14 @@ class Activities:
         self._suffix = f"#{incarnation}" if incarnation > 1 else ""
         self._lock = threading.Lock()
         self._forks = 0
-        self._begin(node, {})
+        self._start(node, {})
 
-    def _begin(self, node: str, clock: Clock) -> None:
+    def _start(self, node: str, clock: Clock) -> None:
         self._node = node
-        self._born: Clock = clock
+        self._initial_clock: Clock = clock
         self._lines: WeakKeyDictionary[Any, Line] = WeakKeyDictionary()
-        self._over: WeakKeyDictionary[Any, Clock] = WeakKeyDictionary()
-        self._free: deque[tuple[str, int]] = deque(maxlen=LINES_FREE_MAX)
+        self._ended_clocks: WeakKeyDictionary[Any, Clock] = WeakKeyDictionary()
+        self._free_lines: deque[tuple[str, int]] = deque(maxlen=LINES_FREE_MAX)
         self._count = 0
         # The clock of the last event in this context; None before the first event.
         self._context: ContextVar[Clock | None] = ContextVar(f"ketal:{node}", default=None)
@@ -114,17 +114,17 @@ class Activities:
         if self.kind != "process":
             self._context.set(clock)
 
-    def known_by(self, owner: threading.Thread | asyncio.Future[Any]) -> Clock:
+    def activity_clock(self, owner: threading.Thread | asyncio.Future[Any]) -> Clock:
         """Return the clock of a thread or a task; free its line if it has ended."""
         with self._lock:
-            clock = self._over.get(owner)
+            clock = self._ended_clocks.get(owner)
             line = self._lines.get(owner)
             if clock is None and line is not None:
-                clock = line.known()
-                if _is_over(owner):
-                    self._over[owner] = clock
+                clock = line.copy_clock()
+                if _has_ended(owner):
+                    self._ended_clocks[owner] = clock
                     del self._lines[owner]
-                    self._free.append((line.node, clock.get(line.node, 0)))
+                    self._free_lines.append((line.node, clock.get(line.node, 0)))
         return clock or {}
 
     def _owner(self) -> Any:
@@ -143,18 +143,18 @@ class Activities:
         with self._lock:
             line = self._lines.get(owner)
             if line is None:
-                name, events = self._name(known)
-                line = self._lines[owner] = Line(name, self._born, events)
+                name, events = self._claim_name(known)
+                line = self._lines[owner] = Line(name, self._initial_clock, events)
         return line
 
-    def _name(self, known: Clock) -> tuple[str, int]:
+    def _claim_name(self, known: Clock) -> tuple[str, int]:
         """Return the name of a line, and the number of its events so far.
 
         Reuses a free line all of whose events are `known`, else makes a new one.
         """
-        for name, events in reversed(self._free):
+        for name, events in reversed(self._free_lines):
             if known.get(name, 0) >= events:
-                self._free.remove((name, events))
+                self._free_lines.remove((name, events))
                 return name, events
         name = f"{self._node}/{self._count}" if self._count else self._node
         self._count += 1
@@ -164,23 +164,23 @@ class Activities:
 
     def before_fork(self) -> None:
         """Lock the running activity's line, for a consistent copy in the child; count the fork."""
-        held = self.current()
-        held.lock.acquire()
+        line = self.current()
+        line.lock.acquire()
         self._lock.acquire()
-        self._held = held  # Set under the lock: another thread may be forking.
+        self._forking_line = line  # Set under the lock: another thread may be forking.
         self._forks += 1
 
     def after_fork(self, *, child: bool) -> None:
         """Unlock the line; in the child, start new lines with the parent's clock."""
-        held, forks = self._held, self._forks
+        line, forks = self._forking_line, self._forks
         if child:
             self._lock = threading.Lock()
             self._forks = 0
-            self._begin(f"{self._node}/f{forks}", held.known())
+            self._start(f"{self._node}/f{forks}", line.copy_clock())
         else:
             self._lock.release()
-            held.lock.release()
+            line.lock.release()
 
 
-def _is_over(owner: threading.Thread | asyncio.Future[Any]) -> bool:
+def _has_ended(owner: threading.Thread | asyncio.Future[Any]) -> bool:
     return not owner.is_alive() if isinstance(owner, threading.Thread) else owner.done()

@@ -21,13 +21,13 @@ CALLS_MAX = 16
 """Maximum number of enclosing calls that a message names, the innermost ones."""
 OPEN_CALLS: ContextVar[tuple[tuple[str, int], ...]] = ContextVar("ketal:calls", default=())
 """Node and counter of the events of open calls in this context, recorded at their beginning."""
-OWN = frozenset({"result", "result_type", "error", "message", "arg_types"})
+RESERVED_NAMES = frozenset({"result", "result_type", "error", "message", "arg_types"})
 """Attributes of a call besides its arguments; arguments with these names get the prefix `arg_`."""
-_Reader = Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]
+_ArgumentsReader = Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]
 """Converts the arguments of a call to attributes."""
-_Ended = Callable[[Any, BaseException | None], object]
+_EndCallback = Callable[[Any, BaseException | None], object]
 """A callback at the end of a call, with its result or its exception."""
-_Begun = Callable[[tuple[Any, ...], dict[str, Any]], _Ended]
+_BeginCallback = Callable[[tuple[Any, ...], dict[str, Any]], _EndCallback]
 """A callback at the beginning of a call, with its arguments; returns the one for the end."""
 
 
@@ -47,50 +47,50 @@ def call_recorder(
         if not callable(function):
             wanted = "a function (Tracer.record records one event)"
             raise wrong_type("what is traced", wanted, function)
-        name = type or _name_of(function)
+        name = type or _function_name(function)
         read = _arguments_reader(function) if arguments else lambda args, kwargs: {}
         if at == "begin":
-            return _watched(function, _recorded_at_begin(recording, name, read))
-        return _watched(function, _recorded_at_end(recording, name, read, result=result))
+            return _wrap_calls(function, _begin_recorder(recording, name, read))
+        return _wrap_calls(function, _end_recorder(recording, name, read, result=result))
 
     return traced
 
 
-def _watched(function: Callable[..., Any], begun: _Begun) -> Callable[..., Any]:
-    """Wrap a function: call `begun` at the beginning of each call, and its result at the end."""
+def _wrap_calls(function: Callable[..., Any], on_begin: _BeginCallback) -> Callable[..., Any]:
+    """Wrap a function: call `on_begin` at the beginning of each call, and its result at the end."""
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            ended = begun(args, kwargs)
+            on_end = on_begin(args, kwargs)
             try:
                 value = await function(*args, **kwargs)
             except BaseException as error:
-                ended(None, error)
+                on_end(None, error)
                 raise
-            ended(value, None)
+            on_end(value, None)
             return value
 
         return awaited
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        ended = begun(args, kwargs)
+        on_end = on_begin(args, kwargs)
         try:
             value = function(*args, **kwargs)
         except BaseException as error:
-            ended(None, error)
+            on_end(None, error)
             raise
-        ended(value, None)
+        on_end(value, None)
         return value
 
     return called
 
 
-def _recorded_at_begin(recording: EventRecording, name: str, read: _Reader) -> _Begun:
+def _begin_recorder(recording: EventRecording, name: str, read: _ArgumentsReader) -> _BeginCallback:
     """Return a callback that records calls at their beginning; messages sent within name them."""
 
-    def begun(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Ended:
+    def on_begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _EndCallback:
         calls = OPEN_CALLS.get()
         with recording:
             event = recording.stamp(name, read(args, kwargs))
@@ -99,15 +99,15 @@ def _recorded_at_begin(recording: EventRecording, name: str, read: _Reader) -> _
             recording.feed(event)
         return lambda value, error: OPEN_CALLS.set(calls)
 
-    return begun
+    return on_begin
 
 
-def _recorded_at_end(
-    recording: EventRecording, name: str, read: _Reader, *, result: bool
-) -> _Begun:
+def _end_recorder(
+    recording: EventRecording, name: str, read: _ArgumentsReader, *, result: bool
+) -> _BeginCallback:
     """Return a callback that records calls at their end, also if they raise."""
 
-    def ended(args: Any, kwargs: Any, value: Any, error: BaseException | None) -> None:
+    def on_end(args: Any, kwargs: Any, value: Any, error: BaseException | None) -> None:
         with recording:
             data = read(args, kwargs)
             if error is not None:
@@ -118,16 +118,16 @@ def _recorded_at_end(
                 data["result_type"] = value.__class__.__name__
             recording.record(name, data)
 
-    return lambda args, kwargs: partial(ended, args, kwargs)
+    return lambda args, kwargs: partial(on_end, args, kwargs)
 
 
-def _name_of(function: Callable[..., Any]) -> str:
+def _function_name(function: Callable[..., Any]) -> str:
     # A callable object has no `__qualname__`; use that of its class.
     name: str = getattr(function, "__qualname__", function.__class__.__qualname__)
     return name.rpartition("<locals>.")[2]
 
 
-def _arguments_reader(function: Callable[..., Any]) -> _Reader:
+def _arguments_reader(function: Callable[..., Any]) -> _ArgumentsReader:
     """Return a function that converts the arguments of a call to attributes, without `self`, `cls`.
 
     It does not check that the arguments fit the signature, so it costs no more than building the
@@ -142,21 +142,24 @@ def _arguments_reader(function: Callable[..., Any]) -> _Reader:
     positional = [
         p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ][first:]
-    others = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
+    var_positional = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
     names = [p.name for p in parameters[first:]]
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
 
     def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         given = dict(zip(positional, args[first:], strict=False))
-        more = args[first + len(positional) :]
-        if more and others:
-            given[others] = more
+        extra = args[first + len(positional) :]
+        if extra and var_positional:
+            given[var_positional] = extra
         values = {**defaults, **given, **kwargs}
         ordered = {name: values.pop(name) for name in names if name in values}
         ordered |= values  # the keyword arguments that `**kwargs` of the function takes
-        out = {(f"arg_{name}" if name in OWN else name): one for name, one in ordered.items()}
+        attributes = {
+            (f"arg_{name}" if name in RESERVED_NAMES else name): value
+            for name, value in ordered.items()
+        }
         if ordered:
-            out["arg_types"] = [value.__class__.__name__ for value in ordered.values()]
-        return out
+            attributes["arg_types"] = [value.__class__.__name__ for value in ordered.values()]
+        return attributes
 
     return read

@@ -30,43 +30,45 @@ and in the child starts new clocks."""
 OWN_SOCKETS: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
-def own(one: socket.socket) -> socket.socket:
+def close_in_child(connection: socket.socket) -> socket.socket:
     """Register a socket to be closed in every child of a fork; return it."""
-    OWN_SOCKETS.add(one)
-    return one
+    OWN_SOCKETS.add(connection)
+    return connection
 
 
-_HELD = threading.local()
+_FORK_LOCKS = threading.local()
 """The locks that the forking thread holds; thread-local, as other threads may fork too."""
 
 
-def _before() -> None:
+def _before_fork() -> None:
     # In the same order in all threads, to avoid deadlock.
     under_lock = sorted(UNDER_LOCK, key=id)
     end = time.monotonic() + WAIT_S
-    taken = [one.lock.acquire(timeout=max(0.0, end - time.monotonic())) for one in under_lock]
-    _HELD.under_lock = list(zip(under_lock, taken, strict=True))
-    _HELD.clocks = sorted(CLOCKS, key=id)
-    for clocks in _HELD.clocks:
+    acquired = [
+        locked.lock.acquire(timeout=max(0.0, end - time.monotonic())) for locked in under_lock
+    ]
+    _FORK_LOCKS.under_lock = list(zip(under_lock, acquired, strict=True))
+    _FORK_LOCKS.clocks = sorted(CLOCKS, key=id)
+    for clocks in _FORK_LOCKS.clocks:
         clocks.before_fork()
 
 
-def _after(*, child: bool) -> None:
+def _after_fork(*, child: bool) -> None:
     for connection in [*OWN_SOCKETS] if child else ():
         connection.close()
-    for clocks in _HELD.clocks:
+    for clocks in _FORK_LOCKS.clocks:
         clocks.after_fork(child=child)
-    for one, is_taken in _HELD.under_lock:
+    for locked, is_acquired in _FORK_LOCKS.under_lock:
         if child:
-            one.lock = threading.RLock()
-        elif is_taken:
-            one.lock.release()
-    del _HELD.clocks, _HELD.under_lock
+            locked.lock = threading.RLock()
+        elif is_acquired:
+            locked.lock.release()
+    del _FORK_LOCKS.clocks, _FORK_LOCKS.under_lock
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before,
-        after_in_parent=partial(_after, child=False),
-        after_in_child=partial(_after, child=True),
+        before=_before_fork,
+        after_in_parent=partial(_after_fork, child=False),
+        after_in_child=partial(_after_fork, child=True),
     )

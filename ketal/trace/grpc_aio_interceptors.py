@@ -26,51 +26,51 @@ class _TracedCall:
 
     def __init__(self, call: Any, tracer: Tracer, details: Any) -> None:
         self._call, self._tracer, self._details = call, tracer, details
-        self._begun_in = asyncio.current_task()
-        self._ended_in: asyncio.Task[Any] | None = None
+        self._begin_task = asyncio.current_task()
+        self._end_task: asyncio.Task[Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._call, name)
 
     def __await__(self) -> Generator[Any, None, Any]:
-        return self._with_end(self._call).__await__()
+        return self._await_end(self._call).__await__()
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         try:
             async for response in self._call:
                 yield response
         finally:
-            await self._end()
+            await self._record_end()
 
     async def code(self) -> Any:
         """Wait for the end of the call, and return its status code."""
-        return await self._with_end(self._call.code())
+        return await self._await_end(self._call.code())
 
     async def details(self) -> Any:
         """Wait for the end of the call, and return its details."""
-        return await self._with_end(self._call.details())
+        return await self._await_end(self._call.details())
 
     async def trailing_metadata(self) -> Any:
         """Wait for the end of the call, and return its trailing metadata."""
-        return await self._with_end(self._call.trailing_metadata())
+        return await self._await_end(self._call.trailing_metadata())
 
-    async def _with_end(self, waiting: Awaitable[Any]) -> Any:
+    async def _await_end(self, waiting: Awaitable[Any]) -> Any:
         try:
             return await waiting
         finally:
-            await self._end()
+            await self._record_end()
 
-    async def _end(self) -> None:
+    async def _record_end(self) -> None:
         """Record the end of the call, if it has ended; if recorded already, merge its clock."""
         if not self._call.done():
             return
-        if self._ended_in is not None:
-            self._tracer.joined(self._ended_in)
+        if self._end_task is not None:
+            self._tracer.joined(self._end_task)
             return
-        self._ended_in = asyncio.current_task()
+        self._end_task = asyncio.current_task()
         code, metadata = await self._call.code(), await self._call.trailing_metadata()
-        if self._begun_in is not None:
-            self._tracer.joined(self._begun_in)
+        if self._begin_task is not None:
+            self._tracer.joined(self._begin_task)
         end_call(self._tracer, self._details, code, metadata)
 
 
@@ -83,14 +83,14 @@ class _Interceptor:
         self._tracer = tracer
 
     async def _intercept(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
-        call = await continuation(_with_metadata(begin_call(self._tracer, details)), request)
+        call = await continuation(_aio_details(begin_call(self._tracer, details)), request)
         return _TracedCall(call, self._tracer, details)
 
     intercept_unary_unary = intercept_unary_stream = _intercept
     intercept_stream_unary = intercept_stream_stream = _intercept
 
 
-def _with_metadata(details: Any) -> Any:
+def _aio_details(details: Any) -> Any:
     return aio.ClientCallDetails(
         details.method, details.timeout, aio.Metadata(*details.metadata), details.credentials,
         details.wait_for_ready,

@@ -81,13 +81,13 @@ class ClientInterceptor(
     def _intercept(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
         call = continuation(begin_call(self._tracer, details), request)
 
-        def ended(done: Any) -> None:
+        def on_done(done: Any) -> None:
             end_call(self._tracer, details, done.code(), done.trailing_metadata())
 
         if call.done():
-            ended(call)
+            on_done(call)
         else:
-            call.add_done_callback(ended)
+            call.add_done_callback(on_done)
         return call
 
     intercept_unary_unary = intercept_unary_stream = _intercept
@@ -123,27 +123,27 @@ class ServedCall:
         """End the call with an error; under `grpc.aio` this returns an awaitable."""
         if trailing_metadata:
             self.set_trailing_metadata(trailing_metadata)
-        self._end()
+        self._record_end()
         return self._context.abort(code, details)
 
     def abort_with_status(self, status: Any) -> Any:
         """End the call with a status."""
         return self.abort(status.code, status.details, status.trailing_metadata)
 
-    def _end(self) -> None:
+    def _record_end(self) -> None:
         if self._has_ended:
             return
         self._has_ended = True
         headers = self._tracer.send_within(SHORT_MAX, "grpc.answer", method=self._method)
         # `grpc.aio` gives handlers that are not coroutines a context without this method.
-        asked = getattr(self._context, "trailing_metadata", lambda: self._trailing)
-        self._context.set_trailing_metadata((*(asked() or ()), *headers.items()))
+        read_trailing = getattr(self._context, "trailing_metadata", lambda: self._trailing)
+        self._context.set_trailing_metadata((*(read_trailing() or ()), *headers.items()))
 
     def __enter__(self) -> ServedCall:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._end()
+        self._record_end()
 
 
 grpc.ServicerContext.register(ServedCall)
@@ -156,37 +156,37 @@ def traced_handler(tracer: Tracer, details: Any, handler: Any) -> Any:
     kind = next(kind for kind in _KINDS if getattr(handler, kind) is not None)
     behaviour = getattr(handler, kind)
 
-    def begun(context: Any) -> ServedCall:
+    def served_call(context: Any) -> ServedCall:
         return ServedCall(tracer, details, context)
 
     async def streamed(request: Any, context: Any) -> AsyncIterator[Any]:
-        with begun(context) as call:
+        with served_call(context) as call:
             async with contextlib.aclosing(behaviour(request, call)) as responses:
                 async for response in responses:
                     yield response
 
     async def awaited(request: Any, context: Any) -> Any:
-        with begun(context) as call:
+        with served_call(context) as call:
             return await behaviour(request, call)
 
     def yielded(request: Any, context: Any) -> Iterator[Any]:
-        with begun(context) as call:
+        with served_call(context) as call:
             yield from behaviour(request, call)
 
     def returned(request: Any, context: Any) -> Any:
-        with begun(context) as call:
+        with served_call(context) as call:
             return behaviour(request, call)
 
     # `grpc.aio` inspects a handler in the same way; for `grpc.server` it is one of the last two.
-    served: Any = returned
+    wrapper: Any = returned
     if inspect.isasyncgenfunction(behaviour):
-        served = streamed
+        wrapper = streamed
     elif inspect.iscoroutinefunction(behaviour):
-        served = awaited
+        wrapper = awaited
     elif kind.endswith("_stream"):
-        served = yielded
+        wrapper = yielded
     return getattr(grpc, f"{kind}_rpc_method_handler")(
-        served,
+        wrapper,
         request_deserializer=handler.request_deserializer,
         response_serializer=handler.response_serializer,
     )

@@ -62,8 +62,8 @@ NO_KNOWLEDGE = SenderKnowledge({}, ())
 def encoded(node: str, clock: Mapping[str, int], calls: Iterable[tuple[str, int]] = ()) -> str:
     """Return the header of a message: sender, clock, and the enclosing calls (node, counter)."""
     text = f"{VERSION};{quote(node, safe='')};{_members_text(clock.items())}"
-    within = _members_text(calls)
-    return f"{text};{within}" if within else text
+    calls_text = _members_text(calls)
+    return f"{text};{calls_text}" if calls_text else text
 
 
 def decoded(text: str | bytes) -> SenderKnowledge:
@@ -103,18 +103,19 @@ def _members(text: str) -> list[tuple[str, int]]:
     return members
 
 
-def sender_knowledge(headers: Headers, failed: Callable[[str], None]) -> SenderKnowledge:
+def sender_knowledge(headers: Headers, count_failure: Callable[[str], None]) -> SenderKnowledge:
     """Return the sender's knowledge from a message's headers, or from the text of its clock.
 
-    If the clock is missing or malformed, calls `failed` with the reason and returns `NO_KNOWLEDGE`.
+    If the clock is missing or malformed, calls `count_failure` with the reason and returns
+    `NO_KNOWLEDGE`.
     """
     try:
         text = _clock_text(headers)
         if text is not None:
             return decoded(text)
-        failed(f"a message without the header {NAME} was received")
+        count_failure(f"a message without the header {NAME} was received")
     except Exception as error:  # The headers may be any object of the program.
-        failed(f"a message's clock cannot be read: {error}")
+        count_failure(f"a message's clock cannot be read: {error}")
     return NO_KNOWLEDGE
 
 
@@ -124,10 +125,10 @@ def _clock_text(headers: Headers) -> Text | None:
         return headers
     items = getattr(headers, "items", None)
     pairs = cast("Iterable[tuple[Text, Text]]", headers if items is None else items())
-    return next((value for name, value in pairs if _is_clock(name)), None)
+    return next((value for name, value in pairs if _is_clock_name(name)), None)
 
 
-def _is_clock(name: Text) -> bool:
+def _is_clock_name(name: Text) -> bool:
     text = name.decode("latin-1") if isinstance(name, bytes) else name
     return text.lower() == NAME
 

@@ -56,19 +56,21 @@ class ClockSpanProcessor(SpanProcessor):
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Record the beginning of a span, and set the clock in its attributes."""
-        headers = self._tracer.send(span.name, phase="start", **_ids(span))
+        headers = self._tracer.send(span.name, phase="start", **_span_ids(span))
         if message_header.NAME in headers:
             span.set_attribute(NODE, self._tracer.node)
             span.set_attribute(ENTRY, headers[message_header.NAME])
 
     def on_end(self, span: ReadableSpan) -> None:
         """Record the end of a span."""
-        given = {n: value for n, value in (span.attributes or {}).items() if n not in (NODE, ENTRY)}
+        attributes = {
+            n: value for n, value in (span.attributes or {}).items() if n not in (NODE, ENTRY)
+        }
         error = {} if span.status.is_ok else {"error": span.status.description or "error"}
-        self._tracer.record(span.name, **{**given, "phase": "end", **_ids(span), **error})
+        self._tracer.record(span.name, **{**attributes, "phase": "end", **_span_ids(span), **error})
 
 
-def _ids(span: ReadableSpan) -> dict[str, str]:
+def _span_ids(span: ReadableSpan) -> dict[str, str]:
     context = span.get_span_context()
     if context is None:
         return {}

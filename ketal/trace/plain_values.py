@@ -37,9 +37,9 @@ def plain(value: Any, depth: int = 0) -> Any:
         if depth < DEPTH_MAX:
             if isinstance(value, Mapping):
                 items = islice(value.items(), ITEMS_MAX)
-                return {cut_text(str(name)): plain(one, depth + 1) for name, one in items}
+                return {cut_text(str(name)): plain(item, depth + 1) for name, item in items}
             if isinstance(value, list | tuple | set | frozenset):
-                return [plain(one, depth + 1) for one in islice(value, ITEMS_MAX)]
+                return [plain(item, depth + 1) for item in islice(value, ITEMS_MAX)]
         return cut_text(repr(value[:TEXT_MAX] if isinstance(value, bytes | bytearray) else value))
     except Exception:
         # A `repr` that the program defines may raise any exception.

@@ -41,13 +41,13 @@ class EventRecording:
         incarnation: int | None,
         monitor: Feeding | None,
     ) -> None:
-        _check(node, activity, incarnation)
+        _check_arguments(node, activity, incarnation)
         if sink is None:
             sink = default_sink(node)
         self.sink: EventSink = JsonLines(sink) if isinstance(sink, str | os.PathLike) else sink
         if incarnation is None:
-            asked = getattr(self.sink, "incarnation", None)
-            incarnation = 1 if asked is None else asked(node)
+            incarnation_of = getattr(self.sink, "incarnation", None)
+            incarnation = 1 if incarnation_of is None else incarnation_of(node)
         self.activities = Activities(node, incarnation, activity)
         self._writing = threading.RLock()
         self.failures: Counter[str] = Counter()
@@ -60,7 +60,7 @@ class EventRecording:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, Exception):
             return False
-        self.failed(f"an event was not recorded: {error_text(error)}")
+        self.count_failure(f"an event was not recorded: {error_text(error)}")
         return True
 
     def __reduce__(self) -> NoReturn:
@@ -103,7 +103,7 @@ class EventRecording:
                 with self._writing:
                     self.sink.write(event)
             except Exception as error:
-                self.failed(f"an event was not written: {error_text(error)}")
+                self.count_failure(f"an event was not written: {error_text(error)}")
         return event
 
     def feed(self, event: dict[str, Any]) -> None:
@@ -115,9 +115,9 @@ class EventRecording:
         try:
             self._monitor.feed(Event(**event))
         except Exception as error:
-            self.failed(f"the monitor was not fed: {error_text(error)}")
+            self.count_failure(f"the monitor was not fed: {error_text(error)}")
 
-    def failed(self, reason: str) -> None:
+    def count_failure(self, reason: str) -> None:
         """Count a failure, and log the first one with this reason."""
         if reason not in self.failures and len(self.failures) >= FAILURES_MAX:
             reason = "other failures"
@@ -139,7 +139,7 @@ class EventRecording:
         self.activities.after_fork(child=child)
 
 
-def _check(node: str, activity: str, incarnation: int | None) -> None:
+def _check_arguments(node: str, activity: str, incarnation: int | None) -> None:
     """Raise a SettingError if the node's name, the activity or the incarnation is invalid."""
     if not isinstance(node, str):
         raise wrong_type("node", "a str, the name of the process", node)

@@ -257,7 +257,7 @@ class Tracer:
             if len(text) <= bytes_max:
                 headers[message_header.NAME] = text
             else:
-                self._recording.failed(
+                self._recording.count_failure(
                     f"a message's clock is longer than {bytes_max:,} bytes, and did not travel"
                 )
         return headers
@@ -278,7 +278,7 @@ class Tracer:
             As for `record`.
         """
         with self._recording:
-            message = message_header.sender_knowledge(headers, self._recording.failed)
+            message = message_header.sender_knowledge(headers, self._recording.count_failure)
             self._recording.record(type, data, message)
 
     # --- activities ---
@@ -321,13 +321,13 @@ class Tracer:
             The thread or the task that has ended.
         """
         with self._recording, self._activities.current() as line:
-            line.merge(self._activities.known_by(ended))
-            self._activities.hand_over(line.known())
+            line.merge(self._activities.activity_clock(ended))
+            self._activities.hand_over(line.copy_clock())
 
     def hand_over(self) -> None:
         """Set the clock of the current context, which activities created in it inherit."""
         with self._recording, self._activities.current() as line:
-            self._activities.hand_over(line.known())
+            self._activities.hand_over(line.copy_clock())
 
     def __repr__(self) -> str:
         return f"<ketal.trace.Tracer {self.node}>"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ketal.clocks.mobile_hosts.dependency_sequences import DependencyClocks, has
+from ketal.clocks.mobile_hosts.dependency_sequences import DependencyClocks, contains
 from ketal.clocks.mobile_hosts.hierarchical import HierarchicalClocks, digits
 from ketal.clocks.mobile_hosts.interleaving import InterleavingClocks
 from ketal.clocks.mobile_hosts.station_vectors import StationClocks
@@ -107,7 +107,7 @@ def test_section_3_the_example_is_the_history_of_an_event() -> None:
 
 def test_what_pairs_have() -> None:
     pairs = (2, 2, 4, 7, 9, 9)
-    assert {number for number in range(1, 50) if has(pairs, number)} == set_of_pairs(pairs)
+    assert {number for number in range(1, 50) if contains(pairs, number)} == set_of_pairs(pairs)
 
 
 Printed = list[tuple[int | None, dict[str, int]]]

@@ -102,7 +102,7 @@ class _Bytes(socketserver.StreamRequestHandler):
     server: _ByteServer
 
     def handle(self) -> None:
-        announcement = log_sender.announced(self.rfile.readline())
+        announcement = log_sender.parse_announcement(self.rfile.readline())
         assert announcement is not None
         taken = self.server.taken
         position = len(taken[announcement.log])
@@ -316,7 +316,7 @@ def _announce(path: Path, address: tuple[str, int]) -> tuple[socket.socket, int]
     connection = socket.create_connection(address, timeout=10)
     with open(path, "rb") as log:
         connection.sendall(log_sender.announcement(log.readline(), path.stat().st_size))
-    return connection, log_sender._number(connection)
+    return connection, log_sender._read_offset(connection)
 
 
 def test_a_log_is_the_same_one_wherever_its_program_goes(
@@ -351,7 +351,7 @@ def test_of_two_connections_of_one_log_the_position_is_the_further(tmp_path: Pat
         for connection in (earlier, later):
             connection.sendall(b"".join(lines[:2]))
             connection.shutdown(socket.SHUT_WR)
-            assert log_sender._number(connection) == len(b"".join(lines[:2]))
+            assert log_sender._read_offset(connection) == len(b"".join(lines[:2]))
             assert connection.recv(1) == b""
             connection.close()
         again, position = _announce(path, collector.address)
@@ -412,9 +412,9 @@ def test_of_too_many_logs_those_that_are_sent_are_not_forgotten(
             Tracer(f"n{number}", other).record("t")
             assert LogSender(other, *collector.address).close()
         lasting.shutdown(socket.SHUT_WR)
-        assert log_sender._number(lasting) == len(log)
+        assert log_sender._read_offset(lasting) == len(log)
         lasting.close()
-        assert len(collector._taken) == 2
+        assert len(collector._offsets) == 2
         again, position = _announce(path, collector.address)
         assert position == len(log)
         again.close()

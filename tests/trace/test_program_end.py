@@ -179,12 +179,12 @@ def test_a_connection_with_itself_is_none() -> None:
         one.bind(("127.0.0.1", 0))
         one.connect(one.getsockname())
         with pytest.raises(ConnectionError):
-            sending.refuse_itself(one)
+            sending.refuse_self_connection(one)
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as connection,
     ):
-        sending.refuse_itself(connection)
+        sending.refuse_self_connection(connection)
 
 
 def test_connections_beyond_the_most_are_closed_and_named_once(

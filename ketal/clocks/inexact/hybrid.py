@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.scheme import ReplicaScheme, counter_of, not_a_stamp
+from ketal.clocks.scheme import ReplicaScheme, checked_counter, not_a_stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,5 +61,5 @@ class HybridClocks(ReplicaScheme[HybridStamp]):
         """Return the stamp of a time and a counter."""
         if not isinstance(value, list) or len(value) != 2:
             raise not_a_stamp(self.name, "a time in µs and a counter: [1700000000000000, 0]", value)
-        time_us, counter = (counter_of(number, "an entry") for number in value)
+        time_us, counter = (checked_counter(number, "an entry") for number in value)
         return HybridStamp(node, time_us, counter)

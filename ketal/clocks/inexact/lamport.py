@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ketal.clocks.inexact.plausible import PlausibleClocks, PlausibleStamp
-from ketal.clocks.scheme import counter_of
+from ketal.clocks.scheme import checked_counter
 
 
 class LamportClocks(PlausibleClocks):
@@ -30,4 +30,4 @@ class LamportClocks(PlausibleClocks):
 
     def read(self, value: Any, node: str) -> PlausibleStamp:
         """Return the stamp of a counter."""
-        return PlausibleStamp(node, 0, (counter_of(value, "a Lamport clock", 1),))
+        return PlausibleStamp(node, 0, (checked_counter(value, "a Lamport clock", 1),))

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.scheme import ReplicaScheme, counter_of, not_a_stamp
+from ketal.clocks.scheme import ReplicaScheme, checked_counter, not_a_stamp
 from ketal.errors import SettingError
 
 ENTRIES = 4
@@ -66,7 +66,7 @@ class PlausibleClocks(ReplicaScheme[PlausibleStamp]):
     ) -> tuple[PlausibleStamp, PlausibleStamp]:
         """Stamp an event with the pointwise maximum, the node's entry incremented."""
         known = [replica.entries, *(message.entries for message in received)]
-        entries = [max(of_entry) for of_entry in zip(*known, strict=True)]
+        entries = [max(values) for values in zip(*known, strict=True)]
         entries[replica.entry] += 1
         after = PlausibleStamp(replica.node, replica.entry, tuple(entries))
         return after, after
@@ -91,7 +91,7 @@ class PlausibleClocks(ReplicaScheme[PlausibleStamp]):
         if not isinstance(value, list) or len(value) != self.size + 1:
             sized = f"{form} (of {self.size} entries; plausible:N is of N)"
             raise not_a_stamp(self.name, sized, value)
-        entry, *entries = (counter_of(number, "an entry") for number in value)
+        entry, *entries = (checked_counter(number, "an entry") for number in value)
         if entry >= self.size or not entries[entry]:
             raise not_a_stamp(self.name, form, value)
         return PlausibleStamp(node, entry, tuple(entries))

@@ -72,8 +72,8 @@ def known_everywhere(stamp: MatrixStamp, nodes: Iterable[str]) -> dict[str, int]
     {}
     """
     rows = [stamp.rows.get(node, {}) for node in nodes]
-    least = {of: min((row.get(of, 0) for row in rows), default=0) for of in stamp.clock}
-    return {of: counter for of, counter in least.items() if counter}
+    least = {name: min((row.get(name, 0) for row in rows), default=0) for name in stamp.clock}
+    return {name: counter for name, counter in least.items() if counter}
 
 
 class MatrixClocks(ReplicaScheme[MatrixStamp]):
@@ -124,8 +124,10 @@ class MatrixClocks(ReplicaScheme[MatrixStamp]):
             raise not_a_stamp(self.name, form, value)
         if node not in value:
             raise not_a_stamp(self.name, f"{form}; of an event of {node}", value)
-        rows = {of: checked(of, row) for of, row in value.items()}
-        for of, row in rows.items():
+        rows = {row_node: checked(row_node, row) for row_node, row in value.items()}
+        for row_node, row in rows.items():
             if any(rows[node].get(name, 0) < counter for name, counter in row.items()):
-                raise EventError(f"clock: the row of {of!r} has more than the own row of {node!r}")
+                raise EventError(
+                    f"clock: the row of {row_node!r} has more than the own row of {node!r}"
+                )
         return MatrixStamp(node, rows)

@@ -28,7 +28,7 @@ from itertools import pairwise
 from typing import Any
 
 from ketal.clocks.mobile_hosts.stations import Label, StationScheme
-from ketal.clocks.scheme import counter_of, not_a_stamp
+from ketal.clocks.scheme import checked_counter, not_a_stamp
 from ketal.errors import EventError
 
 Pairs = tuple[int, ...]
@@ -51,7 +51,7 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> Pairs:
     return tuple(out)
 
 
-def has(pairs: Pairs, number: int) -> bool:
+def contains(pairs: Pairs, number: int) -> bool:
     """Return whether a number is in the set encoded by pairs."""
     # Bounds are in the set; numbers between two bounds are in a range or in a gap.
     at = bisect_left(pairs, number)
@@ -88,7 +88,7 @@ class DependencyClocks(StationScheme[DependencySequences, Mapping[str, Pairs]]):
     name = "dependency"
     decides = True
 
-    def registered(
+    def stamp_event(
         self,
         station: str,
         log: Sequence[DependencySequences],
@@ -101,7 +101,7 @@ class DependencyClocks(StationScheme[DependencySequences, Mapping[str, Pairs]]):
         known = received if previous is None else [previous, *received]
         names = dict.fromkeys(name for history in known for name in history)
         history = {
-            name: _merged(bounds for one in known for bounds in _ranges(one.get(name, ())))
+            name: _merged(bounds for other in known for bounds in _ranges(other.get(name, ())))
             for name in names
         }
         own = _ranges(history.get(station, ()))
@@ -119,13 +119,13 @@ class DependencyClocks(StationScheme[DependencySequences, Mapping[str, Pairs]]):
 
         def before(a: DependencySequences, b: DependencySequences) -> bool:
             station, index = a.label
-            return has(b.history.get(station, ()), index) and a.label != b.label
+            return contains(b.history.get(station, ()), index) and a.label != b.label
 
         return before
 
     def written(self, stamp: DependencySequences) -> list[Any]:
         """Return the station, and the sequences as lists of pairs."""
-        return [stamp.station, {name: list(one) for name, one in sorted(stamp.history.items())}]
+        return [stamp.station, {name: list(pairs) for name, pairs in sorted(stamp.history.items())}]
 
     def read(self, value: Any, node: str) -> DependencySequences:
         """Return the stamp of a station and sequences given as pairs."""
@@ -133,17 +133,17 @@ class DependencyClocks(StationScheme[DependencySequences, Mapping[str, Pairs]]):
             case [str(station), dict(given)] if (
                 station and station in given and all(isinstance(name, str) for name in given)
             ):
-                history = {name: _pairs_read(one, name) for name, one in given.items()}
+                history = {name: _read_pairs(pairs, name) for name, pairs in given.items()}
                 return DependencySequences(node, station, history)
         example = '["s1", {"s1": [1, 2, 4, 4], "s2": [2, 2]}]'
         form = f"a station, and for each station {_FORM}: {example}"
         raise not_a_stamp(self.name, form, value)
 
 
-def _pairs_read(value: Any, station: str) -> Pairs:
+def _read_pairs(value: Any, station: str) -> Pairs:
     if isinstance(value, list) and value:
         what = f"a number of an event of {station!r}"
-        numbers = tuple(counter_of(number, what, 1) for number in value)
+        numbers = tuple(checked_counter(number, what, 1) for number in value)
         if len(numbers) % 2 == 0 and all(
             b >= a if at % 2 == 0 else b > a + 1 for at, (a, b) in enumerate(pairwise(numbers))
         ):

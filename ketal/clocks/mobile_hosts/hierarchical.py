@@ -43,8 +43,8 @@ from ketal.clocks.mobile_hosts.station_vectors import (
     Carried,
     LinkedStations,
     StationStamp,
-    clock_read,
     next_station_clock,
+    read_station_clock,
 )
 from ketal.clocks.mobile_hosts.stations import Label, label_of
 from ketal.clocks.scheme import not_a_stamp
@@ -72,7 +72,7 @@ class HierarchicalClocks(LinkedStations[HierarchicalStamp]):
     name = "hierarchical"
     decides = True
 
-    def registered(
+    def stamp_event(
         self,
         station: str,
         log: Sequence[HierarchicalStamp],
@@ -84,12 +84,12 @@ class HierarchicalClocks(LinkedStations[HierarchicalStamp]):
         known = received if previous is None else [previous, *received]
         local = 1 << len(log)
         remote = []
-        for name, index in dict.fromkeys(one.label for one in known):
+        for name, index in dict.fromkeys(cause.label for cause in known):
             if name == station:
                 local |= log[index - 1].local
             else:
                 remote.append((name, index))
-        clock = next_station_clock(station, log, [one.clock for one in known])
+        clock = next_station_clock(station, log, [cause.clock for cause in known])
         return HierarchicalStamp(host, station, clock, local, tuple(remote))
 
     def causes(
@@ -110,14 +110,14 @@ class HierarchicalClocks(LinkedStations[HierarchicalStamp]):
 
     def written(self, stamp: HierarchicalStamp) -> list[Any]:
         """Return the station, its clock, the bits as in the paper, and the remote causes."""
-        return self._form(stamp, digits(stamp.local))
+        return self._json_form(stamp, digits(stamp.local))
 
     def read(self, value: Any, node: str) -> HierarchicalStamp:
         """Return the stamp of a station, a clock, bits and labels."""
         match value:
             case [str(station), dict(entries), str() | bytes() as given, list(labels)]:
                 bits = given if isinstance(given, str) else digits(int.from_bytes(given, "little"))
-                clock = clock_read(entries, station)
+                clock = read_station_clock(entries, station)
                 if clock and clock[station] == len(bits) and re.fullmatch("[01]*1", bits):
                     remote = tuple(label_of(label, "a remote cause") for label in labels)
                     return HierarchicalStamp(node, station, clock, int(bits[::-1], 2), remote)
@@ -130,9 +130,9 @@ class HierarchicalClocks(LinkedStations[HierarchicalStamp]):
     def encode(self, stamp: HierarchicalStamp) -> bytes:
         """Return a stamp as bytes, with eight bits of the bit vector per byte."""
         packed = stamp.local.to_bytes((stamp.local.bit_length() + 7) // 8, "little")
-        return msgspec.msgpack.encode(self._form(stamp, packed))
+        return msgspec.msgpack.encode(self._json_form(stamp, packed))
 
-    def _form(self, stamp: HierarchicalStamp, bits: str | bytes) -> list[Any]:
+    def _json_form(self, stamp: HierarchicalStamp, bits: str | bytes) -> list[Any]:
         remote = [list(label) for label in stamp.remote]
         return [stamp.station, dict(sorted(stamp.clock.items())), bits, remote]
 

@@ -36,8 +36,8 @@ from ketal.clocks.mobile_hosts.station_vectors import (
     Carried,
     LinkedStations,
     StationStamp,
-    clock_read,
     next_station_clock,
+    read_station_clock,
 )
 from ketal.clocks.mobile_hosts.stations import Label, label_of
 from ketal.clocks.scheme import not_a_stamp
@@ -65,7 +65,7 @@ class InterleavingClocks(LinkedStations[InterleavingStamp]):
     name = "interleaving"
     decides = True
 
-    def registered(
+    def stamp_event(
         self,
         station: str,
         log: Sequence[InterleavingStamp],
@@ -78,7 +78,7 @@ class InterleavingClocks(LinkedStations[InterleavingStamp]):
         return InterleavingStamp(
             host,
             station,
-            next_station_clock(station, log, [one.clock for one in known]),
+            next_station_clock(station, log, [cause.clock for cause in known]),
             None if previous is None else previous.label,
             tuple(message.label for message in received),
         )
@@ -102,7 +102,7 @@ class InterleavingClocks(LinkedStations[InterleavingStamp]):
         """Return the stamp of a station, a clock and labels."""
         match value:
             case [str(station), dict(entries), last, list(sends)]:
-                if clock := clock_read(entries, station):
+                if clock := read_station_clock(entries, station):
                     previous = None if last is None else label_of(last, "the host's last event")
                     received = tuple(label_of(send, "a send") for send in sends)
                     return InterleavingStamp(node, station, clock, previous, received)

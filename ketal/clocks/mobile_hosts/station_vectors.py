@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ketal.clocks.mobile_hosts.stations import Label, StationScheme
-from ketal.clocks.scheme import Clock, counters_of, not_a_stamp
+from ketal.clocks.scheme import Clock, checked_counters, not_a_stamp
 from ketal.clocks.vector import happened_before, next_clock
 from ketal.errors import EventError
 
@@ -60,13 +60,13 @@ def next_station_clock(station: str, log: Sequence[StationStamp], known: Iterabl
     return next_clock(station, [*(stamp.clock for stamp in log[-1:]), *known])
 
 
-def may_know(a: StationStamp, b: StationStamp) -> bool:
+def may_precede(a: StationStamp, b: StationStamp) -> bool:
     """Return whether, by their stamps, the event of a may have happened before that of b."""
     station, index = a.label
     return b.clock.get(station, 0) >= index and a.label != b.label
 
 
-def clock_read(value: Mapping[Any, Any], station: str) -> Clock | None:
+def read_station_clock(value: Mapping[Any, Any], station: str) -> Clock | None:
     """Return the clock of `station` from JSON data; None if its own entry is missing or zero.
 
     Raises
@@ -74,7 +74,7 @@ def clock_read(value: Mapping[Any, Any], station: str) -> Clock | None:
     EventError
         If a name is not text, or an entry is not a counter.
     """
-    clock = counters_of(value)
+    clock = checked_counters(value)
     return clock if station and clock.get(station) else None
 
 
@@ -84,7 +84,7 @@ class StationClocks(StationScheme[StationStamp, Clock]):
     name = "station"
     decides = False
 
-    def registered(
+    def stamp_event(
         self,
         station: str,
         log: Sequence[StationStamp],
@@ -101,8 +101,8 @@ class StationClocks(StationScheme[StationStamp, Clock]):
         return stamp.clock
 
     def order(self, stamps: Iterable[StationStamp]) -> Callable[[StationStamp, StationStamp], bool]:
-        """Return `may_know`, since comparing two stamps needs no other stamps."""
-        return may_know
+        """Return `may_precede`, since comparing two stamps needs no other stamps."""
+        return may_precede
 
     def proves(self, a: StationStamp, b: StationStamp) -> bool:
         """Return whether both events are of one host."""
@@ -116,7 +116,7 @@ class StationClocks(StationScheme[StationStamp, Clock]):
         """Return the stamp of a station and a clock."""
         match value:
             case [str(station), dict(entries)]:
-                if clock := clock_read(entries, station):
+                if clock := read_station_clock(entries, station):
                     return StationStamp(node, station, clock)
         form = 'a station and its clock, the own entry from 1 on: ["s1", {"s1": 2, "s2": 1}]'
         raise not_a_stamp(self.name, form, value)
@@ -179,16 +179,17 @@ class LinkedStations(StationScheme[L, Carried], Generic[L]):
         for stamp in stamps:
             if log.setdefault(stamp.label, stamp) != stamp:
                 raise EventError(
-                    f"clock: two events are {_shown(stamp.label)}; their stamps differ"
+                    f"clock: two events are {_label_text(stamp.label)}; their stamps differ"
                 )
         clocks: dict[Label, Clock] = {}
-        for stamp in sorted(log.values(), key=lambda one: sum(one.clock.values())):
+        for stamp in sorted(log.values(), key=lambda stamp: sum(stamp.clock.values())):
             known: list[Clock] = []
             for cause in self.causes(stamp, log):
                 if cause not in clocks:
                     why = "knows as much as it" if cause in log else "is missing from the log"
                     raise EventError(
-                        f"clock: a cause of {_shown(stamp.label)} is {_shown(cause)}, which {why}"
+                        f"clock: a cause of {_label_text(stamp.label)} is {_label_text(cause)}, "
+                        f"which {why}"
                     )
                 known.append(clocks[cause])
             clocks[stamp.label] = next_clock(stamp.host, known)
@@ -199,5 +200,5 @@ class LinkedStations(StationScheme[L, Carried], Generic[L]):
         return before
 
 
-def _shown(label: Label) -> str:
+def _label_text(label: Label) -> str:
     return f"event {label[1]} of station {label[0]!r}"

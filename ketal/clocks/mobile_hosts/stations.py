@@ -26,7 +26,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from ketal.clocks.scheme import Happening, S, Scheme, counter_of
+from ketal.clocks.scheme import Happening, S, Scheme, checked_counter
 from ketal.errors import EventError
 
 H = TypeVar("H")
@@ -42,7 +42,7 @@ class StationScheme(Scheme[S], Generic[S, H]):
     """
 
     @abstractmethod
-    def registered(
+    def stamp_event(
         self, station: str, log: Sequence[S], host: str, previous: H | None, received: Sequence[H]
     ) -> S:
         """Return the stamp of the next event that a station mediates.
@@ -76,7 +76,7 @@ class StationScheme(Scheme[S], Generic[S, H]):
             station, host = event.station or event.node, event.node
             log = logs.setdefault(station, [])
             received = [headers[send] for send in event.receives]
-            stamp = self.registered(station, log, host, last.get(host), received)
+            stamp = self.stamp_event(station, log, host, last.get(host), received)
             log.append(stamp)
             stamps.append(stamp)
             headers.append(self.header(stamp))
@@ -94,5 +94,5 @@ def label_of(value: Any, what: str) -> Label:
     """
     match value:
         case [str(station), index] if station:
-            return station, counter_of(index, f"the number of {what} at its station", 1)
+            return station, checked_counter(index, f"the number of {what} at its station", 1)
     raise EventError(f'clock: {what} must be a station and a number, ["s1", 2], not {value!r}')

@@ -60,7 +60,7 @@ class VersionStamp:
     def __str__(self) -> str:
         """Return the two names as sums of strings, update first: `[ε|0+10]`."""
         update, identity = (
-            "+".join(one or "ε" for one in name) for name in (self.update, self.identity)
+            "+".join(string or "ε" for string in name) for name in (self.update, self.identity)
         )
         return f"[{update}|{identity}]"
 
@@ -76,7 +76,7 @@ def update(stamp: VersionStamp) -> VersionStamp:
 
 def fork(stamp: VersionStamp) -> tuple[VersionStamp, VersionStamp]:
     """Return two versions with the same known updates, which replace one."""
-    first, second = (tuple(one + digit for one in stamp.identity) for digit in "01")
+    first, second = (tuple(string + digit for string in stamp.identity) for digit in "01")
     return VersionStamp(stamp.update, first), VersionStamp(stamp.update, second)
 
 
@@ -91,7 +91,7 @@ def join(a: VersionStamp, b: VersionStamp) -> VersionStamp:
     identities = sorted(a.identity + b.identity)
     if any(after.startswith(before) for before, after in pairwise(identities)):
         raise ValueError("version stamps with overlapping identities are not joined")
-    return VersionStamp(_longest(a.update + b.update), tuple(identities))
+    return VersionStamp(_without_prefixes(a.update + b.update), tuple(identities))
 
 
 def reduced(stamp: VersionStamp) -> VersionStamp:
@@ -111,25 +111,25 @@ def reduced(stamp: VersionStamp) -> VersionStamp:
             # In sorted order s1 directly follows s0, since no string has s0 as a proper prefix.
             identity[-2:] = [identity[-2][:-1]]
 
-    def owned(name: str) -> str:
+    def shortest_owned(name: str) -> str:
         at = bisect_right(identity, name) - 1
         return identity[at] if at >= 0 and name.startswith(identity[at]) else name
 
-    return VersionStamp(_longest(map(owned, stamp.update)), tuple(identity))
+    return VersionStamp(_without_prefixes(map(shortest_owned, stamp.update)), tuple(identity))
 
 
 def leq(a: VersionStamp, b: VersionStamp) -> bool:
     """Return whether b knows all updates that a knows; both must be in the frontier."""
-    return all(_stands_for(b.update, one) for one in a.update)
+    return all(_represents(b.update, string) for string in a.update)
 
 
-def _stands_for(name: Name, one: str) -> bool:
-    at = bisect_left(name, one)
-    return at < len(name) and name[at].startswith(one)
+def _represents(name: Name, string: str) -> bool:
+    at = bisect_left(name, string)
+    return at < len(name) and name[at].startswith(string)
 
 
-def _longest(strings: Iterable[str]) -> Name:
+def _without_prefixes(strings: Iterable[str]) -> Name:
     """Return the name that represents some strings: those that are no prefix of another."""
     ordered = sorted(set(strings))
-    within = {before for before, after in pairwise(ordered) if after.startswith(before)}
-    return tuple(one for one in ordered if one not in within)
+    prefixes = {before for before, after in pairwise(ordered) if after.startswith(before)}
+    return tuple(string for string in ordered if string not in prefixes)

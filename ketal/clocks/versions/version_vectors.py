@@ -108,13 +108,15 @@ class StoreReplica:
         """
         counter = self.known.get(self.server, 0) + 1
         version = Version(self.server, counter, dict(context or {}), value)
-        newest = [one for one in self.siblings if not version.obsoletes(one)]
+        newest = [sibling for sibling in self.siblings if not version.obsoletes(sibling)]
         return StoreReplica(self.server, (*newest, version))
 
     def sync(self, other: StoreReplica) -> StoreReplica:
         """Return the replica after merging the siblings of another server."""
-        every = {(v.replica, v.counter): v for v in (*self.siblings, *other.siblings)}.values()
-        newest = [one for one in every if not any(v.obsoletes(one) for v in every)]
+        versions = {(v.replica, v.counter): v for v in (*self.siblings, *other.siblings)}.values()
+        newest = [
+            version for version in versions if not any(v.obsoletes(version) for v in versions)
+        ]
         return StoreReplica(self.server, tuple(newest))
 
 
@@ -152,6 +154,6 @@ class ObjectReplica:
 
     def receive(self, other: ObjectReplica) -> ObjectReplica:
         """Return the replica with the newest versions of its own and another replica's."""
-        every = [*self.versions, *(v for v in other.versions if v not in self.versions)]
-        newest = [one for one in every if not any(compare(one, v) for v in every)]
+        versions = [*self.versions, *(v for v in other.versions if v not in self.versions)]
+        newest = [version for version in versions if not any(compare(version, v) for v in versions)]
         return ObjectReplica(self.name, tuple(newest))

@@ -62,16 +62,16 @@ class AsgiMiddleware:
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
-        of = {"method": scope["method"], "path": scope["path"]}
-        self._tracer.receive(scope["headers"], "http.request", **of)
+        request = {"method": scope["method"], "path": scope["path"]}
+        self._tracer.receive(scope["headers"], "http.request", **request)
 
-        async def stamped(message: MutableMapping[str, Any]) -> None:
+        async def send_with_clock(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 headers = self._tracer.send_within(
-                    message_header.SHORT_MAX, "http.response", status=message["status"], **of
+                    message_header.SHORT_MAX, "http.response", status=message["status"], **request
                 )
                 pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
                 message = {**message, "headers": [*message.get("headers", ()), *pairs]}
             await send(message)
 
-        await self._application(scope, receive, stamped)
+        await self._application(scope, receive, send_with_clock)

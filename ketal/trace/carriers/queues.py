@@ -74,7 +74,7 @@ class TracedQueue:
         *args, **kwargs
             As for the queue's own `put`.
         """
-        return self._queue.put(TracedItem(self._sent(), item), *args, **kwargs)
+        return self._queue.put(TracedItem(self._record_send(), item), *args, **kwargs)
 
     def put_nowait(self, item: Any) -> None:
         """Record a send, and put an item; raises the queue's own exception if it is full.
@@ -84,7 +84,7 @@ class TracedQueue:
         item : object
             The item.
         """
-        self._queue.put_nowait(TracedItem(self._sent(), item))
+        self._queue.put_nowait(TracedItem(self._record_send(), item))
 
     def get(self, *args: Any, **kwargs: Any) -> Any:
         """Get an item, and record its receive.
@@ -94,25 +94,25 @@ class TracedQueue:
         *args, **kwargs
             As for the queue's own `get`.
         """
-        got = self._queue.get(*args, **kwargs)
-        return self._awaited(got) if inspect.isawaitable(got) else self._received(got)
+        item = self._queue.get(*args, **kwargs)
+        return self._await_item(item) if inspect.isawaitable(item) else self._record_receive(item)
 
     def get_nowait(self) -> Any:
         """Get an item, and record its receive; raises the queue's own exception if it is empty."""
-        return self._received(self._queue.get_nowait())
+        return self._record_receive(self._queue.get_nowait())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._queue, name)
 
-    def _sent(self) -> dict[str, str]:
+    def _record_send(self) -> dict[str, str]:
         return self._tracer.send("put", queue=self._name)
 
-    async def _awaited(self, got: Any) -> Any:
-        return self._received(await got)
+    async def _await_item(self, item: Any) -> Any:
+        return self._record_receive(await item)
 
-    def _received(self, got: Any) -> Any:
-        stamped = got if isinstance(got, TracedItem) else TracedItem({}, got)
+    def _record_receive(self, item: Any) -> Any:
+        stamped = item if isinstance(item, TracedItem) else TracedItem({}, item)
         self._tracer.receive(stamped.headers, "get", queue=self._name)
         return stamped.item

@@ -25,20 +25,22 @@ PAYLOAD_MAX = 64 * 1024 * 1024
 """Maximum bytes of a payload."""
 
 
-def _framed(headers: Mapping[str, str], payload: bytes) -> bytes:
+def _frame(headers: Mapping[str, str], payload: bytes) -> bytes:
     """Return the frame of a payload with the headers that `Tracer.send` returned."""
     header = headers.get(message_header.NAME, "").encode("ascii")
-    return PREFIX.pack(*_checked(len(header), len(payload))) + header + payload
+    return PREFIX.pack(*_checked_lengths(len(header), len(payload))) + header + payload
 
 
-def _checked(header: int, payload: int) -> tuple[int, int]:
+def _checked_lengths(header: int, payload: int) -> tuple[int, int]:
     """Return the lengths of a frame's header and payload; raise ValueError if one is too long."""
-    for length, most, part in (
+    for length, length_max, part in (
         (header, message_header.BYTES_MAX, "header"),
         (payload, PAYLOAD_MAX, "payload"),
     ):
-        if length > most:
-            raise ValueError(f"the {part} of a frame has {length:,} bytes, and {most:,} at most")
+        if length > length_max:
+            raise ValueError(
+                f"the {part} of a frame has {length:,} bytes, and {length_max:,} at most"
+            )
     return header, payload
 
 
@@ -87,7 +89,7 @@ class TracedSocket:
         ValueError
             If the message is too long.
         """
-        self._socket.sendall(_framed(self._tracer.send(type, **data), payload))
+        self._socket.sendall(_frame(self._tracer.send(type, **data), payload))
 
     def receive(self, type: str = "receive", **data: object) -> bytes:
         """Wait for a message, record its receive, and return it.
@@ -108,12 +110,12 @@ class TracedSocket:
         ValueError
             If the received bytes are not a valid frame.
         """
-        header, payload = _checked(*PREFIX.unpack(self._exactly(PREFIX.size)))
-        clock, message = self._exactly(header), self._exactly(payload)
+        header, payload = _checked_lengths(*PREFIX.unpack(self._receive_exactly(PREFIX.size)))
+        clock, message = self._receive_exactly(header), self._receive_exactly(payload)
         self._tracer.receive(clock or None, type, **data)
         return message
 
-    def _exactly(self, count: int) -> bytes:
+    def _receive_exactly(self, count: int) -> bytes:
         parts = bytearray()
         while len(parts) < count:
             part = self._socket.recv(min(count - len(parts), 1 << 20))
@@ -182,7 +184,7 @@ class TracedStreams:
         ValueError
             If the message is too long.
         """
-        self._writer.write(_framed(self._tracer.send(type, **data), payload))
+        self._writer.write(_frame(self._tracer.send(type, **data), payload))
         await self._writer.drain()
 
     async def receive(self, type: str = "receive", **data: object) -> bytes:
@@ -203,7 +205,7 @@ class TracedStreams:
             If the received bytes are not a valid frame.
         """
         prefix = await self._reader.readexactly(PREFIX.size)
-        header, payload = _checked(*PREFIX.unpack(prefix))
+        header, payload = _checked_lengths(*PREFIX.unpack(prefix))
         clock = await self._reader.readexactly(header)
         message = await self._reader.readexactly(payload)
         self._tracer.receive(clock or None, type, **data)

@@ -44,19 +44,19 @@ class TracedThread(threading.Thread):
     """
 
     def __init__(self, tracer: Tracer, *, target: Callable[..., Any], **options: Any) -> None:
-        super().__init__(target=self._in_context, **options)
+        super().__init__(target=self._run_in_context, **options)
         self._target_function = target
         self._tracer = tracer
-        self._born = contextvars.Context()
+        self._inherited_context = contextvars.Context()
 
     def start(self) -> None:
         """Start the thread, which inherits the clock of the running activity."""
         self._tracer.hand_over()
-        self._born = contextvars.copy_context()
+        self._inherited_context = contextvars.copy_context()
         super().start()
 
-    def _in_context(self, *args: Any, **kwargs: Any) -> None:
-        self._born.run(self._target_function, *args, **kwargs)
+    def _run_in_context(self, *args: Any, **kwargs: Any) -> None:
+        self._inherited_context.run(self._target_function, *args, **kwargs)
 
     def join(self, timeout: float | None = None) -> None:
         """Wait for the end of the thread, and merge its clock into the running activity's.

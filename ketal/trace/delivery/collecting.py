@@ -29,9 +29,9 @@ from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
 from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.trace.delivery.log_sender import Announcement, announced
+from ketal.trace.delivery.log_sender import Announcement, parse_announcement
 from ketal.trace.delivery.sinks import Feeding
-from ketal.trace.forks import UNDER_LOCK, own
+from ketal.trace.forks import UNDER_LOCK, close_in_child
 
 _LOG = logging.getLogger("ketal.trace")
 CONNECTIONS_MAX = 1_000
@@ -126,24 +126,24 @@ class Collector(MonitorFeeder):
 
     def __init__(self, monitor: Feeding, *, host: str = "127.0.0.1", port: int = 0) -> None:
         super().__init__(monitor)
-        self._taken: dict[str, int] = {}
-        self._server = _Server((host, port), self._take)
+        self._offsets: dict[str, int] = {}
+        self._server = _Server((host, port), self._process_connection)
         self.address: tuple[str, int] = self._server.server_address[:2]  # type: ignore[assignment]
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
-    def _take(self, connection: socket.socket, peer: str) -> None:
+    def _process_connection(self, connection: socket.socket, peer: str) -> None:
         """Feed the events that arrive over a connection, until it is closed."""
-        chunks = _whole_lines(connection, DEFAULT.line_bytes_max)
+        chunks = _received_lines(connection, DEFAULT.line_bytes_max)
         first = next(chunks, b"")
         opening, _, rest = first.partition(b"\n")
-        announcement = announced(opening)
+        announcement = parse_announcement(opening)
         if announcement is None:
             chunks = chain([first], chunks)
         else:
-            chunks = self._wanted(announcement, connection, chain([rest], chunks))
+            chunks = self._acknowledged_chunks(announcement, connection, chain([rest], chunks))
         self._feed_lines(peer, chunks)
 
-    def _wanted(
+    def _acknowledged_chunks(
         self, announcement: Announcement, connection: socket.socket, chunks: Iterator[bytes]
     ) -> Iterator[bytes]:
         """Answer the announcement of a log; yield the chunks that are sent, and acknowledge them.
@@ -152,27 +152,27 @@ class Collector(MonitorFeeder):
         """
         log, size_bytes = announcement
         with self.lock:
-            position = self._taken.get(log, 0)
-            if position > size_bytes:
-                position = 0  # The log was cut short.
-            self._set_taken(log, position)
+            offset = self._offsets.get(log, 0)
+            if offset > size_bytes:
+                offset = 0  # The log was truncated.
+            self._set_offset(log, offset)
         with contextlib.suppress(OSError):
-            connection.sendall(b"%d\n" % position)
+            connection.sendall(b"%d\n" % offset)
         for chunk in chunks:
             yield chunk
-            position += len(chunk)
+            offset += len(chunk)
             with self.lock:
                 # An earlier connection of the same log may not be at its end yet.
-                self._set_taken(log, max(self._taken.get(log, 0), position))
+                self._set_offset(log, max(self._offsets.get(log, 0), offset))
         with contextlib.suppress(OSError):
-            connection.sendall(b"%d\n" % position)
+            connection.sendall(b"%d\n" % offset)
 
-    def _set_taken(self, log: str, position: int) -> None:
+    def _set_offset(self, log: str, offset: int) -> None:
         """Store the processed offset of a log; evict the least recently used beyond `LOGS_MAX`."""
-        self._taken.pop(log, None)
-        self._taken[log] = position
-        if len(self._taken) > LOGS_MAX:
-            del self._taken[next(iter(self._taken))]
+        self._offsets.pop(log, None)
+        self._offsets[log] = offset
+        if len(self._offsets) > LOGS_MAX:
+            del self._offsets[next(iter(self._offsets))]
 
     def wait(self, *, timeout_s: float | None = None) -> bool:
         """Wait until no connection is open; return False if that takes longer than `timeout_s`.
@@ -186,7 +186,7 @@ class Collector(MonitorFeeder):
 
     def close(self) -> None:
         """Stop listening; open connections continue until their senders close them."""
-        if self._server.is_here():
+        if self._server.is_own_process():
             self._server.shutdown()
             self._server.server_close()
 
@@ -208,54 +208,54 @@ class _Server(socketserver.ThreadingTCPServer):
     request_queue_size = CONNECTIONS_MAX
 
     def __init__(
-        self, address: tuple[str, int], take: Callable[[socket.socket, str], None]
+        self, address: tuple[str, int], process_connection: Callable[[socket.socket, str], None]
     ) -> None:
-        self.take = take
-        self._counting = threading.Lock()
+        self.process_connection = process_connection
+        self._open_lock = threading.Lock()
         self._open = 0
         self._refused = False
         self._process = os.getpid()
         super().__init__(address, socketserver.BaseRequestHandler)
-        own(self.socket)
+        close_in_child(self.socket)
 
-    def is_here(self) -> bool:
+    def is_own_process(self) -> bool:
         """Return whether the server was started in this process, not in a parent of a fork."""
         return self._process == os.getpid()
 
     def is_busy(self) -> bool:
         """Return whether a connection is open, or waits to be accepted."""
-        if not self.is_here():
+        if not self.is_own_process():
             return False
         # A connection is counted before it is accepted, so one of the two tests detects it.
         waiting = self.socket.fileno() >= 0 and _is_readable(self.socket)
-        with self._counting:
+        with self._open_lock:
             return waiting or self._open > 0
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept a connection."""
-        self._count(1)
+        self._add_open(1)
         try:
             connection, peer = super().get_request()
         except OSError:
-            self._count(-1)
+            self._add_open(-1)
             raise
         # Without keep-alive, the connection of a crashed machine would stay open for ever.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return own(connection), peer
+        return close_in_child(connection), peer
 
     def verify_request(self, request: object, client_address: object) -> bool:
         """Return whether there are at most `CONNECTIONS_MAX` connections."""
-        with self._counting:
-            is_room = self._open <= CONNECTIONS_MAX
-        if not (is_room or self._refused):
+        with self._open_lock:
+            has_room = self._open <= CONNECTIONS_MAX
+        if not (has_room or self._refused):
             _LOG.warning("more than %s connections: others are closed", f"{CONNECTIONS_MAX:,}")
             self._refused = True
-        return is_room
+        return has_room
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Process a connection until it is closed."""
         host, port = client_address[:2]
-        self.take(request, f"{host}:{port}")
+        self.process_connection(request, f"{host}:{port}")
 
     def handle_error(self, request: object, client_address: Any) -> None:
         """Log the exception that ended a connection."""
@@ -264,24 +264,24 @@ class _Server(socketserver.ThreadingTCPServer):
     def shutdown_request(self, request: Any) -> None:
         """Close a connection."""
         super().shutdown_request(request)
-        self._count(-1)
+        self._add_open(-1)
 
-    def _count(self, by: int) -> None:
-        with self._counting:
+    def _add_open(self, by: int) -> None:
+        with self._open_lock:
             self._open += by
 
 
-def _is_readable(one: socket.socket) -> bool:
+def _is_readable(connection: socket.socket) -> bool:
     # `select.select` does not support descriptors above 1,023.
     with selectors.DefaultSelector() as selector:
-        selector.register(one, selectors.EVENT_READ)
+        selector.register(connection, selectors.EVENT_READ)
         return bool(selector.select(0))
 
 
-def _whole_lines(connection: socket.socket, most: int) -> Iterator[bytes]:
+def _received_lines(connection: socket.socket, line_bytes_max: int) -> Iterator[bytes]:
     """Yield blocks of whole lines from a connection; drop a truncated line at its end.
 
-    A line longer than `most` bytes is yielded cut.
+    A line longer than `line_bytes_max` is yielded cut.
     """
     rest = b""
     while True:
@@ -294,7 +294,7 @@ def _whole_lines(connection: socket.socket, most: int) -> Iterator[bytes]:
         whole, end, rest = (rest + part).rpartition(b"\n")
         if end:
             yield whole + end
-        elif len(rest) > most:
+        elif len(rest) > line_bytes_max:
             # Too long for an event: end the line here, so that the reader rejects it. Replacing a
             # byte instead of adding one keeps the offsets of a log right.
             yield rest[:-1] + b"\n"
@@ -361,13 +361,13 @@ class TopicCollector(MonitorFeeder):
             while not self._closed.is_set():
                 for messages in self._consumer.poll(timeout_ms=POLL_MS).values():
                     for message in messages:
-                        self._take(message)
+                        self._process_message(message)
         except Exception:
             _LOG.exception("events are taken from Kafka no more")
         finally:
             self._consumer.close()
 
-    def _take(self, message: Any) -> None:
+    def _process_message(self, message: Any) -> None:
         place = f"{message.topic}/{message.partition}/{message.offset}"
         self._feed_lines(place, iter([(message.value or b"").replace(b"\n", b" ")]))
         self.taken += 1

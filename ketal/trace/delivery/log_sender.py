@@ -37,10 +37,10 @@ import msgspec
 from ketal.trace.delivery.sending import (
     RETRY_S,
     Sending,
-    address_of,
+    checked_address,
     connected,
     end_all,
-    received_within,
+    receive_byte,
 )
 
 _LOG = logging.getLogger("ketal.trace")
@@ -53,7 +53,7 @@ _CUT_LINES_MAX = 100
 _TAIL_BYTES = 64
 """The number of sent bytes that are compared with the file, to detect that it was truncated."""
 _ANNOUNCEMENT = re.compile(rb'\{"ketal_log":"([0-9a-f]{64})","bytes":([0-9]{1,18})\}\n?')
-_NUMBER = re.compile(rb"[0-9]{1,18}\n")
+_OFFSET = re.compile(rb"[0-9]{1,18}\n")
 
 
 class Announcement(NamedTuple):
@@ -105,10 +105,10 @@ class LogSender:
 
     def __init__(self, path: str | os.PathLike[str], host: str, port: int) -> None:
         self._path = Path(path).absolute()
-        self._address = address_of(host, port)
-        self._complaints: set[str] = set()
+        self._address = checked_address(host, port)
+        self._warned: set[str] = set()
         self._finishing = threading.Event()
-        self._is_taken = False
+        self._is_acknowledged = False
         self._sending = Sending("ketal sender", self._send_all, self._finishing.set)
 
     def close(self) -> bool:
@@ -119,82 +119,82 @@ class LogSender:
         if self._sending.process != os.getpid():
             return False
         end_all([self._sending])
-        return self._is_taken
+        return self._is_acknowledged
 
-    def _send_all(self, over: threading.Event) -> None:
-        while not (over.is_set() or self._is_taken):
+    def _send_all(self, stop: threading.Event) -> None:
+        while not (stop.is_set() or self._is_acknowledged):
             # Read the flag before the file: lines written before `close` must be sent.
             finishing = self._finishing.is_set()
             try:
                 with open(self._path, "rb", buffering=0) as log:
-                    self._send(log, over)
+                    self._send(log, stop)
             except FileNotFoundError:
-                self._is_taken = finishing
-                over.wait(POLL_S)
+                self._is_acknowledged = finishing
+                stop.wait(POLL_S)
             except OSError as error:
                 # Refused connections have no file name; they are normal before a collector listens.
                 if error.filename is not None:
-                    self._complain("file", f"{self._path} is not sent: {error}")
-                over.wait(RETRY_S)
+                    self._warn_once("file", f"{self._path} is not sent: {error}")
+                stop.wait(RETRY_S)
             except ValueError as error:
                 host, port = self._address
-                self._complain("collector", f"{host}:{port} is no collector: {error}")
-                over.wait(RETRY_S)
+                self._warn_once("collector", f"{host}:{port} is no collector: {error}")
+                stop.wait(RETRY_S)
 
-    def _complain(self, of: str, text: str) -> None:
+    def _warn_once(self, subject: str, text: str) -> None:
         """Log a warning about the file or the collector, the first time only."""
-        if of not in self._complaints:
+        if subject not in self._warned:
             _LOG.warning("%s (tried again)", text)
-        self._complaints.add(of)
+        self._warned.add(subject)
 
-    def _send(self, log: FileIO, over: threading.Event) -> None:
+    def _send(self, log: FileIO, stop: threading.Event) -> None:
         """Send a log until all of it is acknowledged, or it is replaced by another log.
 
         Raises an OSError if the connection breaks, and a ValueError if the other end does not
         answer like a collector.
         """
-        beginning = self._beginning(log)
+        beginning = self._wait_for_beginning(log)
         if not beginning:
             return
         with connected(self._address) as connection:
             size_bytes = os.fstat(log.fileno()).st_size
             connection.sendall(announcement(beginning, size_bytes))
-            position = _number(connection)
-            if position > size_bytes:
-                raise ValueError(f"it has {position:,} of {size_bytes:,} bytes")
+            offset = _read_offset(connection)
+            if offset > size_bytes:
+                raise ValueError(f"it has {offset:,} of {size_bytes:,} bytes")
             finishing = replaced = False
-            log.seek(max(0, position - _TAIL_BYTES))
-            tail = log.read(min(position, _TAIL_BYTES))
+            log.seek(max(0, offset - _TAIL_BYTES))
+            tail = log.read(min(offset, _TAIL_BYTES))
             while not (finishing or replaced):
                 finishing, replaced = self._finishing.is_set(), self._is_replaced(log)
                 size_bytes = log.seek(0, os.SEEK_END)
-                while part := _whole_lines(log, position, tail, size_bytes):
+                while part := _whole_lines(log, offset, tail, size_bytes):
                     connection.sendall(part)
-                    position += len(part)
+                    offset += len(part)
                     tail = (tail + part)[-_TAIL_BYTES:]
-                    if over.is_set():
+                    if stop.is_set():
                         return
                 replaced = replaced or part is None
                 if not (finishing or replaced):
-                    _wait_unanswered(connection)
+                    _wait_connected(connection)
             connection.shutdown(socket.SHUT_WR)
-            _number(connection)
-            self._is_taken = not replaced
+            _read_offset(connection)
+            self._is_acknowledged = not replaced
 
-    def _beginning(self, log: FileIO) -> bytes:
+    def _wait_for_beginning(self, log: FileIO) -> bytes:
         """Wait until the first lines of a log identify it, or `close` is called; return them.
 
         Returns no bytes if the log is empty or replaced by another log.
         """
         while True:
             finishing = self._finishing.is_set()
-            beginning, is_distinct = _distinct_lines(log)
-            if is_distinct:
+            beginning, identifies = _identifying_lines(log)
+            if identifies:
                 return beginning
             if self._is_replaced(log):
                 return b""
             if finishing:
-                self._is_taken = not beginning
+                self._is_acknowledged = not beginning
                 return beginning
             self._finishing.wait(POLL_S)
 
@@ -207,7 +207,7 @@ class LogSender:
         return named.st_size > 0 and not os.path.samestat(os.fstat(log.fileno()), named)
 
 
-def _distinct_lines(log: FileIO) -> tuple[bytes, bool]:
+def _identifying_lines(log: FileIO) -> tuple[bytes, bool]:
     """Return the first lines of a log, and whether they identify it.
 
     They end with the first line that is JSON: a truncated line before it is not JSON, and may be
@@ -226,30 +226,30 @@ def _distinct_lines(log: FileIO) -> tuple[bytes, bool]:
     return lines, True
 
 
-def _whole_lines(log: FileIO, position: int, tail: bytes, end: int) -> bytes | None:
+def _whole_lines(log: FileIO, offset: int, tail: bytes, end: int) -> bytes | None:
     """Return whole lines of a log between two offsets; None if the log was truncated.
 
-    A log was truncated if the bytes before `position` differ from `tail`. If a line is longer than
+    A log was truncated if the bytes before `offset` differ from `tail`. If a line is longer than
     `_PART_BYTES`, a part of it is returned.
     """
-    log.seek(position - len(tail))
-    part = log.read(len(tail) + max(0, min(end - position, _PART_BYTES)))
+    log.seek(offset - len(tail))
+    part = log.read(len(tail) + max(0, min(end - offset, _PART_BYTES)))
     if not part.startswith(tail):
         return None
     part = part[len(tail) :]
     return part[: part.rfind(b"\n") + 1] or (part if len(part) == _PART_BYTES else b"")
 
 
-def _wait_unanswered(connection: socket.socket) -> None:
+def _wait_connected(connection: socket.socket) -> None:
     """Wait `POLL_S`; raise if the other end sends anything or closes the connection."""
-    more = received_within(connection, POLL_S)
+    more = receive_byte(connection, POLL_S)
     if more:
         raise ValueError("it sends more than how much it has")
     if more is not None:
         raise ConnectionError("the collector is gone")
 
 
-def _number(connection: socket.socket) -> int:
+def _read_offset(connection: socket.socket) -> int:
     """Read the offset that the collector answers; raise a ValueError for any other answer."""
     text = b""
     while not text.endswith(b"\n") and len(text) < 20:
@@ -257,7 +257,7 @@ def _number(connection: socket.socket) -> int:
         if not part:
             raise ConnectionError("the collector is gone")
         text += part
-    if not _NUMBER.fullmatch(text):
+    if not _OFFSET.fullmatch(text):
         raise ValueError(f"it answers {text!r}")
     return int(text)
 
@@ -268,7 +268,7 @@ def announcement(beginning: bytes, size_bytes: int) -> bytes:
     return b'{"ketal_log":"%s","bytes":%d}\n' % (log, size_bytes)
 
 
-def announced(line: bytes) -> Announcement | None:
+def parse_announcement(line: bytes) -> Announcement | None:
     """Parse the announcement of a log; return None for any other line."""
     match = _ANNOUNCEMENT.fullmatch(line)
     return match and Announcement(match[1].decode(), int(match[2]))

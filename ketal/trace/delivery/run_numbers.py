@@ -39,13 +39,13 @@ def next_run(node: str, destination: str) -> int:
     try:
         path = runs_folder() / quote(destination, safe="") / quote(node, safe="")
         path.parent.mkdir(parents=True, exist_ok=True)
-        runs = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        counter = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             # Appends are atomic, so processes that append at the same time get different offsets.
-            os.write(runs, b".")
-            return os.lseek(runs, 0, os.SEEK_CUR)
+            os.write(counter, b".")
+            return os.lseek(counter, 0, os.SEEK_CUR)
         finally:
-            os.close(runs)
+            os.close(counter)
     except (OSError, RuntimeError) as error:
         _LOG.warning("the runs of %s are numbered by the time: %s", node, error)
         return time.time_ns() // 1_000_000

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from multiprocessing.util import Finalize
 
 from ketal.errors import SettingError
-from ketal.trace.forks import own
+from ketal.trace.forks import close_in_child
 
 RETRY_S = 0.2
 """Delay before retrying after a failure."""
@@ -42,40 +42,40 @@ class Sending:
         self.finish = finish
         self.process = os.getpid()
         self._send_all = send_all
-        self._over = threading.Event()
+        self._stop = threading.Event()
         threading.Thread(target=self._run, daemon=True, name=name).start()
         if self.process not in _SENDING:
             _SENDING.clear()
-            mine = _SENDING[self.process] = []
+            own_senders = _SENDING[self.process] = []
             # Not `atexit`, whose functions are not called in a child of multiprocessing. Priority
             # below 0, to run after the program has joined its children, which may write to a log
             # that it sends.
-            Finalize(None, lambda: end_all([*mine]), exitpriority=-1)
+            Finalize(None, lambda: end_all([*own_senders]), exitpriority=-1)
         _SENDING[self.process].append(self)
 
     def _run(self) -> None:
-        self._send_all(self._over)
-        self._over.set()
+        self._send_all(self._stop)
+        self._stop.set()
 
     def wait_sent(self, timeout_s: float) -> None:
         """Wait until all events are sent, for `timeout_s` at most; then stop the thread."""
-        self._over.wait(timeout_s)
-        self._over.set()
+        self._stop.wait(timeout_s)
+        self._stop.set()
 
 
 def end_all(sendings: Collection[Sending]) -> None:
     """Let senders send their remaining events, for `LINGER_S` at most in total, and stop them."""
     end = time.monotonic() + LINGER_S
-    for one in sendings:
-        one.finish()
-    for one in sendings:
-        one.wait_sent(max(0.0, end - time.monotonic()))
-        mine = _SENDING.get(os.getpid(), [])
-        if one in mine:
-            mine.remove(one)
+    for sending in sendings:
+        sending.finish()
+    for sending in sendings:
+        sending.wait_sent(max(0.0, end - time.monotonic()))
+        own_senders = _SENDING.get(os.getpid(), [])
+        if sending in own_senders:
+            own_senders.remove(sending)
 
 
-def address_of(host: str, port: int) -> tuple[str, int]:
+def checked_address(host: str, port: int) -> tuple[str, int]:
     """Return an address to connect to; raise a SettingError if the port is invalid."""
     if port.__class__ is not int or not 0 < port < 1 << 16:
         raise SettingError(f"port is a whole number from 1 to 65,535, not {port!r}")
@@ -90,11 +90,11 @@ def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
     except UnicodeError as error:
         raise OSError(f"{address[0]!r} is no name of a host: {error}") from None
     with connection:
-        refuse_itself(connection)
-        yield own(connection)
+        refuse_self_connection(connection)
+        yield close_in_child(connection)
 
 
-def received_within(connection: socket.socket, wait_s: float) -> bytes | None:
+def receive_byte(connection: socket.socket, wait_s: float) -> bytes | None:
     """Wait for a byte; return it, `b""` if the connection was closed, or None on timeout."""
     connection.settimeout(wait_s)
     try:
@@ -105,7 +105,7 @@ def received_within(connection: socket.socket, wait_s: float) -> bytes | None:
         connection.settimeout(TIMEOUT_S)
 
 
-def refuse_itself(connection: socket.socket) -> None:
+def refuse_self_connection(connection: socket.socket) -> None:
     """Raise a ConnectionError if a socket is connected to itself.
 
     TCP allows that (simultaneous open) if connecting to an unused ephemeral port is retried often

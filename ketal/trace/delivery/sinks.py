@@ -125,14 +125,16 @@ class JsonLines:
         if not self._is_file:
             return 1
         name = re.escape(msgspec.json.encode(node)[1:-1])
-        own = re.compile(rb'^\{"node":"' + name + rb'(?:/[^"#]*)?(?:#([0-9]+))?",', re.MULTILINE)
+        event_line = re.compile(
+            rb'^\{"node":"' + name + rb'(?:/[^"#]*)?(?:#([0-9]+))?",', re.MULTILINE
+        )
         latest = run = 0
         rest = b""
         with open(self._path, "rb") as file:
             while True:
                 while part := file.read(_READ_BYTES):
                     block = rest + part
-                    latest = max([latest, *(int(m[1] or 1) for m in own.finditer(block))])
+                    latest = max([latest, *(int(m[1] or 1) for m in event_line.finditer(block))])
                     rest = block[block.rfind(b"\n") + 1 :][-_READ_BYTES:]
                 if latest < run:  # The claimed run had no event before the claim.
                     return run

@@ -20,10 +20,10 @@ from ketal.trace.delivery.run_numbers import next_run
 from ketal.trace.delivery.sending import (
     RETRY_S,
     Sending,
-    address_of,
+    checked_address,
     connected,
     end_all,
-    received_within,
+    receive_byte,
 )
 from ketal.trace.plain_values import encoded
 
@@ -71,14 +71,14 @@ class SocketSink:
     """
 
     def __init__(self, host: str, port: int, *, unsent_max: int = UNSENT_MAX) -> None:
-        self._address = address_of(host, port)
+        self._address = checked_address(host, port)
         self._unsent_max = unsent_max
-        self._begin()
+        self._start()
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         """Start the thread in this process; a child of a fork has no copy of its parent's."""
         self._unsent: deque[bytes] = deque()
-        self._waking = threading.Event()
+        self._wake = threading.Event()
         self._closed = False
         self._sending = Sending("ketal sink", self._send_all, self._finish)
 
@@ -107,14 +107,14 @@ class SocketSink:
             If the queue is full, or the sink is closed.
         """
         if self._sending.process != os.getpid():
-            self._begin()
+            self._start()
         if self._closed:
             raise OSError("the sink is closed")
         if len(self._unsent) >= self._unsent_max:
             raise OSError(f"{self._unsent_max:,} events wait to be sent")
         self._unsent.append(encoded(event) + b"\n")
-        if not self._waking.is_set():
-            self._waking.set()
+        if not self._wake.is_set():
+            self._wake.set()
 
     def close(self) -> None:
         """Send the queued events, for a few seconds at most, and stop the thread."""
@@ -123,30 +123,30 @@ class SocketSink:
 
     def _finish(self) -> None:
         self._closed = True
-        self._waking.set()
+        self._wake.set()
 
-    def _send_all(self, over: threading.Event) -> None:
-        while not over.is_set():
+    def _send_all(self, stop: threading.Event) -> None:
+        while not stop.is_set():
             if not self._unsent:
                 if self._closed:
                     break
-                self._waking.wait()
+                self._wake.wait()
                 continue
             try:
                 with connected(self._address) as connection:
-                    self._send(connection, over)
+                    self._send(connection, stop)
             except OSError:
-                over.wait(RETRY_S)
+                stop.wait(RETRY_S)
 
-    def _send(self, connection: socket.socket, over: threading.Event) -> None:
+    def _send(self, connection: socket.socket, stop: threading.Event) -> None:
         """Send queued events until the sink is closed; raise OSError if the connection breaks."""
         unsent = self._unsent
-        while not over.is_set():
+        while not stop.is_set():
             # Clear before reading the queue: a line that is queued after that sets it again.
-            self._waking.clear()
+            self._wake.clear()
             lines = [unsent[number] for number in range(min(len(unsent), _LINES_MAX))]
             if lines:
-                if received_within(connection, 0) is not None:
+                if receive_byte(connection, 0) is not None:
                     raise ConnectionError("the collector is gone: nothing would come")
                 connection.sendall(b"".join(lines))
                 for _ in lines:
@@ -154,4 +154,4 @@ class SocketSink:
             elif self._closed:
                 return
             else:
-                self._waking.wait()
+                self._wake.wait()
