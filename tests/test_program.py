@@ -1,4 +1,4 @@
-"""Programs as mappings, what Python code may hand in, and names that do not exist yet."""
+"""Programs as mappings, wrong arguments, and names that do not exist."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def test_a_pattern_is_in_a_program_by_its_name() -> None:
 
 
 def test_programs_are_equal_only_to_themselves() -> None:
-    # Compared item by item, a pattern would be compared with itself without end.
+    # Comparison by items would not terminate.
     assert PROGRAM["One"] != PROGRAM["One"]
     assert PROGRAM["One"].fingerprint == PROGRAM["One"].fingerprint
     assert len({PROGRAM, PROGRAM, PROGRAM["One"]}) == 2
 
 
 def test_a_parameter_belongs_to_its_pattern() -> None:
-    """Compiling a pattern must not ask for the parameters of the others."""
+    """Compiling a pattern must not require the parameters of other patterns."""
     text = """param least = 1;
     event E = x >= least;
     pattern One { param w = 10 s; find any E E; within w; }
@@ -205,7 +205,7 @@ def names_of_the_interface() -> list[str]:
 
 
 def why_missing(name: str) -> str:
-    """Return what Python says of a name of ketal that is not there; empty where it is."""
+    """Return the message of the AttributeError for a name of ketal; empty if the name exists."""
     value: Any = ketal
     try:
         for part in name.split("."):
@@ -237,7 +237,7 @@ def test_what_python_does_with_a_program_without_being_told() -> None:
 
 @pytest.mark.parametrize("what", ["within", "gap"])
 def test_a_length_of_time_that_is_set_to_nothing_is_refused(what: str) -> None:
-    """A window of 0 s holds nothing, whether it is written so or set from outside."""
+    """A window of 0 s is empty, whether it is written in the text or set by a parameter."""
     body = {
         "within": "event A = true; find next A A; within w;",
         "gap": "order CausalOrder(gap = w); event A = true; find next A A;",

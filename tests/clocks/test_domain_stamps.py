@@ -1,4 +1,4 @@
-"""One matrix clock per domain, at message delivery to processes: the paper's theorem."""
+"""One matrix clock per domain for the delivery of messages to processes: the paper's theorem."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.sampling import chances, drawn
 
 
 def everybody(where: Topology) -> Domains:
-    """Return the domain of one global matrix clock."""
+    """Return a single domain with all nodes, for one global matrix clock."""
     return (frozenset(end for x in where.edges for end in (x.source, x.target)),)
 
 
@@ -36,13 +36,13 @@ def ordered(where: Topology) -> list[tuple[str, str]]:
 
 
 def schedule(rng: random.Random, edges: list[tuple[str, str]], sends_max: int = 14) -> list[Action]:
-    """Return sends along the edges, and arrivals in any order; everything arrives."""
+    """Draw sends along the edges, and arrivals of all messages in any order."""
     out: list[Action] = []
     travelling: list[int] = []
     prompt = rng.choice((0.3, 0.5, 0.7))
     for number in range(rng.randint(1, sends_max)):
         while travelling and rng.random() < prompt:
-            # The latest first, more often than not: that is what overtakes.
+            # Prefer the latest message, so that messages are overtaken.
             index = -1 if rng.random() < 0.6 else rng.randrange(len(travelling))
             out.append(travelling.pop(index))
         out.append(rng.choice(edges))
@@ -56,10 +56,10 @@ def delivered(history: MessageHistory) -> list[int]:
 
 
 def overtakings(history: MessageHistory) -> set[tuple[int, int]]:
-    """Return the pairs of messages that break global causal delivery, from its definition.
+    """Return the pairs of messages that violate global causal delivery, by its definition.
 
-    (m, n): both go to one process, m was sent happened-before n, and n was
-    delivered while m was not.
+    (m, n): both are sent to one process, the send of m happened before that of n, and n was
+    delivered before m.
     """
     past: list[set[int]] = []
     latest: dict[str, int] = {}
@@ -96,7 +96,7 @@ def paths(edges: list[tuple[str, str]], source: str, target: str) -> Iterator[tu
 
 
 def race(path: tuple[str, ...]) -> list[Action]:
-    """Return a slow message from end to end, and a chain of fast ones that overtakes it."""
+    """Return a slow message from end to end, and a chain of fast messages that overtakes it."""
     chain: list[Action] = []
     for number, hop in enumerate(itertools.pairwise(path), 1):
         chain += [hop, number]
@@ -149,7 +149,7 @@ def test_overtakings_are_seen() -> None:
 
 
 def test_the_theorem() -> None:
-    """Section 4.1: causal delivery within each domain gives it globally; all is delivered."""
+    """Section 4.1: causal delivery in each domain implies it globally; all messages arrive."""
     overtaken = 0
 
     @drawn(450, 10_000)
@@ -177,7 +177,7 @@ def test_domains_hold_back_what_one_global_matrix_clock_holds_back(rng: random.R
 
 @given(chances())
 def test_relaxed_messages_take_nothing_from_the_others(rng: random.Random) -> None:
-    """What is given up needs a relaxed edge: without theirs no chain is overtaken."""
+    """A violation needs a relaxed edge: chains along other edges are not overtaken."""
     where = random_topology(rng, 6, relaxed=0.4)
     strict = set(ordered(where))
     actions = schedule(rng, [(x.source, x.target) for x in where.edges])
@@ -190,7 +190,7 @@ def test_relaxed_messages_take_nothing_from_the_others(rng: random.Random) -> No
 
 
 def test_with_one_domain_taken_away_a_violation_is_found() -> None:
-    """Exactly where an elementary path of an edge then lies in no domain."""
+    """A violation exists iff an elementary path of an edge then lies in no domain."""
     broken = 0
 
     @drawn(130, 5_000)
@@ -212,7 +212,7 @@ def test_with_one_domain_taken_away_a_violation_is_found() -> None:
                 assert (0, last) in overtakings(simulate(rest, race(path)))
                 assert overtakings(simulate(groups, race(path))) == set()
             if not bare:
-                # The others cover its paths between them.
+                # The other domains together cover its paths.
                 assert overtakings(simulate(rest, schedule(rng, edges))) == set()
             broken += bool(bare)
 
@@ -237,7 +237,7 @@ def test_stamp_bytes(text: str, edge: tuple[str, str], expected: int) -> None:
 
 
 def test_a_matrix_clock_of_the_76_processes_of_section_2() -> None:
-    """The paper prints no matrix, and one size: "k × 76²", with k the bytes of an entry."""
+    """The paper has no matrix, and one size: "k × 76²", where k is the bytes of an entry."""
     assert global_stamp_bytes(76) == 8 * 76**2 == 46_208
 
 

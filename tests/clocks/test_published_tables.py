@@ -1,6 +1,6 @@
-"""Clocks and outcomes from the public test suites of the field: the facts, in code of our own.
+"""Clocks and outcomes from public test suites of the field: their facts, in our own code.
 
-Each test says which suite and which test of it the facts come from.
+Each test names the suite and the test from which its facts are taken.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ketal.errors import EventError
 
 
 def _counted(*nodes: int | str) -> dict[str, int]:
-    """Return the clock in which each node counts as often as it is named."""
+    """Return the clock whose counters are the numbers of occurrences of each name."""
     clock: dict[str, int] = {}
     for node in map(str, nodes):
         clock[node] = clock.get(node, 0) + 1
@@ -116,7 +116,7 @@ def test_vector_clocks_are_merged(
 
 
 def _entries(store: StoreReplica) -> dict[str, tuple[int, list[Any]]]:
-    """Return of each server its count and the values of its siblings, the newest first."""
+    """Return each server's count and the values of its siblings, the newest first."""
     return {
         server: (
             count,
@@ -131,12 +131,12 @@ def _entries(store: StoreReplica) -> dict[str, tuple[int, list[Any]]]:
 
 
 def _at(server: str, store: StoreReplica) -> StoreReplica:
-    """Return what another server keeps that has received everything of a store."""
+    """Return another server's replica after it has received all siblings of a store."""
     return StoreReplica(server).sync(store)
 
 
 def test_join_of_the_dvvset_suite() -> None:
-    """Gonçalves and Almeida, dvvset, join_test: which context a reader gets."""
+    """Gonçalves and Almeida, dvvset, join_test: the context that a reader gets."""
     a1 = StoreReplica("a").put("v1")
     assert a1.known == {"a": 1}
     b1 = _at("b", a1).put("v2", a1.known)
@@ -144,7 +144,7 @@ def test_join_of_the_dvvset_suite() -> None:
 
 
 def test_update_of_the_dvvset_suite() -> None:
-    """dvvset, update_test: what a server keeps after writes with different contexts."""
+    """dvvset, update_test: the siblings after writes with different contexts."""
     a0 = StoreReplica("a").put("v1")
     a1 = a0.put("v2", a0.known)
     assert _entries(a0) == {"a": (1, ["v1"])}
@@ -165,14 +165,14 @@ def test_synchronised_updates_of_the_dvvset_suite() -> None:
 
 
 def test_events_of_the_dvvset_suite() -> None:
-    """dvvset, event_test: a write that has read nothing, at the same server and at another."""
+    """dvvset, event_test: a write without a read, at the same server and at another one."""
     a = StoreReplica("a").put("v1")
     assert _entries(a.put("v2")) == {"a": (2, ["v2", "v1"])}
     assert _entries(_at("b", a).put("v2")) == {"a": (1, ["v1"]), "b": (1, ["v2"])}
 
 
 def test_sync_of_the_dvvset_suite() -> None:
-    """dvvset, sync_test: what two servers have when each has received the other's."""
+    """dvvset, sync_test: the siblings of two servers after each has received the other's."""
     a = StoreReplica("a").put("v1")
     a1 = a.put("v2", a.known)
     b, c = (StoreReplica(name).put("v3", a1.known) for name in "bc")
@@ -186,7 +186,7 @@ def test_sync_of_the_dvvset_suite() -> None:
 
 
 def test_less_of_the_dvvset_suite() -> None:
-    """dvvset, less_test: which contexts know less than others."""
+    """dvvset, less_test: which contexts are less than others."""
     a = StoreReplica("a").put("v1")
     b = a.put("v2", a.known)
     b2, b3 = (_at(name, a).put("v2", a.known) for name in "bz")
@@ -217,7 +217,7 @@ def test_the_first_dotted_version_vectors() -> None:
 
 
 def _tree(text: str) -> IntervalTreeClock:
-    """Return the stamp of a tree as papers print it; with brackets it would be JSON."""
+    """Return the stamp of a tree in the papers' notation, which is JSON but for its brackets."""
     return IntervalTreeClocks().read(json.loads(text.translate(str.maketrans("()", "[]"))), "")
 
 
@@ -272,7 +272,7 @@ def test_event_trees_are_ordered(a: str, b: str, below: bool, above: bool) -> No
     ],
 )
 def test_event_trees_are_read(text: str, tree: Events) -> None:
-    """Wasti, treeclocks, the tests of event_tree; its trees are read as they stand, ours normal."""
+    """Wasti, treeclocks, the tests of event_tree, which does not normalise trees as we do."""
     assert _tree(text).events == tree
 
 
@@ -289,9 +289,9 @@ def test_a_tree_of_too_many_levels_is_an_error() -> None:
 
 
 def test_the_history_of_the_hybrid_clock_of_cockroachdb() -> None:
-    """CockroachDB, hlc, TestHLCClock: time goes on, jumps back, coincides, and catches up.
+    """CockroachDB, hlc, TestHLCClock: time advances, jumps back, coincides, and catches up.
 
-    There a receive is a reading of the clock, an update, and a reading: two events of ours.
+    A receive there reads the clock, updates it, and reads it again: two events here.
     """
     history: list[tuple[int, tuple[int, int] | None, tuple[int, int]]] = [
         (5, None, (5, 0)),
@@ -315,7 +315,7 @@ def test_the_history_of_the_hybrid_clock_of_cockroachdb() -> None:
 
 
 def test_a_hybrid_clock_follows_physical_time_as_that_of_cockroachdb() -> None:
-    """CockroachDB, hlc, TestHLCLess: a tick of physical time, then two readings within it."""
+    """CockroachDB, hlc, TestHLCLess: a tick of physical time, then two reads within it."""
     scheme = HybridClocks()
     replica = scheme.replicas(["n"])["n"]
     replica, first = scheme.event(replica, time_us=1)

@@ -141,7 +141,7 @@ def test_the_causes_of_an_excerpt_keep_its_order(run: SampleRun, data: st.DataOb
 def test_a_hybrid_clock_is_no_further_from_physical_time_than_the_nodes_are(
     run: SampleRun,
 ) -> None:
-    """Kulkarni et al., Theorem 2 and Corollary 1: l is the greatest time that is known of."""
+    """Kulkarni et al., Theorem 2 and Corollary 1: l is the greatest known physical time."""
     pasts = run.pasts()
     for number, stamp in enumerate(_stamps(HybridClocks(), run)):
         known = [run.times_us[one] for one in (*pasts[number], number)]

@@ -1,7 +1,7 @@
-"""What "Improving Causality Logging in Mobile Computing Networks" prints, and what it leaves out.
+"""The examples of "Improving Causality Logging in Mobile Computing Networks", and its gaps.
 
-The text of the paper has the numbers of Fig. 1 and of section III's example. Of Figs. 2 to 5 and 7
-it has what they show: two stations, three hosts, and the same execution in each notation.
+The text of the paper has the numbers of Fig. 1 and of section III's example, and describes the
+content of Figs. 2 to 5 and 7: two stations, three hosts, and the same execution in each notation.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ FIGURE_4: list[tuple[list[int], list[int]]] = [
     ([1], []), ([2], []), ([2], [1]), ([2], [1, 2]),
     ([1, 2, 3], [1, 2]), ([2, 4], []), ([2, 4], [1, 2, 3]),
 ]  # fmt: skip
-# Station 1 itself does not know that event 3 of it is after event 2, by way of station 2.
+# Station 1 alone cannot know that its event 3 is after event 2, by messages via 2.
 FIGURE_5_BITS = ["1", "01", "1", "11", "101", "0101", "111"]
 CLOCKS = [(1, 0), (2, 0), (2, 1), (2, 2), (3, 2), (4, 2), (4, 3)]
 FIGURE_7_P = [None, None, None, 1, 1, 2, 2]
@@ -114,9 +114,10 @@ Printed = list[tuple[int | None, dict[str, int]]]
 
 
 def _definition_iv_1(mobile: MobileRun) -> Printed:
-    """Return P and V() of each event, by Definition IV.1 to the letter.
+    """Return P and V() of each event, literally by Definition IV.1.
 
-    At a handoff, which it leaves open, the new station is given the V() of the host's last event.
+    At a handoff, which the definition leaves open, the new station merges V() of the host's last
+    event.
     """
     clocks: dict[str, dict[str, int]] = {}
     last: dict[tuple[str, str], int] = {}
@@ -143,7 +144,7 @@ def _definition_iv_1(mobile: MobileRun) -> Printed:
 
 @st.composite
 def settled_runs(draw: st.DrawFn) -> MobileRun:
-    """Draw executions of hosts that stay where they are, and receive a message at a time."""
+    """Draw executions of hosts that do not move, and receive at most one message per event."""
     run = draw(sample_runs())
     run = SampleRun(run.nodes, [causes[:1] for causes in run.causes])
     at = {node: draw(st.sampled_from(["s1", "s2", "s3"])) for node in sorted(set(run.nodes))}
@@ -157,7 +158,7 @@ def test_definition_iv_1_is_part_of_an_interleaving_stamp(mobile: MobileRun) -> 
     assert logged == _definition_iv_1(mobile)
 
 
-# Pairs of executions that differ in one event, the last: whose send C or A receives, or who moves.
+# Pairs of executions that differ in their last event: the send that C or A receives, or who moves.
 LEAD = [("C", "2", ()), ("D", "2", ()), ("C", "2", ()), ("A", "1", (2,))]
 KNOWN_BEFORE = [stayed(*LEAD, ("A", "1", (send,))) for send in (0, 1)]
 WITHIN_A_STATION = [stayed(("A", "1", ()), ("B", "1", ()), ("C", "1", (send,))) for send in (0, 1)]
@@ -209,7 +210,7 @@ def test_bits_without_labels_tell_apart_what_differs_within_a_station(
 def test_a_receive_that_brings_its_station_something_new_names_its_send_by_the_clocks(
     mobile: MobileRun,
 ) -> None:
-    """Where Definition IV.1 as printed decides: the send is the greatest event that is new."""
+    """Definition IV.1 as printed decides in this case: the send is the greatest new event."""
     stamps = InterleavingClocks().stamped(mobile.happenings())
     log = {stamp.label: stamp for stamp in stamps}
     for stamp in stamps:

@@ -1,4 +1,4 @@
-"""Logs that another scheme stamped, read with `--clock`: their events are ordered as they were."""
+"""Logs stamped by another scheme, read with `--clock`: their events keep their order."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_stamps_that_contradict_the_order_of_a_node_are_rejected() -> None:
 
 
 def test_a_stamp_that_another_node_has_too_is_rejected() -> None:
-    """A log of Lamport clocks, whose numbers are trees of an interval tree clock as well."""
+    """Lamport clocks read as interval tree clocks: an integer is a valid stamp of both."""
     lines = [_line("a", 1), _line("b", 1), _line("a", 1), _line("b", 2)]
     log = _read(lines, "itc")
     (rejected,) = log.rejected

@@ -1,4 +1,4 @@
-"""`log[dot]` is the event."""
+"""`log[dot]` is the event with that dot."""
 
 from __future__ import annotations
 

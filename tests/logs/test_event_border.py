@@ -1,4 +1,4 @@
-"""The border of Event: what Python code hands in is normalised or refused."""
+"""The constructor of Event: arguments from Python code are normalised or refused."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ NORMALISED: list[tuple[Any, Any]] = [
 
 
 def classes(value: Any) -> Any:
-    """Return a value with the class of each part: 1, 1.0 and True are equal to Python."""
+    """Return a value with the class of each part, since 1 == 1.0 == True in Python."""
     if isinstance(value, dict):
         return type(value), {k: (type(k), classes(v)) for k, v in value.items()}
     if isinstance(value, list):

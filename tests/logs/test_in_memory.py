@@ -1,4 +1,4 @@
-"""Rows in memory: dicts, pandas, polars and Arrow give what JSON lines of them give."""
+"""Rows in memory: dicts, pandas, polars and Arrow are read like the same JSON lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import file_and_line, place_at
 from tests.sampling import examples
 
-# pandas warns while it looks for whole numbers in a column.
+# pandas warns when it looks for integers in a column.
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
 
 Row = dict[str, Any]
@@ -39,7 +39,7 @@ GOOD: Row = {"node": "a", "type": "T", "clock": {"a": 1}}
 
 
 def read(rows: Any, **options: Any) -> list[Any]:
-    """Return the items of the rows of anything, each in its place."""
+    """Return the items of rows in memory; check that each has its row number as its place."""
     records = list(read_log(rows, **options).records())
     assert [place(one) for one in records] == [f"row {n}" for n in range(1, len(records) + 1)]
     assert all(of.place == place(one) for one in records if isinstance(of := one[1], Rejected))
@@ -62,7 +62,7 @@ def data(**cells: Any) -> dict[str, Any]:
     return item.data
 
 
-# --- the same from everywhere ---------------------------------------------------------
+# --- equal items from every library -----------------------------------------------------
 
 
 def dicts(rows: Sequence[Row]) -> Any:
@@ -118,13 +118,13 @@ COLUMNS: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def tables(draw: st.DrawFn, columns: dict[str, st.SearchStrategy[Any]]) -> list[Row]:
-    """Draw rows of the same columns, with cells that are absent."""
+    """Draw rows with the same columns, some of whose cells are absent."""
     cells = {**columns, "time": draw(st.sampled_from(TIMES))}
     rows = draw(st.lists(st.fixed_dictionaries(cells), min_size=1, max_size=6))
     places = st.tuples(st.integers(0, len(rows) - 1), st.sampled_from(list(cells)))
     for at, name in draw(st.lists(places, max_size=8)):
         rows[at][name] = None
-    # A table has no column of which no cell is there.
+    # Leave out columns without any cell, which a table cannot have.
     there = [name for name in cells if any(row[name] is not None for row in rows)]
     assume(there)
     return [{name: row[name] for name in there} for row in rows]
@@ -135,7 +135,7 @@ def as_json(value: Any) -> Any:
 
 
 def of_json_lines(rows: Sequence[Row], options: dict[str, Any]) -> list[Any]:
-    """Return what JSON lines give: what is absent is not there."""
+    """Return the items of the same rows as JSON lines, without absent cells."""
     present = [
         {name: as_json(cell) for name, cell in row.items() if cell is not None} for row in rows
     ]
@@ -413,7 +413,7 @@ def test_a_place_is_read_back(file: str, line: int) -> None:
     assert file_and_line("n@3") == file_and_line("") == ("", 0)
 
 
-# --- what a log may be given as ---------------------------------------------------------
+# --- arguments of read_log --------------------------------------------------------------
 
 
 def test_an_iterator_is_read_once_and_says_so() -> None:

@@ -1,4 +1,4 @@
-"""JSON lines: good ones become events, bad ones are rejected in their place."""
+"""JSON lines: valid ones become events, invalid ones are rejected in their place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
 
-# The machine that runs this may be busy, and time is not what is tested here.
+# No deadline: the machine may be busy, and these tests do not measure time.
 UNHURRIED = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -90,7 +90,7 @@ BAD = [
         "the line is not JSON: the object does not end on it (`jq -c . FILE` makes JSON",
     ),
     ('{"node":"a",}', "the line is not JSON: trailing comma in object (byte 12)"),
-    # What Python's json writes.
+    # Constants that Python's json writes.
     ('{"time":NaN}', "the line is not JSON: it has no NaN (null is written for what is no number)"),
     ('{"x":[-Infinity]}', "the line is not JSON: it has no -Infinity (null is"),
     (r'{"x":"\\\ud83d\ude00 \udc80"}', "the line is not JSON: \\udc80 is half of a surrogate pair"),
@@ -218,7 +218,7 @@ def test_a_huge_line_is_never_held() -> None:
 def test_lines_are_cut_alike_whatever_the_reads(
     lengths: list[int], read_size: int, limit: int, ended: bool
 ) -> None:
-    """However a stream arrives, each line is judged once, in its place."""
+    """However a stream is cut into reads, each line is processed once, in its place."""
     from ketal.logs.streams import blocks
 
     texts = [b"%c" % (65 + i) * n for i, n in enumerate(lengths)]
@@ -382,7 +382,7 @@ def test_a_clock_with_too_many_entries() -> None:
 def test_packed_logs(pack: Any, tmp_path: Path) -> None:
     raw = b"".join(event(counter=n).encode() + b"\n" for n in range(1, 20_001))
     path = tmp_path / "run.jsonl.packed"
-    # Two frames, one after the other, are one log.
+    # A sequence of two frames is one log.
     path.write_bytes(pack(raw[:100]) + pack(raw[100:]))
     log = read_log(path)
     assert [e.counter for e in log] == list(range(1, 20_001))

@@ -1,4 +1,4 @@
-"""Clocks rebuilt from messages and each node's order."""
+"""Clocks rebuilt from messages and the order of each node's events."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_is_not_known_is_counted(tmp_path: Path) -> None:
     )  # fmt: skip
     log = read_log(path, rebuild=KEYS)
     for _ in range(2):
-        # Each reading counts anew.
+        # Each reading resets the counts.
         list(log)
         assert log.rebuilding == Rebuilding(unsent=2, ambiguous=1)
     assert list(Rebuilding(unsent=2, ambiguous=1).sentences()) == [
@@ -116,7 +116,7 @@ def test_keys_that_fit_no_event_and_receives_without_an_id_are_named(
 def test_what_is_missing_is_what_is_said(
     tmp_path: Path, record: dict[str, Any], reason: str
 ) -> None:
-    """Clocks are to be rebuilt, so that there is none is no fault of a record."""
+    """If clocks are rebuilt, a missing clock is not an error of a record."""
     log = read_log(write(tmp_path / "log.jsonl", record), rebuild=KEYS)
     assert [item.reason.startswith(reason) for item in log.rejected] == [True]
 
@@ -147,7 +147,7 @@ def test_text_logs_need_no_group_for_the_clock(tmp_path: Path) -> None:
 
 
 def test_a_broadcast_and_a_message_that_is_handed_on(tmp_path: Path) -> None:
-    """One send has any number of receives; an event may receive one message and send another."""
+    """A send may have any number of receives; an event may receive one message and send another."""
     keys = "id=id+to,send=out:yes,receive=in:yes"
     rows: list[dict[str, Any]] = [
         {"node": "a", "type": "cast", "id": 1, "to": "all", "out": "yes"},
@@ -163,13 +163,13 @@ def test_a_broadcast_and_a_message_that_is_handed_on(tmp_path: Path) -> None:
     forwards = write(
         tmp_path / "forwards.jsonl",
         {"node": "a", "type": "send", "msg": 1},
-        # What is a receive and a send of the same message is not its own cause.
+        # An event that both sends and receives a message is not its own cause.
         {"node": "b", "type": "send+recv", "msg": 1},
         {"node": "c", "type": "recv", "msg": 1},
     )
     keys = "id=msg,send=type:send*,receive=type:*recv"
     log = read_log(forwards, rebuild=keys)
-    # Two events send it, so c may have it from either.
+    # Two events send it, so c may have received it from either.
     assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}, {"c": 1}]
 
 
@@ -247,7 +247,7 @@ def test_clocks_that_are_made_have_at_most_clock_entries_max_entries(tmp_path: P
 
 
 def test_data_of_any_integer_that_is_read(tmp_path: Path) -> None:
-    """An attribute of 4,300 digits is read from JSON, and stays one where the clock is new."""
+    """An attribute of 4,300 digits is read from JSON, and kept when the clock is rebuilt."""
     path = write(
         tmp_path / "log.jsonl", row("a", "send", 1) | {"x": 10**4300 - 1}, row("b", "recv", 1)
     )

@@ -1,4 +1,4 @@
-"""ShiViz logs: expressions of JavaScript and Python, delimiters, and what is left over."""
+"""ShiViz logs: expressions of JavaScript and Python, delimiters, and unmatched text."""
 
 from __future__ import annotations
 
@@ -158,12 +158,12 @@ def test_numbers_of_pieces_go_on_through_the_files() -> None:
 def test_a_file_may_begin_with_its_expressions() -> None:
     text = ONE_LINE + '\n^--$\na {"a":1} x\n--\na {"a":1} y\n'
     assert [(r[0], r[1].type, r[3]) for r in records(text)] == [("1", "x", 3), ("2", "y", 5)]
-    # Options from outside go before those of the file, whose lines are still no events.
+    # Options take precedence over the header of the file, whose lines are still not events.
     assert [r[0] for r in records(text, regex=ONE_LINE, delimiter="^=$")] == ["", "", ""]
 
 
 SAME = [
-    # JavaScript's spelling, a text, whether it is found there
+    # expression in JavaScript's syntax, text, whether it matches
     (r"(?<x>\d+)", "a12", True),
     (r"(?P<x>\d+)", "a12", True),
     (r"[^]", "\n", True),
@@ -235,7 +235,7 @@ def test_a_file_beyond_the_limit() -> None:
 
 
 def test_the_text_of_an_event_has_at_most_line_bytes_max_bytes() -> None:
-    """As a line of any other format."""
+    """The limit of a line in other formats applies to the text of a match."""
     text = f'a {{"a":1}} {"x" * 40}\na {{"a":2}} y\n'
     long, short = records(text, regex=ONE_LINE, limits=Limits(line_bytes_max=49))
     assert long[1].reason == (

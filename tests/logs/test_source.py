@@ -1,4 +1,4 @@
-"""Options, configuration files, and finding out a log's format."""
+"""Options, configuration files, and detection of a log's format."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_a_cell_may_be_long() -> None:
 
 
 def test_blanks_before_a_cell_are_no_part_of_it() -> None:
-    """A cell is read as the header's name above it; what is in quotes stays."""
+    """Blanks are ignored in cells as in the header, but kept within quotes."""
     (one,) = records('node, type , clock, n, text, none\n a, T, a:1, 5, " x, y ", \n')
     assert one[1] == Event("a", "T", {"a": 1}, data={"n": 5, "text": " x, y "})
 
@@ -259,7 +259,7 @@ def test_damaged_parquet(tmp_path: Path) -> None:
 def test_parquet_without_pyarrow(
     missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There are builds of pyarrow that have no Parquet."""
+    """Some builds of pyarrow lack the module `pyarrow.parquet`."""
     path = tmp_path / "x.parquet"
     path.write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, missing, None)

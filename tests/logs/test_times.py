@@ -1,4 +1,4 @@
-"""Times in a format of the source, the same from every format of logs."""
+"""Times in the time format of a source, read equally from every format of logs."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_number_is_a_number_unless_the_format_writes_numbers() -> None:
     for unit, number in (("s", 1369652019), ("ms", 1369652019000)):
         for value in (number, str(number), float(number)):
             assert time_of(value, time_unit=unit, time_format=AMERICAN) == NOON_S
-    # It would be the 21st of August 1970.
+    # Read as seconds, it would be 21 August 1970.
     assert time_of(20130527, time_format="%Y%m%d") == NOON_S - 39_219
     assert time_of("20130527", time_format="%Y%m%d", time_unit="ms") == NOON_S - 39_219
 

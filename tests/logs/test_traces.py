@@ -1,4 +1,4 @@
-"""Spans as events: OTLP and Zipkin samples, and the odd corners of both formats."""
+"""Spans as events: OTLP and Zipkin samples, and corner cases of both formats."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def zipkin(path: Path, *spans: Any) -> Log:
 
 
 def named(log: Log) -> dict[str, Event]:
-    """Return the events by `name phase`; every log is a valid execution in a right order."""
+    """Return the events by `name phase`; check that the log is valid and a linear extension."""
     audit = ketal.audit(log)
     assert audit.clean, str(audit)
     assert audit.statistics.inversions == 0
@@ -133,7 +133,7 @@ def test_a_missing_parent_and_several_roots(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_contradicts_the_causes(tmp_path: Path) -> None:
-    """The child of a call to another service and back begins before the call, by the clock."""
+    """By its clock, a span called back from another service begins before the call to there."""
     events = named(
         otlp(
             tmp_path / "t.json",
@@ -146,7 +146,7 @@ def test_a_clock_that_contradicts_the_causes(tmp_path: Path) -> None:
 
 
 def test_skew_between_services_does_no_harm(tmp_path: Path) -> None:
-    """The server's clock is an hour behind: its span lies before the call, by the clocks."""
+    """The server's clock is an hour behind: by the clocks, its span is before the call."""
     events = named(
         otlp(
             tmp_path / "t.json",
@@ -162,13 +162,13 @@ def test_skew_between_services_does_no_harm(tmp_path: Path) -> None:
 
 
 def test_a_parent_that_ends_before_its_child(tmp_path: Path) -> None:
-    """What was started and not waited for: only the starts are ordered, across services."""
+    """A call that is not waited for: across services, only the begins are ordered."""
     child = span(2, 2, 50, 1)
     events = named(otlp(tmp_path / "t.json", resource("a", span(1, 1, 3)), resource("b", child)))
     assert happened_before(events["s1 start"], events["s2 start"])
     assert concurrent(events["s1 end"], events["s2 start"])
     assert concurrent(events["s1 end"], events["s2 end"])
-    # In one service its own clock says more.
+    # Within one service, the service's own clock orders more.
     events = named(otlp(tmp_path / "u.json", resource("a", span(1, 1, 3), child)))
     assert [e.clock["a"] for e in events.values()] == [1, 2, 3, 4]
     assert happened_before(events["s1 end"], events["s2 end"])
@@ -213,7 +213,7 @@ def test_an_id_of_another_trace_is_another_span(tmp_path: Path) -> None:
 
 
 def test_resources_without_a_name(tmp_path: Path) -> None:
-    """A batch may have no resource, none with attributes, or one without service.name."""
+    """A batch may have no resource, one without attributes, or one without service.name."""
     nameless: list[Any] = [
         {"scopeSpans": [{"spans": [span(1, 1, 2)]}]},
         {"resource": None, "scopeSpans": [{"spans": [span(2, 1, 2)]}]},
@@ -300,12 +300,12 @@ def test_links(tmp_path: Path) -> None:
 
 
 def test_links_to_other_traces_and_files(tmp_path: Path) -> None:
-    """A batch handles two requests of other traces; the file that it is in is read first."""
+    """A batch handles two requests of other traces, in a file that is read first."""
     other = "ab" * 16
     links = [
         {"traceId": TRACE, "spanId": f"{1:016X}"},
         {"traceId": other, "spanId": f"{1:016x}"},
-        # To a span that is in no file, and to none.
+        # A link to a span that is in no file, and a link without ids.
         {"traceId": other, "spanId": f"{9:016x}"}, {"spanId": ""}, None,
     ]  # fmt: skip
     files = [tmp_path / "batch.json", tmp_path / "one.json", tmp_path / "two.json"]
@@ -319,7 +319,7 @@ def test_links_to_other_traces_and_files(tmp_path: Path) -> None:
     assert concurrent(starts["a"], starts["b"])
     assert starts["batch"].data["root"] is True
     assert ketal.audit(log).clean
-    # By itself it links to nothing that is there.
+    # Without the other file, both linked spans are missing.
     assert all(e.clock.keys() == {"batch"} for e in read_log(files[0], format="otlp"))
 
 
@@ -356,7 +356,7 @@ def test_parents_and_links_that_are_not_there_are_counted(tmp_path: Path) -> Non
     ids=lambda path: ".".join(map(str, path)),
 )  # fmt: skip
 def test_null_is_absent(tmp_path: Path, path: tuple[Any, ...], absent: bool) -> None:
-    """The JSON mapping of protobuf takes null for the default of a field."""
+    """In protobuf's JSON mapping, null is the default value of a field."""
     listed = {"key": "x", "value": {"arrayValue": {"values": [{"stringValue": "y"}]}}}
     more: dict[str, Any] = {"events": [], "status": {"code": 1}, "links": [], "kind": 1}
     one = resource("a", span(1, 1, 2, **more, attributes=[listed]))
@@ -399,7 +399,7 @@ def test_null_is_absent(tmp_path: Path, path: tuple[Any, ...], absent: bool) -> 
 def test_what_has_the_wrong_shape_is_rejected_with_what_it_is(
     tmp_path: Path, more: dict[str, Any], reason: str
 ) -> None:
-    """Of a resource with its spans, of which none has a service then."""
+    """A malformed resource is rejected with its spans, which would have no service."""
     log = otlp(tmp_path / "t.json", resource("a", span(1, 1, 2, **more), span(2, 3, 4)))
     assert [one.reason for one in log.rejected] == [reason]
     assert {event.type for event in log} == {"s2"}
@@ -419,7 +419,7 @@ def test_what_has_the_wrong_shape_is_rejected_with_what_it_is(
     ],
 )  # fmt: skip
 def test_documents_without_spans(tmp_path: Path, document: str) -> None:
-    """An export that holds nothing costs those beside it nothing."""
+    """An export without spans does not affect the exports beside it."""
     path = tmp_path / "t.json"
     whole = json.dumps({"resourceSpans": [resource("a", span(1, 1, 2))]})
     path.write_text(f"{document}\n{whole}\n")
@@ -429,7 +429,7 @@ def test_documents_without_spans(tmp_path: Path, document: str) -> None:
 
 
 def test_links_that_close_a_round(tmp_path: Path) -> None:
-    """One of the two orders nothing, and is counted; nothing was moved for it."""
+    """One of the two links is dropped and counted; no event is moved."""
 
     def link(number: int) -> dict[str, str]:
         return {"traceId": TRACE, "spanId": f"{number:016x}"}
@@ -448,7 +448,7 @@ def test_links_that_close_a_round(tmp_path: Path) -> None:
     assert list(Rebuilding(round_links=1).sentences()) == [
         "1 link that would close a round and cannot be kept"
     ]
-    # The other one on the same line has to go ahead of it: that is a move.
+    # The later event of the same node must come before it: that event is moved.
     itself = otlp(
         tmp_path / "u.json",
         resource("a", span(1, 1, 2, links=[link(1), link(3)]), span(3, 4, 5)),
@@ -613,13 +613,13 @@ def test_zipkin_spans_without_a_place(tmp_path: Path) -> None:
 
 
 def test_a_side_of_a_shared_span_by_itself(tmp_path: Path) -> None:
-    """The client's half was not sampled, or is in another file."""
+    """The client's span was not sampled, or is in another file."""
     served = z(1, "stock", 9_000, 500, kind="SERVER", shared=True)
     log = zipkin(tmp_path / "z.json", served, z(2, "stock", 9_100, 100, parentId=f"{1:016x}"))
     events = named(log)
     assert events["z1 start"].data["orphan"] is True
     assert happened_before(events["z1 start"], events["z2 start"])
-    # A server with an id of its own is a root, if it names no parent.
+    # A server's span with an id of its own and without a parent is a root.
     log = zipkin(tmp_path / "y.json", z(1, "stock", 9_000, 500, kind="SERVER"))
     assert named(log)["z1 start"].data["root"] is True
 
@@ -647,13 +647,13 @@ def test_children_of_a_shared_span_belong_to_their_own_service(tmp_path: Path) -
     events = named(log)
     assert happened_before(events["served start"], events["z2 start"])
     assert concurrent(events["served start"], events["z3 start"])
-    # Of a service that is neither, no more is said than that the call had begun.
+    # A span of a third service is only ordered after the begin of the call.
     assert happened_before(events["z1 start"], events["z4 start"])
     assert concurrent(events["served start"], events["z4 start"])
 
 
 def test_two_servers_of_one_call(tmp_path: Path) -> None:
-    """A call that was sent to two hosts: both share the client's id."""
+    """A call to two hosts, whose spans both share the client's id."""
     log = zipkin(
         tmp_path / "z.json",
         z(1, "shop", 1_000, 900, kind="CLIENT"),
@@ -673,14 +673,14 @@ def at(service: str, address: str, port: int = 80) -> dict[str, Any]:
 
 
 def test_servers_of_one_service_at_several_addresses(tmp_path: Path) -> None:
-    """A call that was sent to all instances of a service: five halves of their own."""
+    """A call to all instances of a service: five servers' spans with the client's id."""
     spans = [
         z(1, "stock", 9_000 + n, 500, kind="SERVER", shared=True, name=f"served{n}")
         | at("stock", f"10.0.0.{n}")
         for n in range(1, 6)
     ]
     spans.insert(2, z(1, "shop", 1_000, 900, kind="CLIENT"))
-    # By the clock of their line these two began before all servers: so their causes show.
+    # By their node's clock these two began before all servers, so their order shows their causes.
     spans.append(z(2, "stock", 2, 1, parentId=f"{1:016x}") | at("stock", "10.0.0.4"))
     spans.append(z(3, "stock", 1, 1, parentId=f"{1:016x}"))
     log = zipkin(tmp_path / "z.json", *spans)
@@ -691,7 +691,7 @@ def test_servers_of_one_service_at_several_addresses(tmp_path: Path) -> None:
         assert happened_before(events[f"served{n} end"], events["z1 end"])
     assert happened_before(events["served4 start"], events["z2 start"])
     assert happened_before(events["z2 start"], events["served5 start"])
-    # Of which server the third span is a child, nothing tells: only that the call had begun.
+    # The server that is the parent of the third span is unknown: it is only after the call's begin.
     assert happened_before(events["z1 start"], events["z3 start"])
     assert happened_before(events["z3 start"], events["served1 start"])
 
@@ -729,7 +729,7 @@ def test_sides_without_a_service_are_two_processes(tmp_path: Path) -> None:
 
 
 def test_a_span_in_pieces(tmp_path: Path) -> None:
-    """Its start was reported, then its end, then tags when all was over, without a time."""
+    """A span reported in parts: its start, its end, and later tags without a time."""
     id = {"traceId": TRACE, "id": f"{1:016x}"}
     pieces: list[dict[str, Any]] = [
         {**id, "tags": {"late": "yes"}},
@@ -743,7 +743,7 @@ def test_a_span_in_pieces(tmp_path: Path) -> None:
     assert events["get end"].node == "shop"
     assert events["get end"].time == 0.00015
     assert events["get end"].data["attributes"] == {"code": "200", "late": "yes"}
-    # The order of the reports does not matter, nor do the files that they are in.
+    # Neither the order of the reports nor their files matter.
     files = [tmp_path / f"{number}.json" for number in range(3)]
     for file, piece in zip(files, reversed(pieces), strict=True):
         file.write_text(json.dumps(piece))
@@ -779,7 +779,7 @@ def test_pieces_that_contradict_each_other(tmp_path: Path) -> None:
 
 
 def test_times_that_are_none(tmp_path: Path) -> None:
-    """Zero is no timestamp and no duration; without an end there is a start only."""
+    """A timestamp or duration of zero is absent; a span without an end has one event."""
     log = zipkin(tmp_path / "z.json", z(1, "a", 0, 50), z(2, "a", 100, 0), z(3, "a", 99, None))
     assert set(named(log)) == {"z2 start", "z3 start"}
     assert ["no timestamp" in item.reason for item in log.rejected] == [True]

@@ -1,4 +1,4 @@
-"""Packed logs that are damaged, cut off, or not what their name says."""
+"""Compressed logs that are damaged, truncated, or misnamed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ RAW = b"".join(LINES)
 
 
 def read(path: Path) -> tuple[list[int], list[Rejected]]:
-    """Return the counters of the events and what was rejected."""
+    """Return the counters of the events, and the reasons of rejections."""
     items = [record[1] for record in read_log(path).records()]
     counters = [item.counter for item in items if isinstance(item, Event)]
     return counters, [item for item in items if isinstance(item, Rejected)]
 
 
 def unpacked_lines(packed: bytes) -> int:
-    """Return how many whole lines can be had of gzip data, byte by byte."""
+    """Return how many whole lines gzip data decompresses to, byte by byte, before an error."""
     unpack = zlib.decompressobj(wbits=31)
     out = b""
     try:
@@ -79,7 +79,7 @@ def test_gzip_data_that_ends_early(tmp_path: Path) -> None:
 
 
 def test_gzip_data_that_is_damaged(tmp_path: Path) -> None:
-    # A stored block has no redundancy, and a compressed one after it a header that can be wrong.
+    # The damage is an invalid block header after whole blocks.
     pack = zlib.compressobj(wbits=31)
     packed = pack.compress(RAW[:60_000]) + pack.flush(zlib.Z_FULL_FLUSH)
     damaged = packed + b"\xff" * 100
@@ -120,7 +120,7 @@ def test_zstandard_data_that_is_damaged_or_ends_early(tmp_path: Path) -> None:
 
 
 def test_a_row_that_the_data_stops_in_is_no_row(tmp_path: Path) -> None:
-    # Cut off, `a:12` is a clock as well, another one.
+    # The truncated clock `a:12` would be a valid but different clock.
     table = io.StringIO()
     csv.writer(table).writerows([("node", "type", "clock"), ("a", "T", "a:1"), ("a", "T", "a:12")])
     pack = zlib.compressobj(wbits=31)

@@ -1,4 +1,4 @@
-"""Events over TCP: of real processes, to a monitor that judges them as they happen."""
+"""Events sent over TCP by real processes to a monitor, as they happen."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ assert not tracer.failures
 
 
 class Both:
-    """A sink of two sinks."""
+    """A sink that writes to two sinks."""
 
     def __init__(self, *sinks: Any) -> None:
         self._sinks = sinks
@@ -70,7 +70,7 @@ class Both:
 
 
 def test_what_is_judged_as_it_happens_is_what_the_collected_log_says(tmp_path: Path) -> None:
-    """Two writers, which hear of each other through a server; the log shuffled at will."""
+    """Two writers exchange messages through a server; the log is shuffled."""
     program = ketal.compile(CONFLICT)
     found: list[ketal.Verdict] = []
     monitor = ketal.Monitor(program, on={"match": found.append})
@@ -151,7 +151,7 @@ def test_a_line_that_is_cut_is_dropped_and_nonsense_is_refused() -> None:
 
 
 def _cut_off() -> tuple[int, SocketSink, Tracer]:
-    """A tracer that has sent an event to a port where nobody listens any more."""
+    """Return a port, a sink and its tracer, whose connection to the port was closed."""
     with socket.create_server(("127.0.0.1", 0)) as first:
         port = first.getsockname()[1]
         sink = SocketSink("127.0.0.1", port)
@@ -173,7 +173,7 @@ def test_a_connection_that_breaks_is_made_again() -> None:
         sink.close()
         assert collector.wait(timeout_s=10)
     counters = [item.counter for item in taken.items]
-    # What was in flight when the connection broke may be lost; its counters say so.
+    # Events in flight when the connection broke may be lost; counters show the gap.
     assert counters == sorted(set(counters))
     assert counters[-1] == 51
     assert not tracer.failures
@@ -202,7 +202,7 @@ print(tracer.failures.total())
 
 
 def test_a_program_that_is_always_busy_sends_its_events_meanwhile() -> None:
-    """Five times as many as may wait."""
+    """The program records five times as many events as the queue holds."""
     taken = Taken()
     with Collector(taken) as collector:
         failures = int(run_script(BUSY, collector.address[1]).stdout)
@@ -283,7 +283,7 @@ if __name__ == "__main__":
 def test_the_events_of_a_child_of_multiprocessing_are_sent_before_it_ends(
     method: str, tmp_path: Path
 ) -> None:
-    """Such a process ends without what `atexit` calls."""
+    """Such a process ends without calling functions of `atexit`."""
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"there is no {method}")
     (tmp_path / "program.py").write_text(CHILDREN)

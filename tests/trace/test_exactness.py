@@ -1,4 +1,4 @@
-"""The clocks of random programs against an account of what really happened before what."""
+"""The clocks of random programs against the actual happened-before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.trace.programs import Account, Plan, check, plan, run_processes, run_
 
 
 class Collected(list[Mapping[str, Any]]):
-    """A sink that keeps the events."""
+    """A sink that stores the events in a list."""
 
     def write(self, event: Mapping[str, Any]) -> None:
         self.append(event)
@@ -67,7 +67,7 @@ def test_the_clocks_of_processes_say_what_happened(tmp_path: Path) -> None:
 
 
 def test_one_clock_for_several_threads_orders_all_that_they_do() -> None:
-    """`activity="process"`: no two events are concurrent, and nothing that happened is missing."""
+    """With `activity="process"` no two events are concurrent, and no order is missing."""
 
     @drawn(30, 500)
     def holds(rng: random.Random) -> None:
@@ -98,7 +98,7 @@ def test_a_program_that_joins_its_tasks_has_few_lines() -> None:
 
 
 def test_a_thread_that_is_joined_twice_hands_over_what_it_knew_at_its_end() -> None:
-    """Not what the line has by then, which goes on as another thread."""
+    """It does not pass on later events of its line, which another thread reuses."""
     events = Collected()
     tracer = Tracer("n", events, activity="thread")
     first = TracedThread(tracer, target=tracer.record, args=("first",))

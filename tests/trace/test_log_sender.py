@@ -1,4 +1,4 @@
-"""Logs that are sent while they are written: nothing is lost, and hardly anything is sent twice."""
+"""Logs sent while they are written: no event is lost, and hardly any is sent twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.trace.scripts import free_port, needs_fork, run_script
 
 
 class Taken:
-    """What a collector has fed, line by line."""
+    """A monitor that records the lines that a collector feeds."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
@@ -41,9 +41,9 @@ class Taken:
         return [str(item.dot) if isinstance(item, ketal.Event) else "?" for item in self.items]
 
     def holds(self, written: list[str]) -> None:
-        """Assert that all came in order, and little of it twice; of lines that were cut, as many.
+        """Assert that all lines arrived in order, few of them twice, and all rejections.
 
-        What came over a connection that broke may not be fed yet when the next begins.
+        Lines of a broken connection may not be fed yet when the next connection begins.
         """
         dots = self.dots()
         events = [dot for dot in dots if dot != "?"]
@@ -60,7 +60,7 @@ class Taken:
 
 
 def written(path: Path) -> list[str]:
-    """The events of a log, in its order; a line that was cut by `kill -9` is `?`."""
+    """Return the events of a log, in order; a line truncated by `kill -9` is `?`."""
     return [
         str(item.dot) if isinstance(item, ketal.Event) else "?"
         for _, item, _, _ in ketal.read_log(path).records()
@@ -97,7 +97,7 @@ def test_a_program_that_is_killed_sends_the_rest_when_it_is_started_again(tmp_pa
 
 
 class _Bytes(socketserver.StreamRequestHandler):
-    """Takes logs as a collector does, to the byte."""
+    """Receives logs like a collector, and stores their bytes."""
 
     server: _ByteServer
 
@@ -120,7 +120,7 @@ class _ByteServer(socketserver.TCPServer):
         self.sent: list[bytes] = []
 
     def sent_of(self, path: Path) -> bytes:
-        """Return what of a log is sent by a sender that begins and ends now."""
+        """Return the bytes that a sender sends if it starts and is closed now."""
         host, port = self.server_address[:2]
         assert LogSender(path, str(host), port).close()
         return self.sent.pop()
@@ -135,7 +135,7 @@ def test_of_a_line_that_is_cut_anywhere_nothing_is_sent_until_it_is_ended(tmp_pa
         host, port = server.server_address[:2]
         for cut in range(1, len(line)):
             path = tmp_path / f"{cut}.jsonl"
-            path.write_bytes(b" " * cut + whole)  # Each is a log of its own.
+            path.write_bytes(b" " * cut + whole)  # Each is a different log.
             sender = LogSender(path, str(host), port)
             with open(path, "ab") as file:
                 file.write(line[:cut])
@@ -148,7 +148,7 @@ def test_of_a_line_that_is_cut_anywhere_nothing_is_sent_until_it_is_ended(tmp_pa
 
 
 def test_a_line_that_is_cut_anywhere_is_one_rejection_and_no_other_is_lost(tmp_path: Path) -> None:
-    """The sender runs all the while, and another begins when all is written."""
+    """One sender runs all the time, and another one starts after all is written."""
     path = tmp_path / "n.jsonl"
     line = json.dumps({"node": "n", "type": "t", "clock": {"n": 2}})
     first, second = Taken(), Taken()
@@ -160,7 +160,7 @@ def test_a_line_that_is_cut_anywhere_is_one_rejection_and_no_other_is_lost(tmp_p
                 file.write(line[:cut])
         assert sender.close()
         assert collector.wait(timeout_s=20)
-    # The last is ended by nobody.
+    # The last line is never completed.
     expected = [one for cut in range(1, len(line)) for one in (f"n#{cut}@1", "?")][:-1]
     expected[0] = "n@1"
     assert first.dots() == expected
@@ -267,7 +267,7 @@ def test_connections_that_break_anywhere_lose_nothing_and_repeat_little(tmp_path
 
 
 class _Relay:
-    """Passes connections on to a collector, and breaks them when it is told to."""
+    """A TCP proxy of a collector that can break its connections."""
 
     def __init__(self, port: int) -> None:
         self._listener = socket.create_server(("127.0.0.1", port))
@@ -337,7 +337,7 @@ def test_a_log_is_the_same_one_wherever_its_program_goes(
 
 
 def test_of_two_connections_of_one_log_the_position_is_the_further(tmp_path: Path) -> None:
-    """That of the earlier may not be at its end when the later begins."""
+    """The earlier connection may not be at its end when the later one begins."""
     path = tmp_path / "n.jsonl"
     tracer = Tracer("n", path)
     for _ in range(4):
@@ -497,7 +497,7 @@ def test_a_log_that_is_cut_short_or_replaced_is_sent_from_its_beginning(tmp_path
 
 
 def test_a_log_that_was_cut_short_meanwhile_is_taken_anew(tmp_path: Path) -> None:
-    """Its first line is the same, so that it is the same log."""
+    """Its first line is unchanged, so it is identified as the same log."""
     path = tmp_path / "n.jsonl"
     tracer = Tracer("n", path)
     for _ in range(5):
@@ -591,7 +591,7 @@ def test_of_a_log_that_never_was_nothing_is_sent(tmp_path: Path) -> None:
 
 
 def test_what_is_written_before_a_sender_is_closed_is_sent(tmp_path: Path) -> None:
-    """Though its thread may have seen just before that there is no log, or no line of it."""
+    """Its thread may have polled just before the log, or a line of it, existed."""
     taken = Taken()
     with Collector(taken) as collector:
         for number in range(200):
@@ -645,7 +645,7 @@ if __name__ == "__main__":
 
 @needs_fork
 def test_what_a_child_of_multiprocessing_writes_that_is_not_joined_is_sent(tmp_path: Path) -> None:
-    """A program waits for its children at its end."""
+    """The program waits for its children at its end, before its senders stop."""
     path = tmp_path / "n.jsonl"
     taken = Taken()
     with Collector(taken) as collector:

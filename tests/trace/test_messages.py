@@ -1,4 +1,4 @@
-"""Messages between two processes: what the one knew when it sent, the other knows."""
+"""Messages between two processes: the receiver knows all that the sender knew at the send."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.trace.test_exactness import Collected
 
 
 def _pair() -> tuple[Collected, Tracer, Tracer]:
-    """Two processes whose events go to one list, after one event of the first."""
+    """Return the tracers of two processes and their common sink, after one event of the first."""
     events = Collected()
     one, other = Tracer("a", events), Tracer("b", events)
     one.record("first")
@@ -201,7 +201,7 @@ def test_an_item_that_was_put_by_other_means_is_got_and_counted() -> None:
 def test_a_clock_that_is_too_long_for_a_message_does_not_travel(
     sockets: tuple[socket.socket, socket.socket],
 ) -> None:
-    """The message does."""
+    """The message itself is sent."""
     events, one, other = _pair()
     one.receive(message_header.encoded("m", {"m": 1, "n" * 60_000: 1}))
     many = {"m": 1, **{f"{'n' * 5_000}{number}": 1 for number in range(14)}}

@@ -1,4 +1,4 @@
-"""Programs that end, and that fork, with events to send or to take."""
+"""Programs that end or fork while they send or receive events."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_program_whose_collector_never_comes_ends(tmp_path: Path) -> None:
 
 
 def test_a_program_that_waits_at_its_end_is_interrupted(tmp_path: Path) -> None:
-    # A shell starts what runs in the background with SIGINT ignored, and its children inherit that.
+    # A shell starts background jobs with SIGINT ignored, and their children inherit that.
     heeding = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
     words = [sys.executable, "-c", heeding + NOBODY, str(tmp_path / "n.jsonl")]
     words += [str(free_port()), "600"]
@@ -67,7 +67,7 @@ def test_a_program_that_waits_at_its_end_is_interrupted(tmp_path: Path) -> None:
         assert program.stdout.readline() == b"ends\n"
         deadline = time.monotonic() + 120
         while program.poll() is None and time.monotonic() < deadline:
-            # The first may come before it waits.
+            # The first signal may arrive before the program waits.
             program.send_signal(signal.SIGINT)
             time.sleep(0.1)
         program.kill()
@@ -103,7 +103,7 @@ print("done")
 
 @needs_fork
 def test_a_fork_while_the_monitor_is_fed(tmp_path: Path) -> None:
-    """In the child the monitor is whole, its lock is free, and there is nothing to shut down."""
+    """The child's monitor is consistent, its lock is free, and there is no server to shut down."""
     done = run_script(BUSY, tmp_path / "n.jsonl")
     assert (done.stdout, done.stderr) == ("done\ndone\n", "")
 
@@ -208,7 +208,7 @@ def test_connections_beyond_the_most_are_closed_and_named_once(
 
 
 def test_a_peer_whose_machine_is_gone_does_not_keep_its_connection() -> None:
-    """The system asks whether it is still there: no test takes as long as that."""
+    """Keep-alive is enabled; waiting until it detects a gone peer would take too long."""
     with Collector(Taken()) as collector, socket.create_connection(collector.address) as peer:
         peer.sendall(b"\n")
         deadline = time.monotonic() + 20
@@ -229,10 +229,10 @@ def _accepted(collector: Collector) -> list[socket.socket]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 def test_as_many_connections_as_may_be_open_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those that found no room the next attempt comes after a second, and later."""
+    """A connection attempt that finds the backlog full is retried only after a second or more."""
     with Collector(Taken()) as collector:
         server: Any = collector._server
-        # `tcpi_sacked` of a socket that listens is how many may wait.
+        # `tcpi_sacked` of a listening socket is its backlog.
         info = server.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
         most = int(Path("/proc/sys/net/core/somaxconn").read_text())
         assert struct.unpack_from("I", info, 28)[0] == min(collecting.CONNECTIONS_MAX, most)

@@ -1,4 +1,4 @@
-"""Programs that are started again, where their events go to what holds no earlier ones."""
+"""Numbers of runs of programs whose events go to a socket or a topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tracer records, and that the program that is watched goes on as if it were not."""
+"""A tracer records events, and does not change the behaviour of the program."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tests.trace.test_exactness import Collected
 
 
 class Failing:
-    """A sink that does not work."""
+    """A sink whose `write` raises."""
 
     def write(self, event: Mapping[str, Any]) -> None:
         raise OSError("no space left")
 
 
 class Unprintable:
-    """What raises wherever it is looked at."""
+    """An object whose `repr` raises."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no")
@@ -186,7 +186,7 @@ def test_what_is_no_headers_is_a_failure_and_the_event_is_recorded(headers: Any)
 
 
 def test_an_event_that_was_not_written_leaves_a_gap() -> None:
-    """Its counter is used up, so that whoever reads the log knows that one is missing."""
+    """Its counter is not reused, so a reader of the log detects the missing event."""
     events = Collected()
     tracer = Tracer("n", events)
     tracer.record("one")
@@ -300,7 +300,7 @@ def test_log_records_are_events_but_the_tracers_own() -> None:
 
 
 def test_a_sink_that_logs_makes_no_events_of_its_own() -> None:
-    """As a producer of Kafka does, with all of the program's log records recorded."""
+    """As a Kafka producer does, while all log records of the program are recorded."""
     logger = logging.getLogger("tests.trace.sink")
 
     class Logging(Collected):
@@ -505,7 +505,7 @@ def test_an_event_that_is_too_large_for_a_reader_is_cut(tmp_path: Path) -> None:
 
 
 def test_an_event_that_is_too_large_even_so_is_counted(tmp_path: Path) -> None:
-    """Whoever reads the log would refuse its line; a gap in the counters shows it."""
+    """A reader of the log would refuse its line; a gap in the counters shows the loss."""
     tracer = Tracer("n", tmp_path / "n.jsonl")
     tracer.record("many", **{f"a{number}": "y" * 999 for number in range(2_000)})
     tracer.record("next")
