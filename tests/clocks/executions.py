@@ -51,7 +51,7 @@ class SampleRun:
         return out
 
 
-def answers(
+def count_answers(
     scheme: Scheme[Any], events: Sequence[Happening], pasts: list[set[int]]
 ) -> Counter[tuple[StampOrder, StampOrder]]:
     """Count the answers of a scheme about all pairs of events, by true relation and answer."""
@@ -71,7 +71,7 @@ def answers(
     )
 
 
-def made_run(rng: random.Random, nodes_max: int, steps_max: int) -> SampleRun:
+def make_run(rng: random.Random, nodes_max: int, steps_max: int) -> SampleRun:
     """Make an execution of nodes whose physical clocks differ by up to 5 ms."""
     run = SampleRun()
     names = [f"n{number}" for number in range(1 + rng.randrange(nodes_max))]
@@ -90,4 +90,4 @@ def sample_runs(
     nodes_max: int = 8, steps_max: int = sample(60, 200)
 ) -> st.SearchStrategy[SampleRun]:
     """Return a strategy for executions, which are decoded from bytes, five for each step."""
-    return chances(8 * steps_max).map(lambda rng: made_run(rng, nodes_max, steps_max))
+    return chances(8 * steps_max).map(lambda rng: make_run(rng, nodes_max, steps_max))

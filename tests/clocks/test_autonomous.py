@@ -112,10 +112,10 @@ class InstanceHistory:
         for x, y in links:
             if events[x] and events[y]:
                 direct[events[y][0]].append(events[x][-1])
-        return {one: set(_reached(direct, one)) for one in direct}
+        return {one: set(_reachable(direct, one)) for one in direct}
 
 
-def _reached(direct: dict[EventName, list[EventName]], of: EventName) -> Iterator[EventName]:
+def _reachable(direct: dict[EventName, list[EventName]], of: EventName) -> Iterator[EventName]:
     """Yield each node that is reachable, once; the graph has no cycles."""
     seen: set[EventName] = set()
     waiting = list(direct[of])

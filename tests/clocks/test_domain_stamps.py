@@ -26,7 +26,7 @@ from tests.operators.test_domains import random_topology, topology
 from tests.sampling import chances, drawn
 
 
-def everybody(where: Topology) -> Domains:
+def global_domain(where: Topology) -> Domains:
     """Return a single domain with all nodes, for one global matrix clock."""
     return (frozenset(end for x in where.edges for end in (x.source, x.target)),)
 
@@ -171,7 +171,7 @@ def test_domains_hold_back_what_one_global_matrix_clock_holds_back(rng: random.R
     actions = schedule(rng, ordered(where))
     assert (
         simulate(domains(where.edges), actions).moments
-        == simulate(everybody(where), actions).moments
+        == simulate(global_domain(where), actions).moments
     )
 
 
@@ -243,4 +243,4 @@ def test_a_matrix_clock_of_the_76_processes_of_section_2() -> None:
 
 def test_one_global_matrix_clock_is_one_domain() -> None:
     where = topology("p>q q>r r>s")
-    assert stamp_bytes(everybody(where), "p", "q") == global_stamp_bytes(4) == 4**2 * 8
+    assert stamp_bytes(global_domain(where), "p", "q") == global_stamp_bytes(4) == 4**2 * 8

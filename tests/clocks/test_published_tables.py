@@ -27,7 +27,7 @@ from ketal.errors import EventError
 # --- vector clocks --------------------------------------------------------------------
 
 
-def _counted(*nodes: int | str) -> dict[str, int]:
+def _clock(*nodes: int | str) -> dict[str, int]:
     """Return the clock whose counters are the numbers of occurrences of each name."""
     clock: dict[str, int] = {}
     for node in map(str, nodes):
@@ -68,7 +68,7 @@ COMPARISONS = [
 def test_vector_clocks_are_ordered(
     a: tuple[int, ...], b: tuple[int, ...], outcome: tuple[bool, bool]
 ) -> None:
-    first, second = _counted(*a), _counted(*b)
+    first, second = _clock(*a), _clock(*b)
     assert (compare(first, second), compare(second, first)) == outcome
     assert (first == second) == (a == b)
 
@@ -76,19 +76,30 @@ def test_vector_clocks_are_ordered(
 MERGES = [
     # Voldemort, VectorClockTest.testMerge.
     pytest.param({}, {}, {}, id="voldemort: empty clocks"),
-    pytest.param(_counted(1), _counted(2), _counted(1, 2), id="voldemort: one event each"),
     pytest.param(
-        _counted(1, 1, 1, 2, 3),
-        _counted(1, 2, 2, 4),
-        _counted(1, 1, 1, 2, 2, 3, 4),
+        _clock(1),
+        _clock(2),
+        _clock(1, 2),
+        id="voldemort: one event each",
+    ),
+    pytest.param(
+        _clock(1, 1, 1, 2, 3),
+        _clock(1, 2, 2, 4),
+        _clock(1, 1, 1, 2, 2, 3, 4),
         id="voldemort: the greater counts",
     ),
     # Akka, VectorClockSpec.
     pytest.param(
-        _counted(1, 2, 2, 2, 2), _counted(1, 2, 2, 3), _counted(1, 2, 2, 2, 2, 3), id="akka: merge"
+        _clock(1, 2, 2, 2, 2),
+        _clock(1, 2, 2, 3),
+        _clock(1, 2, 2, 2, 2, 3),
+        id="akka: merge",
     ),
     pytest.param(
-        _counted(4, 4), _counted(1, 2, 2, 3), _counted(1, 2, 2, 3, 4, 4), id="akka: disjoint clocks"
+        _clock(4, 4),
+        _clock(1, 2, 2, 3),
+        _clock(1, 2, 2, 3, 4, 4),
+        id="akka: disjoint clocks",
     ),
     # Riak, vclock: merge_test, merge_less_left_test, merge_same_id_test.
     pytest.param(
@@ -130,7 +141,7 @@ def _entries(store: StoreReplica) -> dict[str, tuple[int, list[Any]]]:
     }
 
 
-def _at(server: str, store: StoreReplica) -> StoreReplica:
+def _synchronised(server: str, store: StoreReplica) -> StoreReplica:
     """Return another server's replica after it has received all siblings of a store."""
     return StoreReplica(server).sync(store)
 
@@ -139,7 +150,7 @@ def test_join_of_the_dvvset_suite() -> None:
     """Gonçalves and Almeida, dvvset, join_test: the context that a reader gets."""
     a1 = StoreReplica("a").put("v1")
     assert a1.known == {"a": 1}
-    b1 = _at("b", a1).put("v2", a1.known)
+    b1 = _synchronised("b", a1).put("v2", a1.known)
     assert b1.known == {"a": 1, "b": 1}
 
 
@@ -149,8 +160,11 @@ def test_update_of_the_dvvset_suite() -> None:
     a1 = a0.put("v2", a0.known)
     assert _entries(a0) == {"a": (1, ["v1"])}
     assert _entries(a1) == {"a": (2, ["v2"])}
-    assert _entries(_at("b", a1).put("v3", a1.known)) == {"a": (2, []), "b": (1, ["v3"])}
-    assert _entries(_at("b", a1).put("v4", a0.known)) == {"a": (2, ["v2"]), "b": (1, ["v4"])}
+    assert _entries(_synchronised("b", a1).put("v3", a1.known)) == {"a": (2, []), "b": (1, ["v3"])}
+    assert _entries(_synchronised("b", a1).put("v4", a0.known)) == {
+        "a": (2, ["v2"]),
+        "b": (1, ["v4"]),
+    }
     assert _entries(a1.put("v5", a0.known)) == {"a": (3, ["v5", "v2"])}
 
 
@@ -168,7 +182,7 @@ def test_events_of_the_dvvset_suite() -> None:
     """dvvset, event_test: a write without a read, at the same server and at another one."""
     a = StoreReplica("a").put("v1")
     assert _entries(a.put("v2")) == {"a": (2, ["v2", "v1"])}
-    assert _entries(_at("b", a).put("v2")) == {"a": (1, ["v1"]), "b": (1, ["v2"])}
+    assert _entries(_synchronised("b", a).put("v2")) == {"a": (1, ["v1"]), "b": (1, ["v2"])}
 
 
 def test_sync_of_the_dvvset_suite() -> None:
@@ -189,9 +203,9 @@ def test_less_of_the_dvvset_suite() -> None:
     """dvvset, less_test: which contexts are less than others."""
     a = StoreReplica("a").put("v1")
     b = a.put("v2", a.known)
-    b2, b3 = (_at(name, a).put("v2", a.known) for name in "bz")
-    c = _at("c", a).put("v3", b.known)
-    d = _at("d", b2).put("v4", c.known)
+    b2, b3 = (_synchronised(name, a).put("v2", a.known) for name in "bz")
+    c = _synchronised("c", a).put("v3", b.known)
+    d = _synchronised("d", b2).put("v4", c.known)
     of = {"a": a, "b": b, "b2": b2, "b3": b3, "c": c, "d": d}
     less = {"a b", "a c", "b c", "b d", "b2 d", "a d"}
     not_less = {"b2 c", "b b2", "b2 b", "a a", "c c", "d b2", "b3 d"}

@@ -16,7 +16,7 @@ from ketal.clocks.scheme import Scheme, StampOrder
 from ketal.clocks.schemes import SCHEMES, scheme_named
 from ketal.clocks.stamping import direct_causes, vector_clocks
 from ketal.errors import EventError, SettingError
-from tests.clocks.executions import SampleRun, answers, sample_runs
+from tests.clocks.executions import SampleRun, count_answers, sample_runs
 from tests.sampling import examples
 
 EXACT = [name for name in SCHEMES if scheme_named(name).decides]
@@ -31,7 +31,7 @@ def _stamps(scheme: Scheme[Any], run: SampleRun) -> list[Any]:
 @examples(40, 300)
 @given(run=sample_runs())
 def test_an_exact_scheme_tells_every_pair(name: str, run: SampleRun) -> None:
-    for truth, answer in answers(scheme_named(name), run.happenings(), run.pasts()):
+    for truth, answer in count_answers(scheme_named(name), run.happenings(), run.pasts()):
         assert answer is truth
 
 
@@ -39,7 +39,7 @@ def test_an_exact_scheme_tells_every_pair(name: str, run: SampleRun) -> None:
 @examples(40, 300)
 @given(run=sample_runs())
 def test_an_inexact_scheme_contradicts_no_pair(scheme: Scheme[Any], run: SampleRun) -> None:
-    for truth, answer in answers(scheme, run.happenings(), run.pasts()):
+    for truth, answer in count_answers(scheme, run.happenings(), run.pasts()):
         assert answer in (truth, StampOrder.UNKNOWN)
 
 

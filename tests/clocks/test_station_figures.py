@@ -20,12 +20,12 @@ from ketal.clocks.mobile_hosts.station_vectors import StationClocks
 from ketal.clocks.scheme import Clock, Scheme, StampOrder
 from ketal.clocks.schemes import scheme_named
 from tests.clocks.executions import SampleRun, sample_runs
-from tests.clocks.test_stations import EXACT, MobileRun, set_of_pairs, stayed
+from tests.clocks.test_stations import EXACT, MobileRun, fixed_run, set_of_pairs
 
 
 def test_figure_1_one_clock_per_station_orders_unrelated_sends() -> None:
     """ "The send event on MH_B appears to depend on the send event on MH_A", as [1 0] < [2 0]."""
-    events = stayed(("A", "1", ()), ("B", "1", ())).happenings()
+    events = fixed_run(("A", "1", ()), ("B", "1", ())).happenings()
     scheme = StationClocks()
     a, b = scheme.stamped(events)
     assert (dict(a.clock), dict(b.clock)) == ({"1": 1}, {"1": 2})
@@ -40,7 +40,7 @@ def test_figure_1_one_clock_per_station_orders_unrelated_sends() -> None:
 
 # A and B are at station 1, C is at station 2. B's first event reaches C's first, C's second A's
 # second, B's second C's third.
-RUN = stayed(
+RUN = fixed_run(
     ("A", "1", ()), ("B", "1", ()), ("C", "2", (1,)), ("C", "2", ()),
     ("A", "1", (3,)), ("B", "1", ()), ("C", "2", (5,)),
 )  # fmt: skip
@@ -95,7 +95,7 @@ def test_section_3_the_example_is_the_history_of_an_event() -> None:
     none: tuple[int, ...] = ()
     at_1 = [("A", "1", none), ("A", "1", none), ("D", "1", none), ("A", "1", none)]
     at_2 = [(host, "2", none) for host in "CBCBBBBC"]
-    events = stayed(*at_1, *at_2, ("B", "2", (3,))).happenings()
+    events = fixed_run(*at_1, *at_2, ("B", "2", (3,))).happenings()
     dependency = DependencyClocks().stamped(events)[-1]
     assert dependency.history == {"1": (1, 2, 4, 4), "2": (2, 2, 4, 7, 9, 9)}
     assert set_of_pairs(dependency.history["2"]) == {2, 4, 5, 6, 7, 9}
@@ -160,10 +160,12 @@ def test_definition_iv_1_is_part_of_an_interleaving_stamp(mobile: MobileRun) -> 
 
 # Pairs of executions that differ in their last event: the send that C or A receives, or who moves.
 LEAD = [("C", "2", ()), ("D", "2", ()), ("C", "2", ()), ("A", "1", (2,))]
-KNOWN_BEFORE = [stayed(*LEAD, ("A", "1", (send,))) for send in (0, 1)]
-WITHIN_A_STATION = [stayed(("A", "1", ()), ("B", "1", ()), ("C", "1", (send,))) for send in (0, 1)]
+KNOWN_BEFORE = [fixed_run(*LEAD, ("A", "1", (send,))) for send in (0, 1)]
+WITHIN_A_STATION = [
+    fixed_run(("A", "1", ()), ("B", "1", ()), ("C", "1", (send,))) for send in (0, 1)
+]
 HANDOFF = [
-    stayed(("A", "1", ()), ("B", "1", ()), ("C", "2", (1,)), (host, "2", ())) for host in "AB"
+    fixed_run(("A", "1", ()), ("B", "1", ()), ("C", "2", (1,)), (host, "2", ())) for host in "AB"
 ]
 PAIRS = {"known": KNOWN_BEFORE, "within": WITHIN_A_STATION, "handoff": HANDOFF}
 

@@ -20,7 +20,7 @@ from ketal.clocks.scheme import Happening, Scheme, StampOrder
 from ketal.clocks.schemes import scheme_named
 from ketal.clocks.stamping import vector_clocks
 from ketal.errors import EventError
-from tests.clocks.executions import SampleRun, answers, made_run
+from tests.clocks.executions import SampleRun, count_answers, make_run
 from tests.sampling import chances, sample
 
 EXACT = ["dependency", "hierarchical", "interleaving"]
@@ -69,7 +69,7 @@ def set_of_pairs(pairs: Pairs) -> set[int]:
 
 
 def _moving(rng: random.Random, steps_max: int) -> MobileRun:
-    run = made_run(rng, 8, steps_max)
+    run = make_run(rng, 8, steps_max)
     at: dict[str, str] = {}
     stations = []
     for node in run.nodes:
@@ -84,14 +84,14 @@ def mobile_runs(steps_max: int = sample(60, 200)) -> st.SearchStrategy[MobileRun
     return chances(8 * steps_max).map(lambda rng: _moving(rng, steps_max))
 
 
-def stayed(*events: tuple[str, str, tuple[int, ...]]) -> MobileRun:
+def fixed_run(*events: tuple[str, str, tuple[int, ...]]) -> MobileRun:
     """Return the execution of events given as (host, station, received sends)."""
     hosts, stations, causes = zip(*events, strict=True)
     return MobileRun(SampleRun(list(hosts), list(causes)), list(stations))
 
 
 def _answers(scheme: Scheme[Any], mobile: MobileRun) -> Counter[tuple[StampOrder, StampOrder]]:
-    return answers(scheme, mobile.happenings(), mobile.run.pasts())
+    return count_answers(scheme, mobile.happenings(), mobile.run.pasts())
 
 
 @given(mobile=mobile_runs())
@@ -131,13 +131,13 @@ def test_one_clock_per_station_is_the_vector_clock_of_stations_as_nodes(mobile: 
 def test_false_orders_of_one_clock_per_station_are_counted() -> None:
     """Of three hosts without messages, all pairs of events at one station are ordered falsely."""
     events: list[tuple[str, str, tuple[int, ...]]] = [(host, "s1", ()) for host in "ABC" * 4]
-    counts = _answers(StationClocks(), stayed(*events))
+    counts = _answers(StationClocks(), fixed_run(*events))
     assert counts == {
         (StampOrder.CONCURRENT, StampOrder.UNKNOWN): 3 * 16 * 2,
         (StampOrder.BEFORE, StampOrder.BEFORE): 3 * 6,
         (StampOrder.AFTER, StampOrder.AFTER): 3 * 6,
     }
-    apart = stayed(*((host, "", ()) for host in "ABC" * 4))
+    apart = fixed_run(*((host, "", ()) for host in "ABC" * 4))
     assert _answers(StationClocks(), apart)[StampOrder.CONCURRENT, StampOrder.UNKNOWN] == 0
 
 
@@ -219,14 +219,17 @@ def test_a_stamp_of_a_station_is_read_as_it_was_written(name: str, mobile: Mobil
 def test_a_host_without_a_station_is_a_station_of_its_own(name: str) -> None:
     scheme = scheme_named(name)
     none, own = (
-        stayed(("A", station, ()), ("B", "s1", (0,)), ("A", station, (1,))) for station in ("", "A")
+        fixed_run(("A", station, ()), ("B", "s1", (0,)), ("A", station, (1,)))
+        for station in ("", "A")
     )
     assert scheme.stamped(none.happenings()) == scheme.stamped(own.happenings())
 
 
 def test_a_handoff_gives_the_new_station_what_it_needs() -> None:
     """A moves from s1 to s2 and back; B stays at s2, and sends nothing to A."""
-    events = stayed(("A", "s1", ()), ("B", "s2", ()), ("A", "s2", ()), ("A", "s1", ())).happenings()
+    events = fixed_run(
+        ("A", "s1", ()), ("B", "s2", ()), ("A", "s2", ()), ("A", "s1", ())
+    ).happenings()
     known = [{"s1": 1}, {"s2": 1}, {"s1": 1, "s2": 2}, {"s1": 2, "s2": 2}]
     station = StationClocks()
     stamps = station.stamped(events)
@@ -259,7 +262,7 @@ def test_a_handoff_gives_the_new_station_what_it_needs() -> None:
     assert dependency.header(dependency.stamped(events)[0]) == histories[0]
 
 
-LOG = stayed(("A", "s1", ()), ("B", "s1", ()), ("C", "s2", (0,)), ("C", "s2", (1,)))
+LOG = fixed_run(("A", "s1", ()), ("B", "s1", ()), ("C", "s2", (0,)), ("C", "s2", (1,)))
 
 
 @pytest.mark.parametrize("name", ["hierarchical", "interleaving"])
@@ -340,7 +343,7 @@ def test_what_the_stamps_of_a_long_run_cost() -> None:
     """Eight hosts take turns at one station without messages: histories have gaps everywhere."""
     sizes: dict[tuple[str, int], int] = {}
     for rounds in (10, 100):
-        events = stayed(*((host, "s1", ()) for host in "ABCDEFGH" * rounds)).happenings()
+        events = fixed_run(*((host, "s1", ()) for host in "ABCDEFGH" * rounds)).happenings()
         for scheme in map(scheme_named, ALL):
             sizes[scheme.name, rounds] = len(scheme.encode(scheme.stamped(events)[-1]))
     # Each event of the host is a range of its own.

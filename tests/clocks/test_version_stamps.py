@@ -39,7 +39,7 @@ Step = tuple[str, int, int]
 STEPS = st.tuples(st.sampled_from(["update", "fork", "join"]), st.integers(0, 9), st.integers(0, 8))
 
 
-def _after(frontier: list[KnownVersion], number: int, step: Step) -> list[KnownVersion]:
+def _next_frontier(frontier: list[KnownVersion], number: int, step: Step) -> list[KnownVersion]:
     kind, first, second = step
     at = first % len(frontier)
     one, others = frontier[at], frontier[:at] + frontier[at + 1 :]
@@ -79,7 +79,7 @@ def test_versions_of_a_frontier_are_ordered_as_what_they_know(steps: list[Step])
     """Stamps reduced at every join and stamps never reduced order the frontier equally."""
     frontier = [KnownVersion(frozenset(), SEED, SEED)]
     for number, step in enumerate(steps):
-        frontier = _after(frontier, number, step)
+        frontier = _next_frontier(frontier, number, step)
         _validate_state([one.plain for one in frontier])
         _validate_state([one.short for one in frontier])
         for one in frontier:
@@ -95,7 +95,7 @@ def test_versions_that_are_all_joined_reduce_to_the_seed(steps: list[Step]) -> N
     frontier = [KnownVersion(frozenset(), SEED, SEED)]
     for number, step in enumerate([*steps, *[("join", 0, 0)] * 9]):
         if step[0] != "join" or len(frontier) > 1:
-            frontier = _after(frontier, number, step)
+            frontier = _next_frontier(frontier, number, step)
     assert [one.short for one in frontier] == [SEED]
     assert reduced(frontier[0].plain) == SEED
 
@@ -105,7 +105,7 @@ def test_a_frontier_may_be_reduced_at_any_time(steps: list[Step]) -> None:
     """Reduced and other stamps can be mixed, and reducing twice changes nothing."""
     frontier = [KnownVersion(frozenset(), SEED, SEED)]
     for number, step in enumerate(steps):
-        frontier = _after(frontier, number, step)
+        frontier = _next_frontier(frontier, number, step)
     for one in frontier:
         short = reduced(one.plain)
         assert reduced(short) == short

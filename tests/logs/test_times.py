@@ -28,19 +28,19 @@ def line(time: Any, **more: Any) -> str:
     return json.dumps({"node": "a", "type": "T", "clock": {"a": 1}, "time": time, **more}) + "\n"
 
 
-def one(text: str, **options: Any) -> Any:
+def read_one(text: str, **options: Any) -> Any:
     ((_, item, _, _),) = read_log(io.BytesIO(text.encode()), **options).records()
     return item
 
 
 def time_of(time: Any, **options: Any) -> float | None:
-    item = one(line(time), **options)
+    item = read_one(line(time), **options)
     assert isinstance(item, Event), item
     return item.time  # type: ignore[return-value]
 
 
 def reason_of(time: Any, **options: Any) -> str:
-    item = one(line(time), **options)
+    item = read_one(line(time), **options)
     assert isinstance(item, Rejected), item
     return item.reason
 
@@ -98,7 +98,7 @@ def test_text_that_is_no_rfc_3339_is_rejected_with_the_option_that_reads_it() ->
 
 def test_control_events_have_times_of_the_format() -> None:
     text = json.dumps({"type": "ketal.watermark", "time": "5/27/2013 10:53:39 AM"})
-    assert one(text, time_format=AMERICAN) == Control("watermark", time=NOON_S)
+    assert read_one(text, time_format=AMERICAN) == Control("watermark", time=NOON_S)
 
 
 def test_every_format_of_logs_has_it(tmp_path: Path) -> None:
@@ -107,11 +107,11 @@ def test_every_format_of_logs_has_it(tmp_path: Path) -> None:
     csv = f"node,type,clock,at\na,T,a:1,{text}\n"
     fields = {"time": "at"}
     options: dict[str, Any] = {"fields": fields, "time_format": AMERICAN}
-    assert one(csv, **options, format="csv") == event
+    assert read_one(csv, **options, format="csv") == event
     regex = r"(?<host>\S*) (?<clock>{.*}) (?<at>\S* \S* ..) (?<event>.*)"
-    assert one(f'a {{"a":1}} {text} T\n', **options, regex=regex) == event
+    assert read_one(f'a {{"a":1}} {text} T\n', **options, regex=regex) == event
     pairs = "id=msg,send=type:send,receive=type:recv"
-    assert one(line(text), time_format=AMERICAN, rebuild=pairs).time == NOON_S
+    assert read_one(line(text), time_format=AMERICAN, rebuild=pairs).time == NOON_S
     parquet = pytest.importorskip("pyarrow.parquet")
     import pyarrow
 
@@ -128,11 +128,13 @@ def test_every_format_of_logs_has_it(tmp_path: Path) -> None:
 
 def test_cells_of_csv_are_digits_of_a_format_or_numbers() -> None:
     header = "node,type,clock,time,n\n"
-    read = one(f"{header}a,T,a:1,20130527105339.250,7\n", format="csv", time_format=DIGITS + ".%f")
+    read = read_one(
+        f"{header}a,T,a:1,20130527105339.250,7\n", format="csv", time_format=DIGITS + ".%f"
+    )
     assert (read.time, read.data) == (NOON_S + 0.25, {"n": 7})
     exact_ns = f"{header}a,T,a:1,1369652019123456789,7\n"
     options: dict[str, Any] = {"format": "csv", "time_unit": "ns"}
-    assert one(exact_ns, **options, time_format=AMERICAN) == one(exact_ns, **options)
+    assert read_one(exact_ns, **options, time_format=AMERICAN) == read_one(exact_ns, **options)
 
 
 WRONG = [

@@ -28,7 +28,7 @@ from ketal.trace.delivery import collecting, log_sender, sending
 from tests.trace.scripts import free_port, needs_fork, run_script
 
 
-class Taken:
+class RecordingMonitor:
     """A monitor that records the lines that a collector feeds."""
 
     def __init__(self) -> None:
@@ -40,17 +40,17 @@ class Taken:
     def dots(self) -> list[str]:
         return [str(item.dot) if isinstance(item, ketal.Event) else "?" for item in self.items]
 
-    def holds(self, written: list[str]) -> None:
+    def assert_delivered(self, logged_events: list[str]) -> None:
         """Assert that all lines arrived in order, few of them twice, and all rejections.
 
         Lines of a broken connection may not be fed yet when the next connection begins.
         """
         dots = self.dots()
         events = [dot for dot in dots if dot != "?"]
-        assert list(dict.fromkeys(events)) == [dot for dot in written if dot != "?"]
-        assert ("?" in dots) == ("?" in written)
-        assert dots.count("?") >= written.count("?")
-        assert len(dots) <= len(written) + 1_000
+        assert list(dict.fromkeys(events)) == [dot for dot in logged_events if dot != "?"]
+        assert ("?" in dots) == ("?" in logged_events)
+        assert dots.count("?") >= logged_events.count("?")
+        assert len(dots) <= len(logged_events) + 1_000
 
     def wait_for(self, number: int) -> None:
         deadline = time.monotonic() + 20
@@ -59,7 +59,7 @@ class Taken:
         assert len(self.items) >= number
 
 
-def written(path: Path) -> list[str]:
+def logged_events(path: Path) -> list[str]:
     """Return the events of a log, in order; a line truncated by `kill -9` is `?`."""
     return [
         str(item.dot) if isinstance(item, ketal.Event) else "?"
@@ -81,8 +81,8 @@ for number in range(int(sys.argv[3])):
 
 def test_a_program_that_is_killed_sends_the_rest_when_it_is_started_again(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         words = [sys.executable, "-c", KILLED, str(path), str(collector.address[1]), "10000000"]
         for _ in range(3):
             with subprocess.Popen(words, stdout=subprocess.PIPE) as program:
@@ -91,8 +91,8 @@ def test_a_program_that_is_killed_sends_the_rest_when_it_is_started_again(tmp_pa
                 program.kill()
         run_script(KILLED, path, collector.address[1], 10)
         assert collector.wait(timeout_s=20)
-    taken.holds(written(path))
-    runs = {dot.partition("@")[0] for dot in taken.dots() if dot != "?"}
+    recorder.assert_delivered(logged_events(path))
+    runs = {dot.partition("@")[0] for dot in recorder.dots() if dot != "?"}
     assert runs == {"n", "n#2", "n#3", "n#4"}
 
 
@@ -104,11 +104,11 @@ class _Bytes(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         announcement = log_sender.parse_announcement(self.rfile.readline())
         assert announcement is not None
-        taken = self.server.taken
-        position = len(taken[announcement.log])
+        stored = self.server.taken
+        position = len(stored[announcement.log])
         self.wfile.write(b"%d\n" % position)
         sent = self.rfile.read()
-        taken[announcement.log] += sent
+        stored[announcement.log] += sent
         self.server.sent.append(sent)
         self.wfile.write(b"%d\n" % (position + len(sent)))
 
@@ -119,7 +119,7 @@ class _ByteServer(socketserver.TCPServer):
         self.taken: defaultdict[str, bytes] = defaultdict(bytes)
         self.sent: list[bytes] = []
 
-    def sent_of(self, path: Path) -> bytes:
+    def sent_bytes(self, path: Path) -> bytes:
         """Return the bytes that a sender sends if it starts and is closed now."""
         host, port = self.server_address[:2]
         assert LogSender(path, str(host), port).close()
@@ -141,9 +141,9 @@ def test_of_a_line_that_is_cut_anywhere_nothing_is_sent_until_it_is_ended(tmp_pa
                 file.write(line[:cut])
             assert sender.close()
             assert server.sent.pop() == b" " * cut + whole
-            assert server.sent_of(path) == b""
+            assert server.sent_bytes(path) == b""
             Tracer("n", path).record("next")
-            assert server.sent_of(path) == path.read_bytes().removeprefix(b" " * cut + whole)
+            assert server.sent_bytes(path) == path.read_bytes().removeprefix(b" " * cut + whole)
         server.shutdown()
 
 
@@ -151,7 +151,7 @@ def test_a_line_that_is_cut_anywhere_is_one_rejection_and_no_other_is_lost(tmp_p
     """One sender runs all the time, and another one starts after all is written."""
     path = tmp_path / "n.jsonl"
     line = json.dumps({"node": "n", "type": "t", "clock": {"n": 2}})
-    first, second = Taken(), Taken()
+    first, second = RecordingMonitor(), RecordingMonitor()
     with Collector(first) as collector:
         sender = LogSender(path, *collector.address)
         for cut in range(1, len(line)):
@@ -173,9 +173,9 @@ def test_a_line_that_is_cut_anywhere_is_one_rejection_and_no_other_is_lost(tmp_p
 
 
 def test_logs_whose_first_line_was_cut_are_distinct(tmp_path: Path) -> None:
-    taken = Taken()
+    recorder = RecordingMonitor()
     line = json.dumps({"node": "m", "type": "t", "clock": {"m": 1}})
-    with Collector(taken) as collector:
+    with Collector(recorder) as collector:
         for cut in range(1, len(line)):
             for node in ("m", "n"):
                 path = tmp_path / f"{node}{cut}.jsonl"
@@ -183,20 +183,20 @@ def test_logs_whose_first_line_was_cut_are_distinct(tmp_path: Path) -> None:
                 Tracer(node, path, incarnation=cut).record("t")
                 assert LogSender(path, *collector.address).close()
         assert collector.wait(timeout_s=20)
-    events = Counter(dot for dot in taken.dots() if dot != "?")
+    events = Counter(dot for dot in recorder.dots() if dot != "?")
     assert set(events.values()) == {1}
     assert len(events) == 2 * (len(line) - 1)
-    assert taken.dots().count("?") == len(events)
+    assert recorder.dots().count("?") == len(events)
 
 
 def test_of_a_log_without_events_the_lines_are_sent_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     path.write_text("no event\nneither\nnor th")
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         assert LogSender(path, *collector.address).close()
         assert collector.wait(timeout_s=20)
-    assert taken.dots() == ["?", "?"]
+    assert recorder.dots() == ["?", "?"]
 
 
 def test_a_line_that_is_written_in_long_parts_is_sent_when_it_is_whole(
@@ -207,10 +207,10 @@ def test_a_line_that_is_written_in_long_parts_is_sent_when_it_is_whole(
     Tracer("n", path).record("t")
     event = {"node": "n", "type": "t", "clock": {"n": 2}, "data": {"text": "x" * 1_000}}
     line = json.dumps(event)
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         sender = LogSender(path, *collector.address)
-        taken.wait_for(1)
+        recorder.wait_for(1)
         for begin in range(0, len(line), 350):
             with open(path, "a") as file:
                 file.write(line[begin : begin + 350])
@@ -219,7 +219,7 @@ def test_a_line_that_is_written_in_long_parts_is_sent_when_it_is_whole(
             file.write("\n")
         assert sender.close()
         assert collector.wait(timeout_s=20)
-    assert taken.dots() == ["n@1", "n@2"]
+    assert recorder.dots() == ["n@1", "n@2"]
 
 
 def test_a_collector_that_starts_again_is_sent_all_though_nothing_happens(tmp_path: Path) -> None:
@@ -230,27 +230,27 @@ def test_a_collector_that_starts_again_is_sent_all_though_nothing_happens(tmp_pa
     for _ in range(5):
         tracer.record("t")
     for _ in range(3):
-        taken = Taken()
+        recorder = RecordingMonitor()
         listening = _Relay(port)
-        with Collector(taken) as collector:
-            listening.to(collector.address)
-            taken.wait_for(5)
-            listening.cut()
-        assert taken.dots() == written(path)
-    last = Taken()
+        with Collector(recorder) as collector:
+            listening.forward_to(collector.address)
+            recorder.wait_for(5)
+            listening.close()
+        assert recorder.dots() == logged_events(path)
+    last = RecordingMonitor()
     with Collector(last, port=port) as collector:
         assert sender.close()
         assert collector.wait(timeout_s=10)
-    assert last.dots() == written(path)
+    assert last.dots() == logged_events(path)
 
 
 def test_connections_that_break_anywhere_lose_nothing_and_repeat_little(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
-    taken = Taken()
+    recorder = RecordingMonitor()
     rng = random.Random(7)
-    with Collector(taken) as collector:
+    with Collector(recorder) as collector:
         relay = _Relay(0)
-        relay.to(collector.address)
+        relay.forward_to(collector.address)
         tracer = Tracer("n", path)
         sender = LogSender(path, "127.0.0.1", relay.port)
         for number in range(3_000):
@@ -258,12 +258,12 @@ def test_connections_that_break_anywhere_lose_nothing_and_repeat_little(tmp_path
             if number % 500 == 250:
                 time.sleep(0.05)
                 relay.break_connections()
-        taken.wait_for(3_000)
+        recorder.wait_for(3_000)
         assert sender.close()
-        relay.cut()
+        relay.close()
         assert collector.wait(timeout_s=10)
     assert relay.broken >= 3
-    taken.holds(written(path))
+    recorder.assert_delivered(logged_events(path))
 
 
 class _Relay:
@@ -275,7 +275,7 @@ class _Relay:
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self.broken = 0
 
-    def to(self, address: tuple[str, int]) -> None:
+    def forward_to(self, address: tuple[str, int]) -> None:
         self._address = address
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -288,9 +288,9 @@ class _Relay:
             theirs = socket.create_connection(self._address)
             self._pairs.append((ours, theirs))
             for one, other in ((ours, theirs), (theirs, ours)):
-                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+                threading.Thread(target=self._forward, args=(one, other), daemon=True).start()
 
-    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+    def _forward(self, one: socket.socket, other: socket.socket) -> None:
         try:
             while part := one.recv(1_000):
                 other.sendall(part)
@@ -306,7 +306,7 @@ class _Relay:
                     one.shutdown(socket.SHUT_RDWR)
         self._pairs.clear()
 
-    def cut(self) -> None:
+    def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.break_connections()
@@ -329,11 +329,11 @@ def test_a_log_is_the_same_one_wherever_its_program_goes(
     time.sleep(0.05)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
-    taken = Taken()
-    with Collector(taken, port=port) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder, port=port) as collector:
         assert sender.close()
         assert collector.wait(timeout_s=10)
-    assert taken.dots() == ["n@1"]
+    assert recorder.dots() == ["n@1"]
 
 
 def test_of_two_connections_of_one_log_the_position_is_the_further(tmp_path: Path) -> None:
@@ -343,8 +343,8 @@ def test_of_two_connections_of_one_log_the_position_is_the_further(tmp_path: Pat
     for _ in range(4):
         tracer.record("t")
     lines = path.read_bytes().splitlines(keepends=True)
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         earlier, at = _announce(path, collector.address)
         later, also = _announce(path, collector.address)
         assert (at, also) == (0, 0)
@@ -367,30 +367,30 @@ def test_a_line_that_is_too_long_does_not_move_the_position(
     path = tmp_path / "n.jsonl"
     lines = [json.dumps({"node": "n", "type": "t", "clock": {"n": n}}) for n in (1, 2, 3)]
     path.write_text("\n".join([lines[0], "x" * 450_000, lines[1]]) + "\n")
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         assert LogSender(path, *collector.address).close()
         with open(path, "a") as file:
             file.write(lines[2] + "\n")
         assert LogSender(path, *collector.address).close()
         assert collector.wait(timeout_s=10)
-    assert [dot for dot in taken.dots() if dot != "?"] == ["n@1", "n@2", "n@3"]
-    assert "?" in taken.dots()
+    assert [dot for dot in recorder.dots() if dot != "?"] == ["n@1", "n@2", "n@3"]
+    assert "?" in recorder.dots()
 
 
 def test_a_collector_forgets_the_oldest_of_too_many_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collecting, "LOGS_MAX", 2)
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         for name in ("a", "b", "c", "a"):
             path = tmp_path / f"{name}.jsonl"
             if not path.exists():
                 Tracer(name, path).record("t")
             assert LogSender(path, *collector.address).close()
         assert collector.wait(timeout_s=10)
-    assert taken.dots() == ["a@1", "b@1", "c@1", "a@1"]
+    assert recorder.dots() == ["a@1", "b@1", "c@1", "a@1"]
 
 
 def test_of_too_many_logs_those_that_are_sent_are_not_forgotten(
@@ -402,12 +402,12 @@ def test_of_too_many_logs_those_that_are_sent_are_not_forgotten(
     for _ in range(5):
         tracer.record("t")
     log = path.read_bytes()
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         lasting, _ = _announce(path, collector.address)
         for number, line in enumerate(log.splitlines(keepends=True)):
             lasting.sendall(line)
-            taken.wait_for(2 * number + 1)
+            recorder.wait_for(2 * number + 1)
             other = tmp_path / f"{number}.jsonl"
             Tracer(f"n{number}", other).record("t")
             assert LogSender(other, *collector.address).close()
@@ -459,7 +459,7 @@ def test_what_cannot_be_read_is_named_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "LINGER_S", 0.5)
-    with Collector(Taken()) as collector:
+    with Collector(RecordingMonitor()) as collector:
         assert not LogSender(tmp_path, *collector.address).close()
     (logged,) = [record.getMessage() for record in caplog.records if record.name == "ketal.trace"]
     assert logged.startswith(f"{tmp_path} is not sent: ")
@@ -474,26 +474,26 @@ def test_a_port_that_is_none_is_refused(port: Any, tmp_path: Path) -> None:
 
 def test_a_log_that_is_cut_short_or_replaced_is_sent_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         tracer = Tracer("n", path)
         sender = LogSender(path, *collector.address)
         for _ in range(20):
             tracer.record("t")
-        taken.wait_for(20)
+        recorder.wait_for(20)
         os.truncate(path, 0)
         for _ in range(2):
             tracer.record("t", text="x" * 4_000)
-        taken.wait_for(22)
+        recorder.wait_for(22)
         path.unlink()
         other = Tracer("m", path)
         for _ in range(3):
             other.record("t")
-        taken.wait_for(25)
+        recorder.wait_for(25)
         other.record("t")
         assert sender.close()
         assert collector.wait(timeout_s=10)
-    assert taken.dots() == [*(f"n@{n}" for n in range(1, 23)), *(f"m@{n}" for n in range(1, 5))]
+    assert recorder.dots() == [*(f"n@{n}" for n in range(1, 23)), *(f"m@{n}" for n in range(1, 5))]
 
 
 def test_a_log_that_was_cut_short_meanwhile_is_taken_anew(tmp_path: Path) -> None:
@@ -502,28 +502,28 @@ def test_a_log_that_was_cut_short_meanwhile_is_taken_anew(tmp_path: Path) -> Non
     tracer = Tracer("n", path)
     for _ in range(5):
         tracer.record("t")
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         assert LogSender(path, *collector.address).close()
         first, second, *_ = path.read_bytes().splitlines(keepends=True)
         os.truncate(path, len(first) + len(second))
         assert LogSender(path, *collector.address).close()
         assert collector.wait(timeout_s=10)
-    assert taken.dots() == ["n@1", "n@2", "n@3", "n@4", "n@5", "n@1", "n@2"]
+    assert recorder.dots() == ["n@1", "n@2", "n@3", "n@4", "n@5", "n@1", "n@2"]
 
 
 def test_an_empty_log_that_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     path.touch()
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         sender = LogSender(path, *collector.address)
         time.sleep(0.1)
         path.unlink()
         Tracer("n", path).record("t")
-        taken.wait_for(1)
+        recorder.wait_for(1)
         assert sender.close()
-    assert taken.dots() == ["n@1"]
+    assert recorder.dots() == ["n@1"]
 
 
 def test_what_a_monitor_did_not_take_is_not_taken(
@@ -566,12 +566,12 @@ MANY_FILES = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (2_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 from ketal.trace import Collector, LogSender, Tracer
-class Taken:
+class RecordingMonitor:
     def feed(self, event, *, place=""):
         print(event)
 files = [os.open("/dev/null", os.O_RDONLY) for _ in range(1_100)]
 Tracer("n", sys.argv[1]).record("t")
-with Collector(Taken()) as collector:
+with Collector(RecordingMonitor()) as collector:
     assert LogSender(sys.argv[1], *collector.address).close()
     assert collector.wait(timeout_s=60)
 """
@@ -586,14 +586,14 @@ def test_a_program_with_many_files_open_sends_and_collects(tmp_path: Path) -> No
 def test_of_a_log_that_never_was_nothing_is_sent(tmp_path: Path) -> None:
     assert LogSender(tmp_path / "none.jsonl", "127.0.0.1", free_port()).close()
     (tmp_path / "empty.jsonl").touch()
-    with Collector(Taken()) as collector:
+    with Collector(RecordingMonitor()) as collector:
         assert LogSender(tmp_path / "empty.jsonl", *collector.address).close()
 
 
 def test_what_is_written_before_a_sender_is_closed_is_sent(tmp_path: Path) -> None:
     """Its thread may have polled just before the log, or a line of it, existed."""
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         for number in range(200):
             path = tmp_path / f"n{number}.jsonl"
             if number % 2:
@@ -602,7 +602,7 @@ def test_what_is_written_before_a_sender_is_closed_is_sent(tmp_path: Path) -> No
             path.write_text(f'{{"node":"n{number}","type":"t","clock":{{"n{number}":1}}}}\n')
             assert sender.close()
         assert collector.wait(timeout_s=20)
-    assert taken.dots() == [f"n{number}@1" for number in range(200)]
+    assert recorder.dots() == [f"n{number}@1" for number in range(200)]
 
 
 @needs_fork
@@ -620,11 +620,11 @@ if not child:
     sys.exit(0)
 os.waitpid(child, 0)
 """
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         run_script(script, path, collector.address[1])
         assert collector.wait(timeout_s=10)
-    assert sorted(taken.dots()) == ["n/f1@1", "n@1", "n@2"]
+    assert sorted(recorder.dots()) == ["n/f1@1", "n@1", "n@2"]
 
 
 UNJOINED = """
@@ -647,8 +647,8 @@ if __name__ == "__main__":
 def test_what_a_child_of_multiprocessing_writes_that_is_not_joined_is_sent(tmp_path: Path) -> None:
     """The program waits for its children at its end, before its senders stop."""
     path = tmp_path / "n.jsonl"
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         run_script(UNJOINED, path, collector.address[1])
         assert collector.wait(timeout_s=10)
-    assert taken.dots() == ["n@1", "n/f1@1"]
+    assert recorder.dots() == ["n@1", "n/f1@1"]

@@ -18,7 +18,7 @@ import pytest
 from ketal.trace import Collector, SocketSink, Tracer, forks
 from ketal.trace.delivery import collecting, sending
 from tests.trace.scripts import free_port, needs_fork, run_script
-from tests.trace.test_log_sender import Taken
+from tests.trace.test_log_sender import RecordingMonitor
 
 
 def test_all_that_send_finish_at_once_and_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,10 +142,10 @@ def test_a_fork_that_a_handler_waits_for(tmp_path: Path) -> None:
 SURVIVED = """
 import os, sys, time
 from ketal.trace import Collector, SocketSink, Tracer
-class Taken:
+class RecordingMonitor:
     def feed(self, event, *, place=""):
         pass
-collector = Collector(Taken())
+collector = Collector(RecordingMonitor())
 Tracer("n", SocketSink("127.0.0.1", int(sys.argv[1]))).record("t")
 time.sleep(0.5)
 if not os.fork():
@@ -158,18 +158,18 @@ time.sleep(120)
 
 @needs_fork
 def test_a_child_that_lives_longer_has_no_connection_and_no_port_of_its_parent() -> None:
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         words = [sys.executable, "-c", SURVIVED, str(collector.address[1])]
         with subprocess.Popen(words, stdout=subprocess.PIPE, process_group=0) as program:
             assert program.stdout is not None
             port = int(program.stdout.readline().split()[0])
-            taken.wait_for(1)
+            recorder.wait_for(1)
             program.kill()
             program.wait()
             try:
                 assert collector.wait(timeout_s=10)
-                Collector(taken, port=port).close()
+                Collector(recorder, port=port).close()
             finally:
                 os.killpg(program.pid, signal.SIGKILL)
 
@@ -191,8 +191,8 @@ def test_connections_beyond_the_most_are_closed_and_named_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(collecting, "CONNECTIONS_MAX", 1)
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         with socket.create_connection(collector.address) as first:
             for _ in range(2):
                 with socket.create_connection(collector.address, timeout=60) as other:
@@ -203,13 +203,16 @@ def test_connections_beyond_the_most_are_closed_and_named_once(
         Tracer("m", sink).record("t")
         sink.close()
         assert collector.wait(timeout_s=60)
-    assert taken.dots() == ["n@1", "m@1"]
+    assert recorder.dots() == ["n@1", "m@1"]
     assert caplog.text.count("more than 1 connections") == 1
 
 
 def test_a_peer_whose_machine_is_gone_does_not_keep_its_connection() -> None:
     """Keep-alive is enabled; waiting until it detects a gone peer would take too long."""
-    with Collector(Taken()) as collector, socket.create_connection(collector.address) as peer:
+    with (
+        Collector(RecordingMonitor()) as collector,
+        socket.create_connection(collector.address) as peer,
+    ):
         peer.sendall(b"\n")
         deadline = time.monotonic() + 20
         while not (ours := _accepted(collector)) and time.monotonic() < deadline:
@@ -230,7 +233,7 @@ def _accepted(collector: Collector) -> list[socket.socket]:
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 def test_as_many_connections_as_may_be_open_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection attempt that finds the backlog full is retried only after a second or more."""
-    with Collector(Taken()) as collector:
+    with Collector(RecordingMonitor()) as collector:
         server: Any = collector._server
         # `tcpi_sacked` of a listening socket is its backlog.
         info = server.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
@@ -239,8 +242,8 @@ def test_as_many_connections_as_may_be_open_may_wait(monkeypatch: pytest.MonkeyP
 
 
 def test_many_senders_at_once_are_all_taken(tmp_path: Path) -> None:
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         sinks = [SocketSink(*collector.address) for _ in range(200)]
         threads = [
             threading.Thread(target=Tracer(f"n{number}", sink).record, args=("t",))
@@ -252,4 +255,4 @@ def test_many_senders_at_once_are_all_taken(tmp_path: Path) -> None:
             thread.join()
         sending.end_all([sink._sending for sink in sinks])
         assert collector.wait(timeout_s=60)
-    assert sorted(taken.dots()) == sorted(f"n{number}@1" for number in range(200))
+    assert sorted(recorder.dots()) == sorted(f"n{number}@1" for number in range(200))

@@ -12,7 +12,7 @@ import pytest
 from ketal.trace import Collector, KafkaSink, SocketSink, Tracer
 from ketal.trace.delivery.run_numbers import next_run, runs_folder
 from tests.trace.scripts import run_script
-from tests.trace.test_log_sender import Taken
+from tests.trace.test_log_sender import RecordingMonitor
 
 
 @pytest.fixture(autouse=True)
@@ -27,12 +27,12 @@ import sys
 from ketal.trace import SocketSink, Tracer
 Tracer("n/ö", SocketSink("127.0.0.1", int(sys.argv[1]))).record("t")
 """
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         for _ in range(3):
             run_script(script, collector.address[1])
         assert collector.wait(timeout_s=10)
-    assert sorted(taken.dots()) == ["n/ö#2@1", "n/ö#3@1", "n/ö@1"]
+    assert sorted(recorder.dots()) == ["n/ö#2@1", "n/ö#3@1", "n/ö@1"]
 
 
 def test_the_runs_of_each_destination_and_node_are_counted_apart() -> None:

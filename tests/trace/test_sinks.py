@@ -18,7 +18,7 @@ import ketal
 from ketal.errors import SettingError
 from ketal.trace import JsonLines, KafkaSink, Tracer
 from tests.trace.scripts import needs_fork, run_script
-from tests.trace.test_exactness import Collected
+from tests.trace.test_exactness import ListSink
 
 
 def _clocks(path: Path) -> dict[str, dict[str, int]]:
@@ -70,7 +70,7 @@ def test_processes_that_begin_before_any_has_an_event_are_runs_of_their_own(tmp_
 
 def test_a_restart_may_be_numbered_where_the_sink_knows_of_none() -> None:
     """A peer does not mistake events of the second run for those of the first."""
-    events = Collected()
+    events = ListSink()
     peer = Tracer("peer", events)
     for number in (1, 2):
         tracer = Tracer("n", events, incarnation=number)
