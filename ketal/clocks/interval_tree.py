@@ -273,14 +273,14 @@ def _to_lists(events: Events) -> Any:
     return events if isinstance(events, int) else [events[0], *map(_to_lists, events[1:])]
 
 
-def _read_events(value: Any, whole: Any, depth: int) -> Events:
+def _read_events(value: Any, root: Any, depth: int) -> Events:
     if isinstance(value, list) and len(value) == 3 and depth:
         base = checked_counter(value[0], "a base of an interval tree clock")
-        left, right = (_read_events(half, whole, depth - 1) for half in value[1:])
+        left, right = (_read_events(half, root, depth - 1) for half in value[1:])
         return _events(base, left, right)
     if isinstance(value, int):
         return checked_counter(value, "a leaf of an interval tree clock")
-    raise not_a_stamp("itc", f"n, or [n, left, right] ({DEPTH_MAX} levels at most)", whole)
+    raise not_a_stamp("itc", f"n, or [n, left, right] ({DEPTH_MAX} levels at most)", root)
 
 
 def literal(clock: IntervalTreeClock) -> str:

@@ -180,8 +180,8 @@ class TreeClock:
         """Return a deep copy, for a message to carry."""
         out = TreeClock()
         if self._root is not None:
-            _, every = out._newer(self._root, None)
-            out._replace(every)
+            _, entries = out._newer(self._root, None)
+            out._replace(entries)
             out._root = out._entries[self._root.name]
         return out
 

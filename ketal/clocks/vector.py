@@ -85,18 +85,18 @@ def next_clock(node: str, known: Iterable[Clock]) -> dict[str, int]:
     return clock
 
 
-def latest(clocks: Mapping[tuple[str, int], Clock]) -> Iterator[tuple[str, int]]:
+def maximal_events(clocks: Mapping[tuple[str, int], Clock]) -> Iterator[tuple[str, int]]:
     """Yield the maximal events: those that happened before no other event in `clocks`.
 
     `clocks` are given by the node and counter of their events.
     """
     # An event has a larger sum than all events before it.
-    left = sorted(clocks, key=lambda dot: (-sum(clocks[dot].values()), dot))
-    while left:
-        last, *others = left
+    remaining = sorted(clocks, key=lambda dot: (-sum(clocks[dot].values()), dot))
+    while remaining:
+        last, *rest = remaining
         yield last
         clock = clocks[last]
-        left = [(node, counter) for node, counter in others if clock.get(node, 0) < counter]
+        remaining = [(node, counter) for node, counter in rest if clock.get(node, 0) < counter]
 
 
 @dataclass(frozen=True, slots=True)

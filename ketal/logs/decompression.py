@@ -110,9 +110,11 @@ def _refusal(head: bytes, name: str) -> str:
                 f"the file is packed with {kind}, which is not read here: "
                 f"`{command} FILE | ketal ... -`, or pack it with gzip or zstd"
             )
-    for known, begin in _WIDE_ENCODINGS.items():
+    for encoding, begin in _WIDE_ENCODINGS.items():
         if begin.match(head):
-            return f"the text is {known}, and a log is UTF-8: `iconv -f {known} -t UTF-8 FILE`"
+            return (
+                f"the text is {encoding}, and a log is UTF-8: `iconv -f {encoding} -t UTF-8 FILE`"
+            )
     for suffix, kind in _SUFFIXES.items():
         if name.lower().endswith(suffix):
             if not head:
@@ -129,8 +131,8 @@ def _decompress_gzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
     end = 0
     for chunk in chunks:
         end += len(chunk)
-        more = True
-        while more:
+        has_more = True
+        while has_more:
             if decompressor.eof:
                 if not chunk.strip(b"\0"):
                     break
@@ -145,7 +147,7 @@ def _decompress_gzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
                 yield piece
             chunk = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
             # After a full block the decompressor may hold more output that needs no more input.
-            more = bool(chunk) or (not decompressor.eof and len(piece) == BLOCK_BYTES)
+            has_more = bool(chunk) or (not decompressor.eof and len(piece) == BLOCK_BYTES)
     if not decompressor.eof:
         raise TornError(f"the gzip data ends early, after byte {end:,}; what follows is lost")
 

@@ -449,9 +449,9 @@ def open_source(
 
 def _share_read(files: Sequence[LogOrigin]) -> float | None:
     """Return the fraction of the files' bytes read so far, 0 to 1; None if it is unknown."""
-    shares = [known for file in files if (known := file.bytes_read()) is not None]
-    size = sum(known[1] for known in shares)
-    return sum(known[0] for known in shares) / size if size and len(shares) == len(files) else None
+    shares = [part for file in files if (part := file.bytes_read()) is not None]
+    size = sum(part[1] for part in shares)
+    return sum(part[0] for part in shares) / size if size and len(shares) == len(files) else None
 
 
 def _log_origin(where: Any) -> LogOrigin | RowOrigin:

@@ -245,8 +245,8 @@ class Shape:
         return None
 
     def _missing_reason(self, name: str, value: Any, record: Mapping[str, Any]) -> str:
-        shown = self._path_texts.get(name, name)
-        where = "" if shown == name else f" at {shown}"
+        path = self._path_texts.get(name, name)
+        where = "" if path == name else f" at {path}"
         fault = f"the record has no {name}{where}"
         if value is not None:
             fault = f"the record's {name}{where} is empty"

@@ -72,8 +72,8 @@ class LogOrigin:
                 self._check_readable()
         else:
             if not hasattr(where, "read"):
-                listed = isinstance(where, list | tuple | set)
-                several = " (several are arguments of their own)" if listed else ""
+                is_list = isinstance(where, list | tuple | set)
+                several = " (several are arguments of their own)" if is_list else ""
                 raise wrong_type("a log to read", f"a path, a binary file or rows{several}", where)
             self._file = where
             self.name = str(getattr(where, "name", "<file>"))
@@ -115,8 +115,8 @@ class LogOrigin:
         if self._file is not None and self.is_stored:
             self._file.seek(self._start)
         try:
-            given = self._file
-            opening = open(self.name, "rb") if given is None else nullcontext(given)  # noqa: SIM115
+            file = self._file
+            opening = open(self.name, "rb") if file is None else nullcontext(file)  # noqa: SIM115
         except OSError as fault:
             raise SettingError(f"{self.name}: {_error_text(fault)}") from None
         with opening as self._reading:
@@ -273,9 +273,9 @@ def detected_format(name: str, chunks: Iterator[bytes]) -> tuple[str, Iterator[b
     stem, suffix = os.path.splitext(name.lower())
     if suffix in (".gz", ".zst"):
         suffix = os.path.splitext(stem)[1]
-    named = _SUFFIXES.get(suffix)
-    if named not in (None, "jsonl"):
-        return named, chunks
+    format_of_name = _SUFFIXES.get(suffix)
+    if format_of_name not in (None, "jsonl"):
+        return format_of_name, chunks
     # JSON may be indented: lines of brackets alone do not identify a format.
     head, chunks = read_head(
         chunks,
@@ -284,7 +284,7 @@ def detected_format(name: str, chunks: Iterator[bytes]) -> tuple[str, Iterator[b
         ),
     )
     text = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
-    return _trace_format(text) or named or _format_from_head(text), chunks
+    return _trace_format(text) or format_of_name or _format_from_head(text), chunks
 
 
 def _trace_format(text: bytes) -> str:

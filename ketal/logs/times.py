@@ -33,7 +33,7 @@ def check_time_format(text: object) -> None:
     directives = _DIRECTIVE.findall(text)
     try:
         text.encode()  # strftime refuses a lone surrogate only before Python 3.13
-        read = datetime.strptime(_sample_text(text), text.strip())
+        parsed = datetime.strptime(_sample_text(text), text.strip())
     except (ValueError, re.error) as fault:
         unknown = _UNKNOWN.match(str(fault))
         why = f"has an unknown directive, %{unknown[1]}" if unknown else f"is none: {fault}"
@@ -43,7 +43,7 @@ def check_time_format(text: object) -> None:
             f"{what} has %Z, and a zone's name is no offset; %z reads offsets, and a name that "
             "is always the same, as UTC, is written as it is"
         )
-    if read.date() != _SAMPLE.date():
+    if parsed.date() != _SAMPLE.date():
         raise SettingError(f"{what} has no date; it needs year, month and day, as %Y-%m-%d")
     if ("I" in directives) != ("p" in directives):
         raise SettingError(f"{what} needs %I and %p together, or %H: 10 is morning or evening")
@@ -97,11 +97,11 @@ class TimeReading:
             except EventError as fault:
                 raise EventError(f"{fault.reason}{self._hint}") from None
         try:
-            read = datetime.strptime(text, self._format)
+            parsed = datetime.strptime(text, self._format)
             # Without separators `strptime` accepts fewer digits: it reads 1369652019 as year 1369.
-            fits = not self.numeric or read.strftime(self._format).startswith(text)
+            fits = not self.numeric or parsed.strftime(self._format).startswith(text)
         except ValueError:
             fits = False
         if not fits:
             raise EventError(f"time {text[:60]!r} does not fit the time format {self._format!r}")
-        return read
+        return parsed

@@ -164,10 +164,10 @@ def _compile_with_diagnostics(
 
 
 def _check_params(file: syntax.File, params: Mapping[str, ParamValue]) -> None:
-    known = {d.name for d in file.params} | {d.name for p in file.patterns for d in p.params}
+    declared = {d.name for d in file.params} | {d.name for p in file.patterns for d in p.params}
     for name in params:
-        if name not in known:
-            raise SettingError(f"the file declares no `param {name}`{near(name, sorted(known))}")
+        if name not in declared:
+            raise SettingError(f"the file declares no `param {name}`{near(name, sorted(declared))}")
 
 
 # --- files ---
@@ -259,9 +259,9 @@ def decoded_pattern(raw: bytes, name: str, limits: Limits) -> str:
         )
     # UTF-16 without a byte order mark would decode as UTF-8: ASCII characters and zero bytes.
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in raw[:2]:
-        known = "UTF-32" if b"\0\0" in raw[:4] else "UTF-16"
+        encoding = "UTF-32" if b"\0\0" in raw[:4] else "UTF-16"
         raise SettingError(
-            f"{name} is {known}; save it as UTF-8 (`iconv -f {known} -t UTF-8 FILE`)"
+            f"{name} is {encoding}; save it as UTF-8 (`iconv -f {encoding} -t UTF-8 FILE`)"
         )
     try:
         return raw.decode("utf-8-sig")

@@ -272,7 +272,7 @@ class Program(Mapping[str, "Program"]):
         return f"<ketal.Program {', '.join(map(repr, self.compiled))}>"
 
 
-def checked_program(given: object) -> Program:
+def checked_program(argument: object) -> Program:
     """Return an argument, checked to be a Program.
 
     Raises
@@ -280,7 +280,7 @@ def checked_program(given: object) -> Program:
     TypeError
         If it is not a Program, but a file name or a text, for instance.
     """
-    if not isinstance(given, Program):
+    if not isinstance(argument, Program):
         wanted = "a ketal.Program, as ketal.load(path) and ketal.compile(text) return"
-        raise wrong_type("program", wanted, given)
-    return given
+        raise wrong_type("program", wanted, argument)
+    return argument

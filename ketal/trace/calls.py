@@ -57,7 +57,7 @@ def call_recorder(
 
 
 def _wrap_calls(function: Callable[..., Any], on_begin: _BeginCallback) -> Callable[..., Any]:
-    """Wrap a function: call `on_begin` at the beginning of each call, and its result at the end."""
+    """Wrap a function to call `on_begin` at each call, and the returned callback at its end."""
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
@@ -147,11 +147,11 @@ def _arguments_reader(function: Callable[..., Any]) -> _ArgumentsReader:
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
 
     def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        given = dict(zip(positional, args[first:], strict=False))
+        arguments = dict(zip(positional, args[first:], strict=False))
         extra = args[first + len(positional) :]
         if extra and var_positional:
-            given[var_positional] = extra
-        values = {**defaults, **given, **kwargs}
+            arguments[var_positional] = extra
+        values = {**defaults, **arguments, **kwargs}
         ordered = {name: values.pop(name) for name in names if name in values}
         ordered |= values  # the keyword arguments that `**kwargs` of the function takes
         attributes = {

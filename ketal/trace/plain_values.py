@@ -52,18 +52,18 @@ def encoded(event: Mapping[str, object]) -> bytes:
     If it is larger, each long attribute is replaced by its JSON text, cut to `TEXT_MAX`. Raises a
     ValueError if the event is too large even so, with too many attributes or too long a clock.
     """
-    whole = msgspec.json.encode(event)
-    if len(whole) <= EVENT_BYTES_MAX:
-        return whole
+    json = msgspec.json.encode(event)
+    if len(json) <= EVENT_BYTES_MAX:
+        return json
     data = event.get("data")
     if not isinstance(data, Mapping):
         data = {}
     texts = {name: msgspec.json.encode(value).decode() for name, value in data.items()}
     cut = {n: data[n] if len(text) <= TEXT_MAX else cut_text(text) for n, text in texts.items()}
-    whole = msgspec.json.encode({**event, "data": cut})
-    if len(whole) > EVENT_BYTES_MAX:
+    json = msgspec.json.encode({**event, "data": cut})
+    if len(json) > EVENT_BYTES_MAX:
         raise ValueError(f"the event has more than {EVENT_BYTES_MAX:,} bytes")
-    return whole
+    return json
 
 
 def cut_text(text: str) -> str:

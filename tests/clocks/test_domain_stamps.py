@@ -15,10 +15,10 @@ from ketal.clocks.matrices.domain_stamps import (
     arrive,
     deliverable,
     global_stamp_bytes,
+    new_process,
     send,
     simulate,
     stamp_bytes,
-    started,
 )
 from ketal.model.syntax import Topology
 from ketal.operators.topology.domains import Domains, domains
@@ -109,7 +109,7 @@ def race(path: tuple[str, ...]) -> list[Action]:
 def test_a_message_is_stamped_for_the_domains_of_both_its_ends() -> None:
     groups = domains(topology("p>q q>r p>r q>s s>q").edges)
     assert [sorted(d) for d in groups] == [["p", "q", "r"], ["q", "s"]]
-    q, message = send(started("q", groups), "s", 0)
+    q, message = send(new_process("q", groups), "s", 0)
     assert [sorted(d) for d in message.stamps] == [["q", "s"]]
     assert q.sent[frozenset("qs")] == {("q", "s"): 1}
     assert q.sent[frozenset("pqr")] == {}
@@ -117,13 +117,13 @@ def test_a_message_is_stamped_for_the_domains_of_both_its_ends() -> None:
 
 def test_a_message_that_overtakes_is_held_back() -> None:
     groups = domains(topology("p>q q>r p>r").edges)
-    p, slow = send(started("p", groups), "r", 0)
+    p, slow = send(new_process("p", groups), "r", 0)
     p, news = send(p, "q", 1)
-    q, (first,) = arrive(started("q", groups), news)
+    q, (first,) = arrive(new_process("q", groups), news)
     assert first == news
     assert q.sent[frozenset("pqr")] == {("p", "r"): 1, ("p", "q"): 1}
     q, fast = send(q, "r", 2)
-    r, out = arrive(started("r", groups), fast)
+    r, out = arrive(new_process("r", groups), fast)
     assert out == ()
     assert r.waiting == (fast,)
     assert not deliverable(r, fast)
@@ -134,9 +134,9 @@ def test_a_message_that_overtakes_is_held_back() -> None:
 
 def test_a_relaxed_edge_carries_no_stamp_unless_its_ends_share_a_domain() -> None:
     groups = domains(topology("p>q~ q>r").edges)
-    assert send(started("p", groups), "q", 0)[1].stamps == {}
+    assert send(new_process("p", groups), "q", 0)[1].stamps == {}
     groups = domains(topology("p>q~ p>r r>q q>p").edges)
-    assert send(started("p", groups), "q", 0)[1].stamps != {}
+    assert send(new_process("p", groups), "q", 0)[1].stamps != {}
 
 
 def test_overtakings_are_seen() -> None:

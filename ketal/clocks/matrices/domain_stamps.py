@@ -64,10 +64,10 @@ class Process:
     waiting: tuple[StampedMessage, ...] = ()
 
 
-def started(name: str, groups: Collection[Domain]) -> Process:
+def new_process(name: str, groups: Collection[Domain]) -> Process:
     """Return a process that has sent and received nothing."""
-    own = [domain for domain in groups if name in domain]
-    return Process(name, {d: {} for d in own}, {d: {} for d in own})
+    domains = [domain for domain in groups if name in domain]
+    return Process(name, {d: {} for d in domains}, {d: {} for d in domains})
 
 
 def send(process: Process, receiver: str, number: int) -> tuple[Process, StampedMessage]:
@@ -145,7 +145,7 @@ def simulate(groups: Collection[Domain], actions: Iterable[Action]) -> MessageHi
     moments: list[MessageEvent] = []
     for action in actions:
         name = messages[action].receiver if isinstance(action, int) else action[0]
-        process = processes.get(name) or started(name, groups)
+        process = processes.get(name) or new_process(name, groups)
         if isinstance(action, int):
             processes[name], out = arrive(process, messages[action])
             moments += [MessageEvent(name, "delivered", m.number) for m in out]

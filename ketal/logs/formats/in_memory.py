@@ -205,9 +205,9 @@ def _check_columns(names: list[str]) -> None:
 
 def _with_index(frame: Any) -> Any:
     """Return a DataFrame with the named levels of its index as columns."""
-    named = [name for name in frame.index.names if name is not None and name not in frame]
-    _check_columns([str(name) for name in (*named, *frame.columns)])
-    return frame.reset_index(level=named) if named else frame
+    levels = [name for name in frame.index.names if name is not None and name not in frame]
+    _check_columns([str(name) for name in (*levels, *frame.columns)])
+    return frame.reset_index(level=levels) if levels else frame
 
 
 def _pandas_rows(frame: Any) -> Iterator[Any]:

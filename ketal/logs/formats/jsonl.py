@@ -178,22 +178,22 @@ def write_jsonl(
         if name.endswith((".gz", ".zst")):
             raise SettingError(f"{name}: what is written is not compressed; give a binary file")
         with tempfile.TemporaryFile() as buffer:
-            written = write_jsonl(events, buffer)
+            event_count = write_jsonl(events, buffer)
             buffer.seek(0)
-            with open(name, "wb") as opened:
-                shutil.copyfileobj(buffer, opened)
-        return written
+            with open(name, "wb") as target:
+                shutil.copyfileobj(buffer, target)
+        return event_count
     if not hasattr(file, "write") or isinstance(file, io.TextIOBase):
         raise wrong_type("file", "a path or a binary file", file)
     encode = msgspec.json.Encoder().encode
-    written = 0
+    event_count = 0
     items: Iterable[Any] = events
     if hasattr(events, "records"):
         items = (item for _, item, _, _ in events.records() if not isinstance(item, Rejected))
     for event in items:
         file.write(encode(object_of(event)) + b"\n")
-        written += 1
-    return written
+        event_count += 1
+    return event_count
 
 
 def object_of(event: Event | Control | Draft) -> dict[str, Any]:

@@ -89,22 +89,22 @@ class _ShivizText:
 
     def unmatched_error(self, start: int, end: int) -> tuple[EventError, int] | None:
         """Return the error for text that no match covers, and its offset; None if it is blank."""
-        left = self.text[start:end].strip()
-        if not left:
+        content = self.text[start:end].strip()
+        if not content:
             return None
         head = self.first_nonblank(start, end)
-        if self.has_invalid_line(head, head + len(left)):
+        if self.has_invalid_line(head, head + len(content)):
             return EventError("the text is not valid UTF-8"), head
-        count = left.count(b"\n") + 1
-        much = f" ({count} lines)" if count > 1 else ""
-        shown = brief(left[:240].decode(errors="replace").partition("\n")[0])
-        return EventError(f"the regular expression does not match the text {shown}{much}"), head
+        count = content.count(b"\n") + 1
+        note = f" ({count} lines)" if count > 1 else ""
+        excerpt = brief(content[:240].decode(errors="replace").partition("\n")[0])
+        return EventError(f"the regular expression does not match the text {excerpt}{note}"), head
 
 
 def _named_groups(regex: Any) -> dict[str, int]:
     """Return the named groups with their numbers, in the order of the expression."""
-    named = sorted(regex.groupindex.items(), key=lambda group: group[1])
-    return {name.decode(): index for name, index in named}
+    groups = sorted(regex.groupindex.items(), key=lambda group: group[1])
+    return {name.decode(): index for name, index in groups}
 
 
 class _ShivizReader:
@@ -208,18 +208,18 @@ def read_text(
         raw = raw[: raw.rfind(b"\n") + 1]
     text = _ShivizText(raw)
     begin, events, delimiter = reader.read_header(text.text)
-    used: set[str] = set()
+    used_names: set[str] = set()
     for execution, start, end in _split_executions(text.text, begin, delimiter, piece_numbers):
-        named, count = execution, 1
-        while named in used:
+        unique_name, count = execution, 1
+        while unique_name in used_names:
             count += 1
-            named = f"{execution} ({count})"
-        used.add(named)
+            unique_name = f"{execution} ({count})"
+        used_names.add(unique_name)
         for item, at in reader.items(text, start, end, events):
             if isinstance(item, EventError):
-                yield rejected_record(item, name, text.line(at), named)
+                yield rejected_record(item, name, text.line(at), unique_name)
             else:
-                yield named, item, name, text.line(at)
+                yield unique_name, item, name, text.line(at)
     if damage is not None:
         yield rejected_record(damage, name, text.line(len(text.text)))
 
@@ -238,9 +238,9 @@ def _split_executions(
     ends = [*(cut.start() for cut in cuts), len(text)]
     for (cut, start), end in zip(starts, ends, strict=True):
         if text[start:end].strip():
-            named = (cut[index] or b"").decode().strip() if cut is not None and index else ""
+            execution = (cut[index] or b"").decode().strip() if cut is not None and index else ""
             number = str(next(piece_numbers))
-            yield named or number, start, end
+            yield execution or number, start, end
 
 
 def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:

@@ -54,9 +54,9 @@ def otlp_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
 
 def _resource_spans(text: Text, resource: msgspec.Raw) -> Iterator[TraceSpan | Record]:
     try:
-        described = decoded(members(resource).get("resource", b"null"))
+        description = decoded(members(resource).get("resource", b"null"))
         service = _service_node(
-            _attributes(checked_object(described, "resource").get("attributes"))
+            _attributes(checked_object(description, "resource").get("attributes"))
         )
         scopes = _list_elements(resource, _SCOPES, needed=False)
     except (EventError, msgspec.DecodeError) as fault:
@@ -178,15 +178,15 @@ def _kind(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(KINDS):
         return KINDS[value]
     if isinstance(value, str):
-        named = value.removeprefix("SPAN_KIND_").lower()
-        return named if named in KINDS else ""
+        name = value.removeprefix("SPAN_KIND_").lower()
+        return name if name in KINDS else ""
     return ""
 
 
-def _attributes(listed: Any, what: str = "attributes") -> dict[str, Any]:
+def _attributes(entries: Any, what: str = "attributes") -> dict[str, Any]:
     """Return OTLP's list of keys and values as a mapping."""
     out: dict[str, Any] = {}
-    for element in _checked_list(listed, what):
+    for element in _checked_list(entries, what):
         pair = checked_object(element, f"an element of {what}")
         key = pair.get("key")
         if not isinstance(key, str):

@@ -175,8 +175,8 @@ def clocks_from_sends(
             queue = pending[node]
             while queue and (send_of.get(queue[0]) is None or send_of[queue[0]] in clocks):
                 at = queue.popleft()
-                known = [clocks[send_of[at]]] if at in send_of else []
-                last[node] = clocks[at] = next_clock(node, [last.get(node, {}), *known])
+                send_clocks = [clocks[send_of[at]]] if at in send_of else []
+                last[node] = clocks[at] = next_clock(node, [last.get(node, {}), *send_clocks])
                 remaining -= 1
                 ready.extend(events[receive].node for receive in receivers.get(at, ()))
         if remaining:

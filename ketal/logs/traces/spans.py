@@ -138,13 +138,13 @@ def events_of_spans(
 
     Rejected records are yielded first. Missing causes are counted in `rebuilding`.
     """
-    known: dict[Name, TraceSpan] = {}
+    by_key: dict[Name, TraceSpan] = {}
     duplicates: list[tuple[TraceSpan, TraceSpan]] = []
     for item in spans:
         if not isinstance(item, TraceSpan):
             yield item
             continue
-        first = known.setdefault(item.key, item)
+        first = by_key.setdefault(item.key, item)
         if first is item:
             continue
         if first == item:
@@ -155,8 +155,8 @@ def events_of_spans(
                 f"the span {item.key[1]} was reported before with other content, "
                 f"at {first.file}:{first.line}",
             )
-    yield from _link_parents(known)
-    span_events = _unordered_events(known, rebuilding)
+    yield from _link_parents(by_key)
+    span_events = _unordered_events(by_key, rebuilding)
     events_by_span: dict[Name, list[Event]] = {}
     for span_event in _stamp_in_order(span_events, rebuilding):
         try:
@@ -176,29 +176,29 @@ def _rejected_span(span: TraceSpan, reason: str) -> Record:
     return rejected_record(EventError(reason), span.file, span.line)
 
 
-def _spans_by_name(known: dict[Name, TraceSpan]) -> dict[Name, TraceSpan]:
+def _spans_by_name(by_key: dict[Name, TraceSpan]) -> dict[Name, TraceSpan]:
     """Return the spans by each of their names; a name that several spans share is left out."""
     by_name: dict[Name, TraceSpan] = {}
     ambiguous: set[Name] = set()
-    for span in known.values():
+    for span in by_key.values():
         for name in span.names:
             if by_name.setdefault(name, span) is not span:
                 ambiguous.add(name)
     return {name: span for name, span in by_name.items() if name not in ambiguous}
 
 
-def _link_parents(known: dict[Name, TraceSpan]) -> Iterator[Record]:
+def _link_parents(by_key: dict[Name, TraceSpan]) -> Iterator[Record]:
     """Set the parent and depth of each span; remove and reject spans in a cycle of parents."""
-    by_name = _spans_by_name(known)
-    for span in known.values():
+    by_name = _spans_by_name(by_key)
+    for span in by_key.values():
         span.parent = next((by_name[name] for name in span.parents if name in by_name), None)
-    settled: set[Name] = set()
+    visited: set[Name] = set()
     removed: set[Name] = set()
-    for span in list(known.values()):
+    for span in list(by_key.values()):
         path: list[TraceSpan] = []
         positions: dict[Name, int] = {}
         current: TraceSpan | None = span
-        while current is not None and current.key not in settled and current.key not in positions:
+        while current is not None and current.key not in visited and current.key not in positions:
             positions[current.key] = len(path)
             path.append(current)
             current = current.parent
@@ -207,27 +207,27 @@ def _link_parents(known: dict[Name, TraceSpan]) -> Iterator[Record]:
         ids = " → ".join(member.key[1] for member in [*members[:8], *members[:1]])
         for member in members:
             removed.add(member.key)
-            del known[member.key]
+            del by_key[member.key]
             yield _rejected_span(member, f"the span is its own ancestor: {ids}")
         for member in reversed(path[:cycle_start]):
             if member.parent is not None and member.parent.key in removed:
                 member.parent = None
             member.depth = 0 if member.parent is None else member.parent.depth + 1
-        settled.update(positions)
+        visited.update(positions)
 
 
-def _unordered_events(known: dict[Name, TraceSpan], rebuilding: Rebuilding) -> list[_SpanEvent]:
+def _unordered_events(by_key: dict[Name, TraceSpan], rebuilding: Rebuilding) -> list[_SpanEvent]:
     """Return the events of spans with their causes; count missing parents and links."""
     begins: dict[Name, _SpanEvent] = {}
     ends: dict[Name, _SpanEvent] = {}
     span_events: list[_SpanEvent] = []
-    for span in known.values():
+    for span in by_key.values():
         begins[span.key] = _SpanEvent(span, True, len(span_events))
         span_events.append(begins[span.key])
         if span.end_ns is not None:
             ends[span.key] = _SpanEvent(span, False, len(span_events), [begins[span.key]])
             span_events.append(ends[span.key])
-    for span in known.values():
+    for span in by_key.values():
         begin = begins[span.key]
         if span.parent is not None:
             begin.causes.append(begins[span.parent.key])
@@ -238,9 +238,9 @@ def _unordered_events(known: dict[Name, TraceSpan], rebuilding: Rebuilding) -> l
             rebuilding.orphans += span.has_parent
         begin.linked += [begins[key] for key in span.links if key in begins and key != span.key]
         rebuilding.round_links += span.links.count(span.key)
-        if lost := sum(key not in begins for key in span.links):
-            span.data["lost_links"] = lost
-            rebuilding.lost_links += lost
+        if lost_links := sum(key not in begins for key in span.links):
+            span.data["lost_links"] = lost_links
+            rebuilding.lost_links += lost_links
     return span_events
 
 
@@ -275,8 +275,8 @@ def _stamp_in_order(span_events: list[_SpanEvent], rebuilding: Rebuilding) -> It
 
     def offer(span_event: _SpanEvent) -> None:
         if span_event.clock is None and all(c.clock is not None for c in span_event.causes):
-            waits = any(link.clock is None for link in span_event.linked)
-            heapq.heappush(candidates, (waits, span_event.by_time()[0], span_event.number))
+            has_open_link = any(link.clock is None for link in span_event.linked)
+            heapq.heappush(candidates, (has_open_link, span_event.by_time()[0], span_event.number))
 
     for span_event in span_events:
         offer(span_event)

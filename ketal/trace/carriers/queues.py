@@ -113,6 +113,6 @@ class TracedQueue:
         return self._record_receive(await item)
 
     def _record_receive(self, item: Any) -> Any:
-        stamped = item if isinstance(item, TracedItem) else TracedItem({}, item)
-        self._tracer.receive(stamped.headers, "get", queue=self._name)
-        return stamped.item
+        traced_item = item if isinstance(item, TracedItem) else TracedItem({}, item)
+        self._tracer.receive(traced_item.headers, "get", queue=self._name)
+        return traced_item.item

@@ -291,9 +291,9 @@ def _received_lines(connection: socket.socket, line_bytes_max: int) -> Iterator[
             return
         if not part:
             return
-        whole, end, rest = (rest + part).rpartition(b"\n")
+        lines, end, rest = (rest + part).rpartition(b"\n")
         if end:
-            yield whole + end
+            yield lines + end
         elif len(rest) > line_bytes_max:
             # Too long for an event: end the line here, so that the reader rejects it. Replacing a
             # byte instead of adding one keeps the offsets of a log right.

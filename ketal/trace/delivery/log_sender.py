@@ -201,10 +201,10 @@ class LogSender:
     def _is_replaced(self, log: FileIO) -> bool:
         """Return whether the path now names another file, which is not empty."""
         try:
-            named = os.stat(self._path)
+            named_file = os.stat(self._path)
         except OSError:
             return False
-        return named.st_size > 0 and not os.path.samestat(os.fstat(log.fileno()), named)
+        return named_file.st_size > 0 and not os.path.samestat(os.fstat(log.fileno()), named_file)
 
 
 def _identifying_lines(log: FileIO) -> tuple[bytes, bool]:
@@ -242,10 +242,10 @@ def _whole_lines(log: FileIO, offset: int, tail: bytes, end: int) -> bytes | Non
 
 def _wait_connected(connection: socket.socket) -> None:
     """Wait `POLL_S`; raise if the other end sends anything or closes the connection."""
-    more = receive_byte(connection, POLL_S)
-    if more:
+    answer = receive_byte(connection, POLL_S)
+    if answer:
         raise ValueError("it sends more than how much it has")
-    if more is not None:
+    if answer is not None:
         raise ConnectionError("the collector is gone")
 
 

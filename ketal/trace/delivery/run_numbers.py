@@ -30,8 +30,8 @@ RUNS_VARIABLE = "KETAL_TRACE_RUNS"
 
 def runs_folder() -> Path:
     """Return the folder of the counter files: `KETAL_TRACE_RUNS`, or in the user's state folder."""
-    named = os.environ.get(RUNS_VARIABLE)
-    return Path(named) if named else state_folder() / "runs"
+    configured = os.environ.get(RUNS_VARIABLE)
+    return Path(configured) if configured else state_folder() / "runs"
 
 
 def next_run(node: str, destination: str) -> int:
