@@ -357,7 +357,7 @@ def test_an_event_that_receives_is_the_last_of_its_combinations() -> None:
     assert SCHEME.precedes(sent_b, received)
 
 
-def test_the_shorter_identifier_goes_on() -> None:
+def test_the_shorter_identifier_is_continued() -> None:
     a, b = SCHEME.replicas(list("ab")).values()
     for _ in range(3):
         a, _ = SCHEME.header(a, a, "b")
@@ -395,7 +395,7 @@ def test_a_message_that_is_received_again_adds_nothing() -> None:
         (["00c", 1, [["00", "01"], ["01c1", "011"]]], "of 00 and 01, which are combined"),
     ],
 )
-def test_what_is_no_stamp_says_why(value: Any, reason: str) -> None:
+def test_invalid_stamps_have_a_reason(value: Any, reason: str) -> None:
     with pytest.raises(EventError, match=f"^clock: {reason}"):
         SCHEME.read(value, "n")
 

@@ -93,7 +93,7 @@ def test_a_duplicate_is_one_event_and_a_contradiction_is_an_error() -> None:
         ({"a": 0}, "the own entry of node 'a' is zero; a node counts from 1"),
     ],
 )
-def test_what_is_no_delta_is_an_error(value: object, reason: str) -> None:
+def test_an_invalid_delta_is_an_error(value: object, reason: str) -> None:
     with pytest.raises(EventError) as error:
         SCHEME.read(value, "a")
     assert error.value.reason == f"clock: {reason}"
@@ -151,7 +151,7 @@ def test_messages_that_carry_changes_give_the_clocks_of_whole_vectors(data: st.D
         run.validate_state()
 
 
-def test_a_message_that_overtakes_another_one_brings_too_little() -> None:
+def test_an_overtaking_message_carries_too_few_entries() -> None:
     """The technique needs FIFO channels."""
     a = DifferentialReplica("a").event([{"c": 7}])
     a, _late = a.send("b")

@@ -139,7 +139,7 @@ def test_a_relaxed_edge_carries_no_stamp_unless_its_ends_share_a_domain() -> Non
     assert send(new_process("p", groups), "q", 0)[1].stamps != {}
 
 
-def test_overtakings_are_seen() -> None:
+def test_overtaking_is_detected() -> None:
     assert overtakings(simulate((), race(("p", "q", "r")))) == {(0, 2)}
     assert overtakings(simulate((), [("p", "q"), ("p", "q"), 1])) == {(0, 1)}
     assert overtakings(simulate((), [("p", "q"), ("r", "q"), 1, 0])) == set()
@@ -176,7 +176,7 @@ def test_domains_hold_back_what_one_global_matrix_clock_holds_back(rng: random.R
 
 
 @given(chances())
-def test_relaxed_messages_take_nothing_from_the_others(rng: random.Random) -> None:
+def test_relaxed_messages_do_not_break_other_chains(rng: random.Random) -> None:
     """A violation needs a relaxed edge: chains along other edges are not overtaken."""
     where = random_topology(rng, 6, relaxed=0.4)
     strict = set(ordered(where))
@@ -189,7 +189,7 @@ def test_relaxed_messages_take_nothing_from_the_others(rng: random.Random) -> No
     assert overtakings(MessageHistory(messages, moments)) == set()
 
 
-def test_with_one_domain_taken_away_a_violation_is_found() -> None:
+def test_without_one_domain_a_violation_is_found() -> None:
     """A violation exists iff an elementary path of an edge then lies in no domain."""
     broken = 0
 

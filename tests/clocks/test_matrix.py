@@ -59,7 +59,7 @@ def test_what_is_known_everywhere_never_shrinks_in_a_node(run: SampleRun) -> Non
         last[stamp.node] = everywhere
 
 
-def test_a_node_without_an_event_is_one_that_knows_nothing() -> None:
+def test_a_node_without_an_event_knows_nothing() -> None:
     (stamp,) = SCHEME.stamped(SampleRun(["a"], [()]).happenings())
     assert known_everywhere(stamp, ["a"]) == {"a": 1}
     assert known_everywhere(stamp, ["a", "b"]) == {}
@@ -93,7 +93,7 @@ def test_zeros_are_dropped_when_a_matrix_is_read() -> None:
         ({"a": {"a": -1}}, "the entry of 'a' is negative"),
     ],
 )
-def test_what_is_no_matrix_is_an_error(value: object, reason: str) -> None:
+def test_an_invalid_matrix_is_an_error(value: object, reason: str) -> None:
     with pytest.raises(EventError) as error:
         SCHEME.read(value, "a")
     assert error.value.reason.startswith("clock: ")

@@ -30,7 +30,7 @@ def _stamps(scheme: Scheme[Any], run: SampleRun) -> list[Any]:
 @pytest.mark.parametrize("name", EXACT)
 @examples(40, 300)
 @given(run=sample_runs())
-def test_an_exact_scheme_tells_every_pair(name: str, run: SampleRun) -> None:
+def test_an_exact_scheme_decides_every_pair(name: str, run: SampleRun) -> None:
     for truth, answer in count_answers(scheme_named(name), run.happenings(), run.pasts()):
         assert answer is truth
 
@@ -98,7 +98,7 @@ JSON = st.recursive(
 @pytest.mark.parametrize("name", SCHEMES)
 @examples(25, 1_000)
 @given(value=JSON | st.fixed_dictionaries({"dot": JSON, "past": JSON}), data=st.binary())
-def test_what_is_no_stamp_is_an_error(name: str, value: Any, data: bytes) -> None:
+def test_an_invalid_stamp_is_an_error(name: str, value: Any, data: bytes) -> None:
     scheme = scheme_named(name)
     for read in (partial(scheme.read, value, "n"), partial(scheme.decode, data, "n")):
         if isinstance(stamp := _stamp_or_error(read), EventError):
@@ -149,6 +149,6 @@ def test_a_hybrid_clock_is_no_further_from_physical_time_than_the_nodes_are(
         assert stamp.counter <= len(known)
 
 
-def test_a_scheme_of_no_name_is_an_error() -> None:
+def test_an_unknown_scheme_is_an_error() -> None:
     with pytest.raises(SettingError, match="no clock scheme 'ict'; did you mean itc"):
         scheme_named("ict")

@@ -105,7 +105,7 @@ def test_section_3_the_example_is_the_history_of_an_event() -> None:
     assert (interleaving.previous, _entries(interleaving.clock)) == (("2", 7), (4, 9))
 
 
-def test_what_pairs_have() -> None:
+def test_pairs_encode_sets_of_numbers() -> None:
     pairs = (2, 2, 4, 7, 9, 9)
     assert {number for number in range(1, 50) if contains(pairs, number)} == set_of_pairs(pairs)
 
@@ -187,7 +187,7 @@ def test_definition_iv_1_as_printed_logs_two_executions_alike_that_are_ordered_d
 
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("name", EXACT)
-def test_with_the_labels_of_causes_they_are_told_apart(name: str, pair: str) -> None:
+def test_the_labels_of_causes_distinguish_them(name: str, pair: str) -> None:
     for mobile in PAIRS[pair]:
         past = mobile.run.pasts()[-1]
         expected = [
@@ -198,7 +198,7 @@ def test_with_the_labels_of_causes_they_are_told_apart(name: str, pair: str) -> 
 
 
 @pytest.mark.parametrize(("pair", "alike"), [("known", True), ("within", False), ("handoff", True)])
-def test_bits_without_labels_tell_apart_what_differs_within_a_station(
+def test_bits_without_labels_distinguish_executions_within_a_station(
     pair: str, alike: bool
 ) -> None:
     one, other = (

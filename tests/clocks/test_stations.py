@@ -104,7 +104,7 @@ def test_no_event_is_before_itself(mobile: MobileRun) -> None:
 
 @pytest.mark.parametrize("name", EXACT)
 @given(mobile=mobile_runs())
-def test_an_exact_scheme_tells_every_pair_of_hosts_that_move(name: str, mobile: MobileRun) -> None:
+def test_an_exact_scheme_decides_every_pair_of_moving_hosts(name: str, mobile: MobileRun) -> None:
     for truth, answer in _answers(scheme_named(name), mobile):
         assert answer is truth
 
@@ -326,7 +326,7 @@ def test_events_that_are_causes_of_each_other_are_an_error() -> None:
         (DependencyClocks(), ["s1", {"s1": "11"}], "events of 's1' must be the first and last"),
     ],
 )
-def test_what_is_no_stamp_of_a_station_is_an_error(
+def test_an_invalid_stamp_of_a_station_is_an_error(
     scheme: Scheme[Any], value: Any, reason: str
 ) -> None:
     with pytest.raises(EventError) as error:
@@ -339,7 +339,7 @@ def test_a_station_stamp_is_of_the_node_that_it_is_read_for() -> None:
     assert StationClocks().read(["s1", {"s1": 1}], "A") == StationStamp("A", "s1", {"s1": 1})
 
 
-def test_what_the_stamps_of_a_long_run_cost() -> None:
+def test_sizes_of_the_stamps_of_a_long_run() -> None:
     """Eight hosts take turns at one station without messages: histories have gaps everywhere."""
     sizes: dict[tuple[str, int], int] = {}
     for rounds in (10, 100):

@@ -109,7 +109,7 @@ def test_tree_clocks_of_messages_are_the_vector_clocks(run: SampleRun) -> None:
     assert [message.vector() for message in messages] == [clock for _, clock in run.clocks()]
 
 
-def test_a_join_leaves_out_what_is_below_a_known_entry() -> None:
+def test_a_join_skips_the_subtree_of_a_known_entry() -> None:
     """b knows forty nodes, and a has joined b's clock; then b has one more event."""
     a, b = TreeClock("a"), TreeClock("b")
     for number in range(40):
@@ -127,7 +127,7 @@ def test_a_join_leaves_out_what_is_below_a_known_entry() -> None:
     a.validate_state()
 
 
-def test_threads_that_use_few_locks_look_at_a_fraction_of_the_vectors() -> None:
+def test_threads_that_use_few_locks_visit_a_fraction_of_the_vectors() -> None:
     """Sixty threads take turns, each nine times with its own lock and once with another's."""
     run = LockedRun()
     for turn in range(1_200):
@@ -141,7 +141,7 @@ def test_threads_that_use_few_locks_look_at_a_fraction_of_the_vectors() -> None:
     assert run.visited < 1.2 * run.changed
 
 
-def test_a_clock_that_is_no_nodes_counts_and_joins_nothing() -> None:
+def test_a_clock_without_a_node_refuses_events_and_joins() -> None:
     lock, a = TreeClock(), TreeClock("a")
     with pytest.raises(ValueError, match="counts no events"):
         lock.increment()
@@ -153,7 +153,7 @@ def test_a_clock_that_is_no_nodes_counts_and_joins_nothing() -> None:
     assert lock.copy().vector() == lock.vector() == {}
 
 
-def test_a_clock_of_no_execution_is_refused() -> None:
+def test_an_impossible_clock_is_refused() -> None:
     a, again, b = TreeClock("a"), TreeClock("a"), TreeClock("b")
     again.increment()
     b.increment()

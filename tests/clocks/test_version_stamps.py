@@ -135,7 +135,7 @@ def test_a_run_of_forks_updates_and_joins() -> None:
     assert reduced(join(b, both)) == SEED
 
 
-def test_only_what_coexists_is_ordered() -> None:
+def test_only_coexisting_versions_are_ordered() -> None:
     """A replaced version is not ordered; for past events there are other stamps."""
     first = update(SEED)
     assert leq(update(first), first)  # a second update is not counted

@@ -107,7 +107,7 @@ def test_other_groups_are_data(shared_data: Path) -> None:
     assert first.time is None
 
 
-def test_a_group_is_the_time_when_asked(shared_data: Path) -> None:
+def test_a_group_becomes_the_time_by_an_option(shared_data: Path) -> None:
     path = shared_data / "shiviz" / "voldemort-simple-threadnames.log"
     first = next(iter(read_log(path, regex=VOLDEMORT, fields={"time": "date"})))
     assert first.time == 1369438080.637

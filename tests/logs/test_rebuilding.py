@@ -26,7 +26,7 @@ def row(node: str, type: str, msg: int | None = None) -> dict[str, Any]:
     return {"node": node, "type": type} | ({} if msg is None else {"msg": msg})
 
 
-def test_clocks_of_a_log_without_any(tmp_path: Path) -> None:
+def test_clocks_are_rebuilt_for_a_log_without_clocks(tmp_path: Path) -> None:
     path = write(
         tmp_path / "log.jsonl",
         row("b", "recv", 1),
@@ -54,7 +54,7 @@ def test_files_of_nodes_are_one_execution(tmp_path: Path) -> None:
     assert events[-1].clock == {"a": 2, "b": 2}
 
 
-def test_what_is_not_known_is_not_claimed(tmp_path: Path) -> None:
+def test_unknown_order_is_not_claimed(tmp_path: Path) -> None:
     path = write(
         tmp_path / "log.jsonl",
         row("a", "send", 1), row("c", "send", 1), row("b", "recv", 1), row("b", "recv", 9),
@@ -62,7 +62,7 @@ def test_what_is_not_known_is_not_claimed(tmp_path: Path) -> None:
     assert [event.clock for event in read_log(path, rebuild=KEYS)][2:] == [{"b": 1}, {"b": 2}]
 
 
-def test_what_is_not_known_is_counted(tmp_path: Path) -> None:
+def test_unusable_causes_are_counted(tmp_path: Path) -> None:
     path = write(
         tmp_path / "log.jsonl",
         row("a", "send", 1), row("c", "send", 1), row("b", "recv", 1), row("b", "recv", 9),
@@ -88,7 +88,7 @@ def test_what_is_not_known_is_counted(tmp_path: Path) -> None:
         ("id=msg,send=type:send,receive=type:rcv", ("receive=type:rcv",), 0, 0),
     ],
 )
-def test_keys_that_fit_no_event_and_receives_without_an_id_are_named(
+def test_keys_without_matches_and_receives_without_an_id_are_reported(
     tmp_path: Path, keys: str, void: tuple[str, ...], unnamed: int, unsent: int
 ) -> None:
     path = write(
@@ -113,7 +113,7 @@ def test_keys_that_fit_no_event_and_receives_without_an_id_are_named(
         ({"node": "a"}, "the record has no type"),
     ],
 )
-def test_what_is_missing_is_what_is_said(
+def test_a_missing_field_is_reported_but_not_a_missing_clock(
     tmp_path: Path, record: dict[str, Any], reason: str
 ) -> None:
     """If clocks are rebuilt, a missing clock is not an error of a record."""
@@ -121,7 +121,7 @@ def test_what_is_missing_is_what_is_said(
     assert [item.reason.startswith(reason) for item in log.rejected] == [True]
 
 
-def test_messages_that_go_round(tmp_path: Path) -> None:
+def test_a_receive_before_its_own_send_is_rejected(tmp_path: Path) -> None:
     path = write(
         tmp_path / "log.jsonl",
         row("a", "recv", 2), row("a", "send", 1), row("b", "recv", 1), row("b", "send", 2),
@@ -132,7 +132,7 @@ def test_messages_that_go_round(tmp_path: Path) -> None:
     assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 2}]
 
 
-def test_clocks_that_are_there_are_not_looked_at(tmp_path: Path) -> None:
+def test_existing_clocks_are_ignored(tmp_path: Path) -> None:
     rows = [row("a", "send", 1) | {"clock": {"z": 3}}, row("b", "recv", 1) | {"clock": 7}]
     events = list(read_log(write(tmp_path / "log.jsonl", *rows), rebuild=KEYS))
     assert [event.clock for event in events] == [{"a": 1}, {"a": 1, "b": 1}]
@@ -146,7 +146,7 @@ def test_text_logs_need_no_group_for_the_clock(tmp_path: Path) -> None:
     assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}]
 
 
-def test_a_broadcast_and_a_message_that_is_handed_on(tmp_path: Path) -> None:
+def test_a_broadcast_and_a_forwarded_message(tmp_path: Path) -> None:
     """A send may have any number of receives; an event may receive one message and send another."""
     keys = "id=id+to,send=out:yes,receive=in:yes"
     rows: list[dict[str, Any]] = [
@@ -173,7 +173,7 @@ def test_a_broadcast_and_a_message_that_is_handed_on(tmp_path: Path) -> None:
     assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}, {"c": 1}]
 
 
-def test_executions_are_rebuilt_each_by_itself(tmp_path: Path) -> None:
+def test_each_execution_is_rebuilt_separately(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     path.write_text("== one ==\na send 1\nb recv 1\n== two ==\nb recv 1\na send 2\n")
     log = read_log(
@@ -186,7 +186,7 @@ def test_executions_are_rebuilt_each_by_itself(tmp_path: Path) -> None:
     assert clocks == {"one": [{"a": 1}, {"a": 1, "b": 1}], "two": [{"b": 1}, {"a": 1}]}
 
 
-def test_what_is_no_event_is_handed_on(tmp_path: Path) -> None:
+def test_rejected_records_are_passed_on(tmp_path: Path) -> None:
     path = write(tmp_path / "log.jsonl", row("a", "send", 1), row("b", "recv", 1))
     path.write_text("{torn\n" + path.read_text() + '{"type": "ketal.leave", "node": "a"}\n')
     records = list(read_log(path, rebuild=KEYS).records())

@@ -62,7 +62,7 @@ def reason_of(time: Any, **options: Any) -> str:
         (20130527.0, "%Y%m%d", NOON_S - 39_219),
     ],
 )
-def test_a_format_says_what_time_it_is(text: Any, format: str, seconds: float) -> None:
+def test_times_are_read_by_the_time_format(text: Any, format: str, seconds: float) -> None:
     assert time_of(text, time_format=format) == seconds
 
 
@@ -101,7 +101,7 @@ def test_control_events_have_times_of_the_format() -> None:
     assert read_one(text, time_format=AMERICAN) == Control("watermark", time=NOON_S)
 
 
-def test_every_format_of_logs_has_it(tmp_path: Path) -> None:
+def test_every_format_of_logs_uses_the_time_format(tmp_path: Path) -> None:
     text = "5/27/2013 10:53:39 AM"
     event = Event("a", "T", {"a": 1}, time=NOON_S)
     csv = f"node,type,clock,at\na,T,a:1,{text}\n"
@@ -175,7 +175,7 @@ def test_a_format_that_would_be_ignored_is_an_error() -> None:
         Source(fields={"time": "kafka.timestamp"}, time_format=AMERICAN)
 
 
-def test_a_configuration_has_it(tmp_path: Path) -> None:
+def test_a_configuration_may_set_the_time_format(tmp_path: Path) -> None:
     path, log = tmp_path / "job.toml", tmp_path / "run.jsonl"
     path.write_text(f'[source]\ntime_format = "{AMERICAN}"\n')
     log.write_text(line("5/27/2013 10:53:39 AM"))
@@ -209,7 +209,7 @@ ZONES = st.integers(-14 * 60, 14 * 60).map(lambda m: timezone(timedelta(minutes=
     st.sampled_from(FORMATS),
     st.datetimes(datetime(1969, 1, 2), datetime(2068, 12, 30), timezones=ZONES),
 )
-def test_what_a_format_writes_it_reads(format: str, at: datetime) -> None:
+def test_a_time_format_reads_what_it_writes(format: str, at: datetime) -> None:
     if "%f" not in format:
         at = at.replace(microsecond=0)
     if "%z" not in format:

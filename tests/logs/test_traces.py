@@ -145,7 +145,7 @@ def test_a_clock_that_contradicts_the_causes(tmp_path: Path) -> None:
     assert events["s1 start"].data["moved"] is True
 
 
-def test_skew_between_services_does_no_harm(tmp_path: Path) -> None:
+def test_clock_skew_between_services_is_ignored(tmp_path: Path) -> None:
     """The server's clock is an hour behind: by the clocks, its span is before the call."""
     events = events_by_name(
         otlp(
@@ -242,7 +242,7 @@ def test_services_of_two_namespaces_are_two(tmp_path: Path) -> None:
     assert {event.node for event in events_by_name(log).values()} == {"shop/a", "bank/a/7"}
 
 
-def test_what_the_specification_passes_over(tmp_path: Path) -> None:
+def test_fields_that_the_specification_ignores(tmp_path: Path) -> None:
     text = '{"resourceSpans": null, "new": [1]}\n{"resourceSpans": []}\n'
     (tmp_path / "t.jsonl").write_text(text)
     log = read_log(tmp_path / "t.jsonl", format="otlp")
@@ -327,7 +327,7 @@ def test_links_to_other_traces_and_files(tmp_path: Path) -> None:
     assert all(e.clock.keys() == {"batch"} for e in read_log(files[0], format="otlp"))
 
 
-def test_parents_and_links_that_are_not_there_are_counted(tmp_path: Path) -> None:
+def test_missing_parents_and_links_are_counted(tmp_path: Path) -> None:
     links = [{"traceId": TRACE, "spanId": f"{number:016x}"} for number in (1, 8, 9)]
     log = otlp(
         tmp_path / "t.json",
@@ -400,7 +400,7 @@ def test_null_is_absent(tmp_path: Path, path: tuple[Any, ...], absent: bool) -> 
         ({"links": ["1"]}, "a link must be an object, not a string"),
     ],
 )
-def test_what_has_the_wrong_shape_is_rejected_with_what_it_is(
+def test_wrong_json_types_are_rejected_by_name(
     tmp_path: Path, more: dict[str, Any], reason: str
 ) -> None:
     """A malformed resource is rejected with its spans, which would have no service."""
@@ -432,7 +432,7 @@ def test_documents_without_spans(tmp_path: Path, document: str) -> None:
     assert [event.type for event in log] == ["s1", "s1"]
 
 
-def test_links_that_close_a_round(tmp_path: Path) -> None:
+def test_links_that_close_a_cycle(tmp_path: Path) -> None:
     """One of the two links is dropped and counted; no event is moved."""
 
     def link(number: int) -> dict[str, str]:
@@ -516,7 +516,7 @@ def test_spans_that_cannot_be_read(tmp_path: Path, wrong: dict[str, Any], reason
 @pytest.mark.parametrize(
     "text", [b"{", b"nonsense", b"[1, 2", b"\xff\xfe", b"3", b'{"other": 1}', b"[3]", b"[[3]]"]
 )
-def test_documents_that_are_none(tmp_path: Path, format: str, text: bytes) -> None:
+def test_invalid_documents(tmp_path: Path, format: str, text: bytes) -> None:
     (tmp_path / "t.json").write_bytes(text)
     log = read_log(tmp_path / "t.json", format=format)
     assert list(log) == []
@@ -543,7 +543,7 @@ def test_a_byte_is_counted_in_the_line_that_is_named(
     assert one.reason == f"the document is not JSON: invalid character (byte {byte})"
 
 
-def test_nothing_is_no_fault(tmp_path: Path) -> None:
+def test_empty_documents_have_no_rejections(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_bytes(b"")
     assert list(read_log(tmp_path / "t.json", format="otlp").records()) == []
     assert list(otlp(tmp_path / "u.json", {"resource": {}, "scopeSpans": []}).records()) == []
@@ -628,7 +628,7 @@ def test_a_side_of_a_shared_span_by_itself(tmp_path: Path) -> None:
     assert events_by_name(log)["z1 start"].data["root"] is True
 
 
-def test_old_servers_do_not_say_that_they_share(tmp_path: Path) -> None:
+def test_old_servers_are_not_marked_as_shared(tmp_path: Path) -> None:
     log = zipkin(
         tmp_path / "z.json",
         z(1, "stock", 50, 5, kind="SERVER", name="served"),
@@ -701,7 +701,7 @@ def test_servers_of_one_service_at_several_addresses(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", [{}, {"ipv4": "10.0.0.2", "port": 80}])
-def test_pieces_of_a_server_that_do_not_all_say_its_address(
+def test_reports_of_a_server_some_without_its_address(
     tmp_path: Path, address: dict[str, Any]
 ) -> None:
     id = {"traceId": TRACE, "id": f"{1:016x}"}
@@ -732,7 +732,7 @@ def test_sides_without_a_service_are_two_processes(tmp_path: Path) -> None:
     assert happened_before(events["served end"], events["z1 end"])
 
 
-def test_a_span_in_pieces(tmp_path: Path) -> None:
+def test_a_span_reported_in_parts(tmp_path: Path) -> None:
     """A span reported in parts: its start, its end, and later tags without a time."""
     id = {"traceId": TRACE, "id": f"{1:016x}"}
     pieces: list[dict[str, Any]] = [
@@ -767,7 +767,7 @@ def test_late_tags_belong_to_the_side_of_their_service(tmp_path: Path) -> None:
     assert "attributes" not in events["z1 start"].data
 
 
-def test_pieces_that_contradict_each_other(tmp_path: Path) -> None:
+def test_reports_that_contradict_each_other(tmp_path: Path) -> None:
     one = z(1, "a", 100, 50, tags={"code": "200"})
     others: list[dict[str, Any]] = [
         {"timestamp": 101}, {"name": "other"}, {"tags": {"code": "500"}}, {"parentId": "7"},
@@ -782,7 +782,7 @@ def test_pieces_that_contradict_each_other(tmp_path: Path) -> None:
     assert ketal.audit(log).statistics.duplicates == 4
 
 
-def test_times_that_are_none(tmp_path: Path) -> None:
+def test_absent_times(tmp_path: Path) -> None:
     """A timestamp or duration of zero is absent; a span without an end has one event."""
     log = zipkin(tmp_path / "z.json", z(1, "a", 0, 50), z(2, "a", 100, 0), z(3, "a", 99, None))
     assert set(events_by_name(log)) == {"z2 start", "z3 start"}
@@ -797,7 +797,7 @@ def test_times_that_are_none(tmp_path: Path) -> None:
     assert ["year 9999" in item.reason for item in far.rejected] == [True]
 
 
-def test_zipkin_roots_skew_and_what_has_no_meaning_here(tmp_path: Path) -> None:
+def test_zipkin_roots_skew_and_ignored_fields(tmp_path: Path) -> None:
     other = "ab" * 8
     log = zipkin(
         tmp_path / "z.json",

@@ -69,7 +69,7 @@ class TwoSinks:
             sink.write(event)
 
 
-def test_what_is_judged_as_it_happens_is_what_the_collected_log_says(tmp_path: Path) -> None:
+def test_verdicts_as_events_happen_equal_those_of_the_collected_log(tmp_path: Path) -> None:
     """Two writers exchange messages through a server; the log is shuffled."""
     program = ketal.compile(CONFLICT)
     found: list[ketal.Verdict] = []
@@ -108,7 +108,7 @@ def test_what_is_judged_as_it_happens_is_what_the_collected_log_says(tmp_path: P
     assert found
 
 
-def test_a_collector_that_comes_late_gets_all_events() -> None:
+def test_a_collector_that_starts_late_gets_all_events() -> None:
     port = free_port()
     sink = SocketSink("127.0.0.1", port)
     tracer = Tracer("n", sink)
@@ -124,7 +124,7 @@ def test_a_collector_that_comes_late_gets_all_events() -> None:
     assert list(tracer.failures) == ["an event was not written: OSError: the sink is closed"]
 
 
-def test_no_more_events_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_beyond_the_queue_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "LINGER_S", 0.01)
     port = free_port()
     sink = SocketSink("127.0.0.1", port, unsent_max=5)
@@ -139,7 +139,7 @@ def test_no_more_events_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
     sink.close()
 
 
-def test_a_line_that_is_cut_is_dropped_and_nonsense_is_refused() -> None:
+def test_a_truncated_line_is_dropped_and_an_invalid_one_rejected() -> None:
     recorder = RecordingMonitor()
     with Collector(recorder) as collector:
         with socket.create_connection(collector.address) as connection:
@@ -163,7 +163,7 @@ def _disconnected_sink() -> tuple[int, SocketSink, Tracer]:
     return port, sink, tracer
 
 
-def test_a_connection_that_breaks_is_made_again() -> None:
+def test_a_broken_connection_is_reestablished() -> None:
     recorder = RecordingMonitor()
     port, sink, tracer = _disconnected_sink()
     with Collector(recorder, port=port) as collector:
@@ -246,7 +246,7 @@ print("full", flush=True)
 """
 
 
-def test_a_program_that_ends_with_as_many_events_as_may_wait_sends_them() -> None:
+def test_a_program_that_ends_with_a_full_queue_sends_it() -> None:
     port = free_port()
     recorder = RecordingMonitor()
     words = [sys.executable, "-c", ENDING, str(port)]

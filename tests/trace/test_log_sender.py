@@ -126,7 +126,7 @@ class _ByteServer(socketserver.TCPServer):
         return self.sent.pop()
 
 
-def test_of_a_line_that_is_cut_anywhere_nothing_is_sent_until_it_is_ended(tmp_path: Path) -> None:
+def test_an_incomplete_line_is_not_sent_until_it_is_complete(tmp_path: Path) -> None:
     whole, line = (
         json.dumps({"node": "n", "type": "t", "clock": {"n": n}}).encode() + b"\n" for n in (1, 2)
     )
@@ -147,7 +147,7 @@ def test_of_a_line_that_is_cut_anywhere_nothing_is_sent_until_it_is_ended(tmp_pa
         server.shutdown()
 
 
-def test_a_line_that_is_cut_anywhere_is_one_rejection_and_no_other_is_lost(tmp_path: Path) -> None:
+def test_a_truncated_line_is_one_rejection_and_no_other_line_is_lost(tmp_path: Path) -> None:
     """One sender runs all the time, and another one starts after all is written."""
     path = tmp_path / "n.jsonl"
     line = json.dumps({"node": "n", "type": "t", "clock": {"n": 2}})
@@ -336,7 +336,7 @@ def test_a_log_is_the_same_one_wherever_its_program_goes(
     assert recorder.dots() == ["n@1"]
 
 
-def test_of_two_connections_of_one_log_the_position_is_the_further(tmp_path: Path) -> None:
+def test_the_greater_offset_of_two_connections_of_one_log_counts(tmp_path: Path) -> None:
     """The earlier connection may not be at its end when the later one begins."""
     path = tmp_path / "n.jsonl"
     tracer = Tracer("n", path)
@@ -378,7 +378,7 @@ def test_a_line_that_is_too_long_does_not_move_the_position(
     assert "?" in recorder.dots()
 
 
-def test_a_collector_forgets_the_oldest_of_too_many_logs(
+def test_a_collector_evicts_the_least_recently_used_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collecting, "LOGS_MAX", 2)
@@ -393,9 +393,7 @@ def test_a_collector_forgets_the_oldest_of_too_many_logs(
     assert recorder.dots() == ["a@1", "b@1", "c@1", "a@1"]
 
 
-def test_of_too_many_logs_those_that_are_sent_are_not_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logs_being_sent_are_not_evicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collecting, "LOGS_MAX", 2)
     path = tmp_path / "n.jsonl"
     tracer = Tracer("n", path)
@@ -424,7 +422,7 @@ def test_of_too_many_logs_those_that_are_sent_are_not_forgotten(
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 400 Bad Request\r\n", b"9" * 19 + b"\n", b"9" * 18 + b"\n"]
 )
-def test_who_is_no_collector_is_named_once(
+def test_a_peer_that_is_no_collector_is_logged_once(
     answer: bytes,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -455,7 +453,7 @@ def test_who_is_no_collector_is_named_once(
     assert logged.startswith(f"127.0.0.1:{port} is no collector")
 
 
-def test_what_cannot_be_read_is_named_once(
+def test_an_unreadable_log_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "LINGER_S", 0.5)
@@ -466,7 +464,7 @@ def test_what_cannot_be_read_is_named_once(
 
 
 @pytest.mark.parametrize("port", [0, 70_000, "7007"])
-def test_a_port_that_is_none_is_refused(port: Any, tmp_path: Path) -> None:
+def test_an_invalid_port_is_refused(port: Any, tmp_path: Path) -> None:
     for made in (lambda: LogSender(tmp_path / "n", "h", port), lambda: SocketSink("h", port)):
         with pytest.raises(SettingError, match="port is a whole number from 1 to 65,535"):
             made()
@@ -496,7 +494,7 @@ def test_a_log_that_is_cut_short_or_replaced_is_sent_from_its_beginning(tmp_path
     assert recorder.dots() == [*(f"n@{n}" for n in range(1, 23)), *(f"m@{n}" for n in range(1, 5))]
 
 
-def test_a_log_that_was_cut_short_meanwhile_is_taken_anew(tmp_path: Path) -> None:
+def test_a_log_truncated_meanwhile_is_sent_from_its_beginning(tmp_path: Path) -> None:
     """Its first line is unchanged, so it is identified as the same log."""
     path = tmp_path / "n.jsonl"
     tracer = Tracer("n", path)
@@ -526,7 +524,7 @@ def test_an_empty_log_that_is_replaced(tmp_path: Path) -> None:
     assert recorder.dots() == ["n@1"]
 
 
-def test_what_a_monitor_did_not_take_is_not_taken(
+def test_events_that_a_monitor_refused_are_not_acknowledged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken:
@@ -583,14 +581,14 @@ def test_a_program_with_many_files_open_sends_and_collects(tmp_path: Path) -> No
     assert (done.stdout, done.stderr) == ("n@1 t\n", "")
 
 
-def test_of_a_log_that_never_was_nothing_is_sent(tmp_path: Path) -> None:
+def test_nothing_is_sent_of_a_log_that_does_not_exist(tmp_path: Path) -> None:
     assert LogSender(tmp_path / "none.jsonl", "127.0.0.1", free_port()).close()
     (tmp_path / "empty.jsonl").touch()
     with Collector(RecordingMonitor()) as collector:
         assert LogSender(tmp_path / "empty.jsonl", *collector.address).close()
 
 
-def test_what_is_written_before_a_sender_is_closed_is_sent(tmp_path: Path) -> None:
+def test_lines_written_before_a_sender_is_closed_are_sent(tmp_path: Path) -> None:
     """Its thread may have polled just before the log, or a line of it, existed."""
     recorder = RecordingMonitor()
     with Collector(recorder) as collector:

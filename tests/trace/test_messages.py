@@ -68,7 +68,7 @@ def test_over_a_socket(sockets: tuple[socket.socket, socket.socket]) -> None:
         right.receive()
 
 
-def test_what_is_no_frame_is_an_error(sockets: tuple[socket.socket, socket.socket]) -> None:
+def test_an_invalid_frame_is_an_error(sockets: tuple[socket.socket, socket.socket]) -> None:
     events, _, other = _traced_pair()
     sockets[0].sendall(PREFIX.pack(1, PAYLOAD_MAX + 1))
     with pytest.raises(ValueError, match="the payload of a frame has 67,108,865 bytes"):
@@ -187,7 +187,7 @@ def test_a_queue_by_priority_gives_what_comes_first() -> None:
     ]  # fmt: skip
 
 
-def test_an_item_that_was_put_by_other_means_is_got_and_counted() -> None:
+def test_an_item_put_by_other_means_is_returned_and_counted() -> None:
     events, one, _ = _traced_pair()
     jobs: queue.Queue[Any] = queue.Queue()
     items: list[Any] = [None, ({}, 3)]
@@ -198,7 +198,7 @@ def test_an_item_that_was_put_by_other_means_is_got_and_counted() -> None:
     assert [event["type"] for event in events] == ["first", "get", "get"]
 
 
-def test_a_clock_that_is_too_long_for_a_message_does_not_travel(
+def test_a_clock_too_long_for_a_message_is_dropped(
     sockets: tuple[socket.socket, socket.socket],
 ) -> None:
     """The message itself is sent."""

@@ -21,7 +21,7 @@ from tests.trace.scripts import free_port, needs_fork, run_script
 from tests.trace.test_log_sender import RecordingMonitor
 
 
-def test_all_that_send_finish_at_once_and_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_senders_finish_at_once_and_share_one_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "LINGER_S", 0.1)
     calls: list[tuple[str, float]] = []
 
@@ -174,7 +174,7 @@ def test_a_child_that_lives_longer_has_no_connection_and_no_port_of_its_parent()
                 os.killpg(program.pid, signal.SIGKILL)
 
 
-def test_a_connection_with_itself_is_none() -> None:
+def test_a_connection_to_itself_is_refused() -> None:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         one.connect(one.getsockname())
@@ -231,7 +231,7 @@ def _accepted(collector: Collector) -> list[socket.socket]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
-def test_as_many_connections_as_may_be_open_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_backlog_is_as_large_as_the_connection_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection attempt that finds the backlog full is retried only after a second or more."""
     with Collector(RecordingMonitor()) as collector:
         server: Any = collector._server

@@ -55,7 +55,7 @@ def test_of_runs_that_begin_at_the_same_time_each_has_a_number_of_its_own() -> N
     assert sorted(numbers) == list(range(1, 401))
 
 
-def test_where_no_number_can_be_kept_it_is_the_time(
+def test_a_run_is_numbered_by_the_time_if_no_number_can_be_stored(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder.write_text("no folder")

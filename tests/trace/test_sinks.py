@@ -68,7 +68,7 @@ def test_processes_that_begin_before_any_has_an_event_are_runs_of_their_own(tmp_
     assert len(_clocks(path)) == 2
 
 
-def test_a_restart_may_be_numbered_where_the_sink_knows_of_none() -> None:
+def test_a_restart_may_be_numbered_if_the_sink_cannot_number_it() -> None:
     """A peer does not mistake events of the second run for those of the first."""
     events = ListSink()
     peer = Tracer("peer", events)
@@ -158,7 +158,7 @@ def test_a_device_without_room_is_counted() -> None:
     assert "No space left" in reason
 
 
-def test_a_file_that_ends_amid_a_line_is_continued_on_the_next(tmp_path: Path) -> None:
+def test_a_file_that_ends_with_a_truncated_line_is_continued_on_a_new_line(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     path.write_text('{"node":"n","type":"cu')
     Tracer("n", path).record("t")

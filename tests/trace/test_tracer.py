@@ -101,7 +101,7 @@ def test_whatever_can_be_called_is_recorded() -> None:
     assert not tracer.failures
 
 
-def test_what_is_recorded_is_what_a_pattern_reads() -> None:
+def test_a_pattern_reads_the_recorded_attributes() -> None:
     events = ListSink()
     tracer = Tracer("n", events)
 
@@ -141,7 +141,7 @@ def test_what_a_call_raises_is_recorded_and_raised() -> None:
     assert events[1]["data"]["result"] == 3
 
 
-def test_the_program_goes_on_whatever_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_program_continues_whatever_fails(caplog: pytest.LogCaptureFixture) -> None:
     tracer = Tracer("n", Failing())
 
     @tracer.event
@@ -176,7 +176,7 @@ def test_failures_beyond_the_most_are_counted_together_and_logged_once(
 
 
 @pytest.mark.parametrize("headers", [[("a", "b", "c")], {1: "x"}, {header.NAME: 5}, 7])
-def test_what_is_no_headers_is_a_failure_and_the_event_is_recorded(headers: Any) -> None:
+def test_invalid_headers_are_a_failure_and_the_event_is_recorded(headers: Any) -> None:
     events = ListSink()
     tracer = Tracer("n", events)
     tracer.receive(headers)
@@ -345,7 +345,7 @@ def test_a_header_is_read_as_it_was_written(clock: dict[str, int], data: st.Data
      "1;;=1", "1;n;n=1,=2", "1;n;n=1;", "1;n;n=1;n=2", "1;n;n=1;m=1", "1;n;n=1;n=1;n=1",
      "1;n;n=" + "1" * header.BYTES_MAX, b"\xff;n;n=1", "1;%ff;%ff=1", "1;n;n=\u0663"],
 )  # fmt: skip
-def test_what_is_no_header_is_a_failure_and_the_event_is_recorded(text: str | bytes) -> None:
+def test_an_invalid_header_is_a_failure_and_the_event_is_recorded(text: str | bytes) -> None:
     events = ListSink()
     tracer = Tracer("m", events)
     tracer.receive({header.NAME: text} if isinstance(text, str) else [(header.NAME, text)])
@@ -353,7 +353,7 @@ def test_what_is_no_header_is_a_failure_and_the_event_is_recorded(text: str | by
     assert sum(tracer.failures.values()) == 1
 
 
-def test_who_receives_a_message_receives_the_calls_within_which_it_was_sent() -> None:
+def test_receives_names_the_calls_within_which_a_message_was_sent() -> None:
     events = ListSink()
     one, other = Tracer("n1", events), Tracer("n2", events)
 
@@ -379,7 +379,7 @@ def test_who_receives_a_message_receives_the_calls_within_which_it_was_sent() ->
     assert "arg_types" not in events[1]["data"]
 
 
-def test_what_gathered_tasks_knew_is_known_once_they_are_joined() -> None:
+def test_joining_gathered_tasks_merges_their_clocks() -> None:
     events = ListSink()
     tracer = Tracer("n1", events, activity="task")
 
@@ -504,7 +504,7 @@ def test_an_event_that_is_too_large_for_a_reader_is_cut(tmp_path: Path) -> None:
     assert not tracer.failures
 
 
-def test_an_event_that_is_too_large_even_so_is_counted(tmp_path: Path) -> None:
+def test_an_event_that_is_too_large_even_if_cut_is_counted(tmp_path: Path) -> None:
     """A reader of the log would refuse its line; a gap in the counters shows the loss."""
     tracer = Tracer("n", tmp_path / "n.jsonl")
     tracer.record("many", **{f"a{number}": "y" * 999 for number in range(2_000)})
@@ -516,7 +516,7 @@ def test_an_event_that_is_too_large_even_so_is_counted(tmp_path: Path) -> None:
     assert reason == "an event was not written: ValueError: the event has more than 900,000 bytes"
 
 
-def test_a_thread_that_is_none_of_the_tracers_begins_a_line_that_knows_nothing() -> None:
+def test_an_untraced_thread_starts_a_line_with_an_empty_clock() -> None:
     events = ListSink()
     tracer = Tracer("n", events, activity="thread")
     tracer.record("before")
@@ -527,6 +527,6 @@ def test_a_thread_that_is_none_of_the_tracers_begins_a_line_that_knows_nothing()
 
 
 @pytest.mark.parametrize("what", ["push", 5])
-def test_what_is_no_function_is_not_traced(what: Any) -> None:
+def test_only_functions_are_traced(what: Any) -> None:
     with pytest.raises(TypeError, match="what is traced must be a function"):
         Tracer("n", ListSink()).event(what)

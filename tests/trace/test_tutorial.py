@@ -21,7 +21,7 @@ def shown(folder: Path) -> list[tuple[str, str]]:
     return [(block.text, replayed(block.commands, folder)) for block in blocks(PAGE)]
 
 
-def test_the_commands_of_the_tutorial_print_what_it_says(tmp_path: Path) -> None:
+def test_the_commands_of_the_tutorial_print_the_shown_output(tmp_path: Path) -> None:
     for written, printed in shown(tmp_path):
         assert printed == written
 
