@@ -414,7 +414,7 @@ def open_source(
                 rows = origin.records(source, limits, row_numbers)
                 yield from batched(rows, together=origin.is_stored)
             else:
-                yield from _read_batches(origin, source, limits, piece_numbers)
+                yield from _file_batches(origin, source, limits, piece_numbers)
 
     traces = source.format if source.format in TRACES else None
     is_rebuilt = traces is not None or messages is not None
@@ -458,7 +458,7 @@ def _log_origin(where: Any) -> LogOrigin | RowOrigin:
     return RowOrigin(where) if RowOrigin.takes(where) else LogOrigin(where)
 
 
-def _read_batches(
+def _file_batches(
     origin: LogOrigin, source: Source, limits: Limits, piece_numbers: Iterator[int]
 ) -> Iterator[RecordBatch]:
     with origin.opened() as file:

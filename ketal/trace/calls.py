@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Literal
 
 from ketal.errors import SettingError, wrong_type
-from ketal.trace.recording import EventRecording, error_text
+from ketal.trace.recording import EventRecorder, error_text
 
 CallPoint = Literal["begin", "end"]
 """The point of a call at which its event is recorded."""
@@ -32,7 +32,7 @@ _BeginCallback = Callable[[tuple[Any, ...], dict[str, Any]], _EndCallback]
 
 
 def call_recorder(
-    recording: EventRecording, *, type: str | None, result: bool, arguments: bool, at: CallPoint
+    recorder: EventRecorder, *, type: str | None, result: bool, arguments: bool, at: CallPoint
 ) -> Callable[[Any], Any]:
     """Return a decorator that traces a function, a class method or a static method.
 
@@ -50,8 +50,8 @@ def call_recorder(
         name = type or _function_name(function)
         read = _arguments_reader(function) if arguments else lambda args, kwargs: {}
         if at == "begin":
-            return _wrap_calls(function, _begin_recorder(recording, name, read))
-        return _wrap_calls(function, _end_recorder(recording, name, read, result=result))
+            return _wrap_calls(function, _begin_recorder(recorder, name, read))
+        return _wrap_calls(function, _end_recorder(recorder, name, read, result=result))
 
     return traced
 
@@ -87,28 +87,28 @@ def _wrap_calls(function: Callable[..., Any], on_begin: _BeginCallback) -> Calla
     return called
 
 
-def _begin_recorder(recording: EventRecording, name: str, read: _ArgumentsReader) -> _BeginCallback:
+def _begin_recorder(recorder: EventRecorder, name: str, read: _ArgumentsReader) -> _BeginCallback:
     """Return a callback that records calls at their beginning; messages sent within name them."""
 
     def on_begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _EndCallback:
         calls = OPEN_CALLS.get()
-        with recording:
-            event = recording.stamp(name, read(args, kwargs))
+        with recorder:
+            event = recorder.stamp(name, read(args, kwargs))
             node = event["node"]
             OPEN_CALLS.set((*calls[1 - CALLS_MAX :], (node, event["clock"][node])))
-            recording.feed(event)
+            recorder.feed(event)
         return lambda value, error: OPEN_CALLS.set(calls)
 
     return on_begin
 
 
 def _end_recorder(
-    recording: EventRecording, name: str, read: _ArgumentsReader, *, result: bool
+    recorder: EventRecorder, name: str, read: _ArgumentsReader, *, result: bool
 ) -> _BeginCallback:
     """Return a callback that records calls at their end, also if they raise."""
 
     def on_end(args: Any, kwargs: Any, value: Any, error: BaseException | None) -> None:
-        with recording:
+        with recorder:
             data = read(args, kwargs)
             if error is not None:
                 data["error"] = error.__class__.__name__
@@ -116,7 +116,7 @@ def _end_recorder(
             elif result:
                 data["result"] = value
                 data["result_type"] = value.__class__.__name__
-            recording.record(name, data)
+            recorder.record(name, data)
 
     return lambda args, kwargs: partial(on_end, args, kwargs)
 

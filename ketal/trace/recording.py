@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from ketal.errors import SettingError, wrong_type
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.trace.activities import Activities, Kind
-from ketal.trace.delivery.sinks import EventSink, Feeding, JsonLines, default_sink
+from ketal.trace.delivery.sinks import EventSink, Feedable, JsonLines, default_sink
 from ketal.trace.forks import CLOCKS
 from ketal.trace.message_header import NO_KNOWLEDGE, SenderKnowledge
 from ketal.trace.plain_values import cut_text, plain
@@ -26,7 +26,7 @@ FAILURES_MAX = 100
 """Maximum number of failure reasons that are counted separately."""
 
 
-class EventRecording:
+class EventRecorder:
     """The lines of a process, its sink and its monitor.
 
     As a context manager it suppresses and counts exceptions of its `with` block. The arguments are
@@ -39,7 +39,7 @@ class EventRecording:
         sink: str | os.PathLike[str] | EventSink | None,
         activity: Kind,
         incarnation: int | None,
-        monitor: Feeding | None,
+        monitor: Feedable | None,
     ) -> None:
         _check_arguments(node, activity, incarnation)
         if sink is None:

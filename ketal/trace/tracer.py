@@ -24,9 +24,9 @@ from typing import Any, ParamSpec, TypeVar, overload
 from ketal.trace import message_header
 from ketal.trace.activities import Kind
 from ketal.trace.calls import OPEN_CALLS, CallPoint, call_recorder
-from ketal.trace.delivery.sinks import EventSink, Feeding
+from ketal.trace.delivery.sinks import EventSink, Feedable
 from ketal.trace.message_header import Headers
-from ketal.trace.recording import EventRecording
+from ketal.trace.recording import EventRecorder
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -141,11 +141,11 @@ class Tracer:
         *,
         activity: Kind = "process",
         incarnation: int | None = None,
-        monitor: Feeding | None = None,
+        monitor: Feedable | None = None,
     ) -> None:
-        self._recording = EventRecording(node, sink, activity, incarnation, monitor)
-        self._activities = self._recording.activities
-        self.failures = self._recording.failures
+        self._recorder = EventRecorder(node, sink, activity, incarnation, monitor)
+        self._activities = self._recorder.activities
+        self.failures = self._recorder.failures
 
     @property
     def node(self) -> str:
@@ -171,8 +171,8 @@ class Tracer:
         **data
             The attributes of the event; values without a JSON form become text.
         """
-        with self._recording:
-            self._recording.record(type, data)
+        with self._recorder:
+            self._recorder.record(type, data)
 
     @overload
     def event(self, function: Callable[P, T], /) -> Callable[P, T]: ...
@@ -222,9 +222,7 @@ class Tracer:
         SettingError
             If `at` is neither `end` nor `begin`.
         """
-        traced = call_recorder(
-            self._recording, type=type, result=result, arguments=arguments, at=at
-        )
+        traced = call_recorder(self._recorder, type=type, result=result, arguments=arguments, at=at)
         return traced if function is None else traced(function)
 
     # --- messages ---
@@ -251,13 +249,13 @@ class Tracer:
             As for `record`.
         """
         headers: dict[str, str] = {}
-        with self._recording:
-            event = self._recording.record(type, data)
+        with self._recorder:
+            event = self._recorder.record(type, data)
             text = message_header.encoded(event["node"], event["clock"], OPEN_CALLS.get())
             if len(text) <= bytes_max:
                 headers[message_header.NAME] = text
             else:
-                self._recording.count_failure(
+                self._recorder.count_failure(
                     f"a message's clock is longer than {bytes_max:,} bytes, and did not travel"
                 )
         return headers
@@ -277,9 +275,9 @@ class Tracer:
         type, **data
             As for `record`.
         """
-        with self._recording:
-            message = message_header.sender_knowledge(headers, self._recording.count_failure)
-            self._recording.record(type, data, message)
+        with self._recorder:
+            message = message_header.sender_knowledge(headers, self._recorder.count_failure)
+            self._recorder.record(type, data, message)
 
     # --- activities ---
 
@@ -320,13 +318,13 @@ class Tracer:
         ended : Thread or Task
             The thread or the task that has ended.
         """
-        with self._recording, self._activities.current() as line:
+        with self._recorder, self._activities.current() as line:
             line.merge(self._activities.activity_clock(ended))
             self._activities.hand_over(line.copy_clock())
 
     def hand_over(self) -> None:
         """Set the clock of the current context, which activities created in it inherit."""
-        with self._recording, self._activities.current() as line:
+        with self._recorder, self._activities.current() as line:
             self._activities.hand_over(line.copy_clock())
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ def test_all_senders_finish_at_once_and_share_one_timeout(monkeypatch: pytest.Mo
     monkeypatch.setattr(sending, "LINGER_S", 0.1)
     calls: list[tuple[str, float]] = []
 
-    class Lasting(sending.Sending):
+    class Lasting(sending.SenderThread):
         def wait_sent(self, timeout_s: float) -> None:
             calls.append(("wait", timeout_s))
             super().wait_sent(timeout_s)
@@ -253,6 +253,6 @@ def test_many_senders_at_once_are_all_taken(tmp_path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        sending.end_all([sink._sending for sink in sinks])
+        sending.end_all([sink._sender for sink in sinks])
         assert collector.wait(timeout_s=60)
     assert sorted(recorder.dots()) == sorted(f"n{number}@1" for number in range(200))

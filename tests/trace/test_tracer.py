@@ -190,7 +190,7 @@ def test_an_event_that_was_not_written_leaves_a_gap() -> None:
     events = ListSink()
     tracer = Tracer("n", events)
     tracer.record("one")
-    recording = tracer._recording
+    recording = tracer._recorder
     whole, recording.sink = recording.sink, Failing()
     tracer.record("lost")
     recording.sink = whole

@@ -8,7 +8,7 @@ domains" (section 4.2). Each process works as in Raynal,
 Schiper and Toueg, "The causal ordering abstraction and a simple way to
 implement it" (1991), once for each of its domains: `sent[k, l]` counts the
 known messages from k to l, a message carries its sender's matrix,
-and it is delivered once the receiver has received all messages to it that the matrix counts.
+and it is delivered once all messages to the receiver that the matrix counts are delivered.
 
 The Theorem of section 4.1: causal delivery within each domain that is
 associated to the graph implies causal delivery globally. Proof idea: let m1 go from p to q, and let

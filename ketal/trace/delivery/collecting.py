@@ -30,7 +30,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.trace.delivery.log_sender import Announcement, parse_announcement
-from ketal.trace.delivery.sinks import Feeding
+from ketal.trace.delivery.sinks import Feedable
 from ketal.trace.forks import UNDER_LOCK, close_in_child
 
 _LOG = logging.getLogger("ketal.trace")
@@ -45,7 +45,7 @@ POLL_MS = 100
 class MonitorFeeder(ABC):
     """Base of the collectors: feeds a monitor, holding `lock`."""
 
-    def __init__(self, monitor: Feeding) -> None:
+    def __init__(self, monitor: Feedable) -> None:
         self.lock = threading.RLock()
         self._monitor = monitor
         UNDER_LOCK.add(self)
@@ -124,7 +124,7 @@ class Collector(MonitorFeeder):
     >>> collector.close()
     """
 
-    def __init__(self, monitor: Feeding, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, monitor: Feedable, *, host: str = "127.0.0.1", port: int = 0) -> None:
         super().__init__(monitor)
         self._offsets: dict[str, int] = {}
         self._server = _Server((host, port), self._process_connection)
@@ -348,7 +348,7 @@ class TopicCollector(MonitorFeeder):
     closed
     """
 
-    def __init__(self, consumer: Any, monitor: Feeding) -> None:
+    def __init__(self, consumer: Any, monitor: Feedable) -> None:
         super().__init__(monitor)
         self.taken = 0
         self._consumer = consumer

@@ -36,7 +36,7 @@ import msgspec
 
 from ketal.trace.delivery.sending import (
     RETRY_S,
-    Sending,
+    SenderThread,
     checked_address,
     connected,
     end_all,
@@ -109,16 +109,16 @@ class LogSender:
         self._warned: set[str] = set()
         self._finishing = threading.Event()
         self._is_acknowledged = False
-        self._sending = Sending("ketal sender", self._send_all, self._finishing.set)
+        self._sender = SenderThread("ketal sender", self._send_all, self._finishing.set)
 
     def close(self) -> bool:
         """Send all lines of the file, and stop; return whether the collector acknowledged them.
 
         Waits for a few seconds at most (`LINGER_S` of `sending`).
         """
-        if self._sending.process != os.getpid():
+        if self._sender.process != os.getpid():
             return False
-        end_all([self._sending])
+        end_all([self._sender])
         return self._is_acknowledged
 
     def _send_all(self, stop: threading.Event) -> None:

@@ -25,11 +25,11 @@ TIMEOUT_S = 30.0
 """Timeout of connecting, sending and receiving."""
 LINGER_S = 5.0
 """Maximum time that a program waits at its end for unsent events."""
-_SENDING: dict[int, list[Sending]] = {}
+_SENDERS: dict[int, list[SenderThread]] = {}
 """Process id → the senders of this process; no entry yet in the child of a fork."""
 
 
-class Sending:
+class SenderThread:
     """A thread of this process that sends events, and ends with the program.
 
     The thread runs `send_all`, whose argument is set when it must stop sending. `finish` asks it to
@@ -44,14 +44,14 @@ class Sending:
         self._send_all = send_all
         self._stop = threading.Event()
         threading.Thread(target=self._run, daemon=True, name=name).start()
-        if self.process not in _SENDING:
-            _SENDING.clear()
-            own_senders = _SENDING[self.process] = []
+        if self.process not in _SENDERS:
+            _SENDERS.clear()
+            own_senders = _SENDERS[self.process] = []
             # Not `atexit`, whose functions are not called in a child of multiprocessing. Priority
             # below 0, to run after the program has joined its children, which may write to a log
             # that it sends.
             Finalize(None, lambda: end_all([*own_senders]), exitpriority=-1)
-        _SENDING[self.process].append(self)
+        _SENDERS[self.process].append(self)
 
     def _run(self) -> None:
         self._send_all(self._stop)
@@ -63,16 +63,16 @@ class Sending:
         self._stop.set()
 
 
-def end_all(sendings: Collection[Sending]) -> None:
+def end_all(senders: Collection[SenderThread]) -> None:
     """Let senders send their remaining events, for `LINGER_S` at most in total, and stop them."""
     end = time.monotonic() + LINGER_S
-    for sending in sendings:
-        sending.finish()
-    for sending in sendings:
-        sending.wait_sent(max(0.0, end - time.monotonic()))
-        own_senders = _SENDING.get(os.getpid(), [])
-        if sending in own_senders:
-            own_senders.remove(sending)
+    for sender in senders:
+        sender.finish()
+    for sender in senders:
+        sender.wait_sent(max(0.0, end - time.monotonic()))
+        own_senders = _SENDERS.get(os.getpid(), [])
+        if sender in own_senders:
+            own_senders.remove(sender)
 
 
 def checked_address(host: str, port: int) -> tuple[str, int]:

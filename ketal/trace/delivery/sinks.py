@@ -51,7 +51,7 @@ class EventSink(Protocol):
         """Write an event, or raise."""
 
 
-class Feeding(Protocol):
+class Feedable(Protocol):
     """The interface of a `ketal.Monitor` and of a `Collector`, which are fed events."""
 
     def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:

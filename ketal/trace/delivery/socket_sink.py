@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from ketal.trace.delivery.run_numbers import next_run
 from ketal.trace.delivery.sending import (
     RETRY_S,
-    Sending,
+    SenderThread,
     checked_address,
     connected,
     end_all,
@@ -80,7 +80,7 @@ class SocketSink:
         self._unsent: deque[bytes] = deque()
         self._wake = threading.Event()
         self._closed = False
-        self._sending = Sending("ketal sink", self._send_all, self._finish)
+        self._sender = SenderThread("ketal sink", self._send_all, self._finish)
 
     def incarnation(self, node: str) -> int:
         """Return the number, from 1, of this run of a node among those that sent to the address.
@@ -106,7 +106,7 @@ class SocketSink:
         OSError
             If the queue is full, or the sink is closed.
         """
-        if self._sending.process != os.getpid():
+        if self._sender.process != os.getpid():
             self._start()
         if self._closed:
             raise OSError("the sink is closed")
@@ -118,8 +118,8 @@ class SocketSink:
 
     def close(self) -> None:
         """Send the queued events, for a few seconds at most, and stop the thread."""
-        if not self._closed and self._sending.process == os.getpid():
-            end_all([self._sending])
+        if not self._closed and self._sender.process == os.getpid():
+            end_all([self._sender])
 
     def _finish(self) -> None:
         self._closed = True
