@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ketal.clocks.mobile_hosts.stations import Label, StationScheme
+from ketal.clocks.mobile_hosts.stations import Label, StationScheme, cause_headers
 from ketal.clocks.scheme import checked_counter, not_a_stamp
 from ketal.errors import EventError
 
@@ -98,7 +98,7 @@ class DependencyClocks(StationScheme[DependencySequences, Mapping[str, Pairs]]):
     ) -> DependencySequences:
         """Stamp an event with the union of the known histories and its own number."""
         index = len(log) + 1
-        known = received if previous is None else [previous, *received]
+        known = cause_headers(previous, received)
         names = dict.fromkeys(name for history in known for name in history)
         history = {
             name: _merged(bounds for other in known for bounds in _ranges(other.get(name, ())))

@@ -46,7 +46,7 @@ from ketal.clocks.mobile_hosts.station_vectors import (
     next_station_clock,
     read_station_clock,
 )
-from ketal.clocks.mobile_hosts.stations import Label, label_of
+from ketal.clocks.mobile_hosts.stations import Label, cause_headers, label_of
 from ketal.clocks.scheme import not_a_stamp
 
 
@@ -81,7 +81,7 @@ class HierarchicalClocks(LinkedStations[HierarchicalStamp]):
         received: Sequence[Carried],
     ) -> HierarchicalStamp:
         """Stamp an event with the station's next clock, bits of local causes and remote labels."""
-        known = received if previous is None else [previous, *received]
+        known = cause_headers(previous, received)
         local = 1 << len(log)
         remote = []
         for name, index in dict.fromkeys(cause.label for cause in known):

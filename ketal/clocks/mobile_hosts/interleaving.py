@@ -39,7 +39,7 @@ from ketal.clocks.mobile_hosts.station_vectors import (
     next_station_clock,
     read_station_clock,
 )
-from ketal.clocks.mobile_hosts.stations import Label, label_of
+from ketal.clocks.mobile_hosts.stations import Label, cause_headers, label_of
 from ketal.clocks.scheme import not_a_stamp
 
 
@@ -74,7 +74,7 @@ class InterleavingClocks(LinkedStations[InterleavingStamp]):
         received: Sequence[Carried],
     ) -> InterleavingStamp:
         """Stamp an event with the station's next clock and the labels of its direct causes."""
-        known = received if previous is None else [previous, *received]
+        known = cause_headers(previous, received)
         return InterleavingStamp(
             host,
             station,

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ketal.clocks.mobile_hosts.stations import Label, StationScheme
+from ketal.clocks.mobile_hosts.stations import Label, StationScheme, cause_headers
 from ketal.clocks.scheme import Clock, checked_counters, not_a_stamp
 from ketal.clocks.vector import happened_before, next_clock
 from ketal.errors import EventError
@@ -93,7 +93,7 @@ class StationClocks(StationScheme[StationStamp, Clock]):
         received: Sequence[Clock],
     ) -> StationStamp:
         """Stamp an event with the station's next clock."""
-        known = received if previous is None else [previous, *received]
+        known = cause_headers(previous, received)
         return StationStamp(host, station, next_station_clock(station, log, known))
 
     def header(self, stamp: StationStamp) -> Clock:

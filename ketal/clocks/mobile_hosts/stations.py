@@ -84,6 +84,11 @@ class StationScheme(Scheme[S], Generic[S, H]):
         return stamps
 
 
+def cause_headers(previous: H | None, received: Sequence[H]) -> Sequence[H]:
+    """Return the headers of an event's direct causes: its host's previous event, and its sends."""
+    return received if previous is None else [previous, *received]
+
+
 def label_of(value: Any, what: str) -> Label:
     """Return the label of an event from a list; `what` names it in the error message.
 
