@@ -1,8 +1,8 @@
 """Compressed logs: gzip and Zstandard are decompressed, other compressions are refused.
 
 The first bytes of a file identify its compression (RFC 1952, RFC 8878), whatever its name; but a
-file whose name ends in `.gz` or `.zst` must be compressed so. Data that is still compressed after
-one decompression is refused. Decompression holds one block at a time.
+file whose name ends in `.gz` or `.zst` must be compressed accordingly. Data that is still
+compressed after one decompression is refused. Decompression holds one block at a time.
 
 The one rule: damage is reported with its byte offset in the file, after all data before it has been
 yielded.

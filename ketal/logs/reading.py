@@ -305,11 +305,11 @@ def read_log(
     *paths : path, binary file, or rows
         All of them together are one execution. `-` is standard input, which can be read only once.
         Data compressed with gzip or Zstandard is decompressed; a file whose name ends in `.gz` or
-        `.zst` must be compressed so. Rows are an iterable of dicts, a DataFrame of pandas or
-        polars, a table of pyarrow, or any other object with Arrow's stream protocol; a row is read
-        like a JSON line with the same names. None, NaN and NaT are absent, a timestamp is a time
-        (UTC if it has no zone), and the place of a rejected row is `row N`, from 1. An iterator can
-        be read only once.
+        `.zst` must be compressed accordingly. Rows are an iterable of dicts, a DataFrame of pandas
+        or polars, a table of pyarrow, or any other object with Arrow's stream protocol; a row is
+        read like a JSON line with the same names. None, NaN and NaT are absent, a timestamp is a
+        time (UTC if it has no zone), and the place of a rejected row is `row N`, from 1. An
+        iterator can be read only once.
     format : str, optional
         `jsonl`, `shiviz`, `csv` or `parquet`; or `otlp` or `zipkin` for traces, whose spans become
         events with rebuilt clocks. By default the format is detected, from the name and then from

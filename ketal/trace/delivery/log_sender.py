@@ -210,8 +210,8 @@ class LogSender:
 def _identifying_lines(log: FileIO) -> tuple[bytes, bool]:
     """Return the first lines of a log, and whether they identify it.
 
-    They end with the first line that is JSON: a truncated line before it is not JSON, and may be
-    the same in two logs.
+    They end with the first line that is JSON, since truncated lines before it may be the same in
+    two logs.
     """
     log.seek(0)
     lines = b""
