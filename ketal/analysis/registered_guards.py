@@ -74,7 +74,8 @@ class GuardCall:
         Whose function is called.
     failed : callable, optional
         Called for each failure of the function. The first is logged in full, the others
-        at level `DEBUG`.
+        at level `DEBUG`. Without it failures are neither counted nor logged: the same events
+        are judged elsewhere too.
     """
 
     __slots__ = ("failed", "guard", "reported")
@@ -105,6 +106,8 @@ class GuardCall:
         return None
 
     def _fail(self, event: Event, why: str, fault: Exception | None = None) -> None:
+        if self.failed is None:
+            return
         _LOGGER.log(
             logging.DEBUG if self.reported else logging.ERROR,
             "the registered guard %s failed on %s: %s; its answer is taken as unknown"
@@ -115,8 +118,7 @@ class GuardCall:
             exc_info=fault,
         )
         self.reported = True
-        if self.failed is not None:
-            self.failed()
+        self.failed()
 
 
 _registry: dict[str, RegisteredGuard] = {}

@@ -186,7 +186,24 @@ class CompiledPattern:
     @functools.cached_property
     def masks(self) -> Masks:
         """Events → bit masks of the local atoms, without `localhost`."""
-        return compile_masks(self.automaton.atoms, self.limits, self.guard_calls)
+        atoms = self.automaton.atoms
+        return compile_masks(atoms, self._mask_formulas, self.limits, self.guard_calls)
+
+    @property
+    def _mask_formulas(self) -> frozenset[Formula]:
+        """All formulas that are evaluated over a mask."""
+        automaton, counted = self.automaton, self.counted
+        _, readings = counted.comparisons
+        # A registered guard is called for each event, even if no formula depends on it.
+        registered: list[Formula] = [
+            ("var", number, True)
+            for number, atom in enumerate(automaton.atoms)
+            if atom.shape == "registered"
+        ]
+        return frozenset((
+            self.alphabet, *automaton.formulas, *automaton.nots, *counted.guards,
+            *(side for reading in readings for side in reading.sides), *registered,
+        ))  # fmt: skip
 
     @functools.cached_property
     def names_type(self) -> Callable[[Event], bool]:

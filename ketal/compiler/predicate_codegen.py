@@ -10,11 +10,20 @@ constants by name, and every name in it is made here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import lru_cache, partial
 from typing import Any
 
 from ketal.analysis.registered_guards import GuardCall
-from ketal.compiler.predicates import Atom, subject
+from ketal.compiler.predicates import (
+    Atom,
+    Formula,
+    disjunction,
+    evaluate,
+    subject,
+    variables,
+    with_literals,
+)
 from ketal.model import syntax
 from ketal.model.attributes import copied
 from ketal.model.events.event import Event
@@ -33,7 +42,7 @@ from ketal.model.values import (
 )
 
 Masks = Callable[[Sequence[Event]], list[int]]
-"""Events → for each event the bit mask of the atoms that it satisfies."""
+"""Events → for each event the bit mask of the atoms that it satisfies, where these matter."""
 
 
 class _CodeWriter:
@@ -187,12 +196,27 @@ VALUES_CACHED_MAX = 10_000
 
 
 def compile_masks(
-    atoms: Sequence[Atom], limits: Limits, registered: Mapping[str, GuardCall]
+    atoms: Sequence[Atom],
+    formulas: Iterable[Formula],
+    limits: Limits,
+    registered: Mapping[str, GuardCall],
 ) -> Masks:
     """Compile the local atoms, without `localhost`, to one function: events → bit masks.
 
     The part of a mask that depends only on the type, or only on the node, is cached by that value
-    in a bounded table.
+    in a bounded table. The other atoms are evaluated only for events of which they can decide a
+    formula; for all other events their bits are 0.
+
+    Parameters
+    ----------
+    atoms : sequence of Atom
+        The atoms; bit i of a mask is atom i.
+    formulas : iterable of Formula
+        All formulas that are evaluated over a mask.
+    limits : Limits
+        The limits of the program.
+    registered : mapping of str to GuardCall
+        The guards that a program registered, by name.
     """
     by_value: dict[str, list[tuple[int, Atom]]] = {"type": [], "node": []}
     others: list[tuple[int, Atom]] = []
@@ -213,7 +237,28 @@ def compile_masks(
             names.append(f"{field}_mask")
             lookups.append(f"{field}_mask = {get}(event.{field})")
             lookups.append(f"if {field}_mask is None: {field}_mask = {compute}(event)")
-    return _masks_function(writer, others, [*lookups, f"mask = {' | '.join(names) or '0'}"])
+    lookups.append(f"mask = {' | '.join(names) or '0'}")
+    looked_up = {number for own in by_value.values() for number, _ in own}
+    may_matter = _satisfiable_by(looked_up, {number for number, _ in others}, formulas)
+    if others and may_matter is not True:
+        matters = lru_cache(VALUES_CACHED_MAX)(partial(evaluate, may_matter))
+        lookups += [f"if not {writer.constant(matters)}(mask):", "    add(mask)", "    continue"]
+    return _masks_function(writer, others, lookups)
+
+
+def _satisfiable_by(
+    looked_up: Set[int], others: Set[int], formulas: Iterable[Formula]
+) -> Formula:
+    """Return a formula over `looked_up`; if it is false, no formula depends on `others`.
+
+    A formula is monotone in its literals: if it is false with all other literals true, it is false
+    whatever their values are.
+    """
+    return disjunction([
+        with_literals(formula, lambda v: v if v[1] in looked_up else True)
+        for formula in formulas
+        if not others.isdisjoint(variables(formula))
+    ])  # fmt: skip
 
 
 def _masks_function(

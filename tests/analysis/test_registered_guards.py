@@ -124,6 +124,14 @@ def test_no_failure_is_not_counted() -> None:
     assert "guard_failures" not in verdicts.summary["patterns"]["P"]
 
 
+def test_a_failure_beside_a_comparison_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """What counts the kinds of the comparison's values judges the event again, and is silent."""
+    verdicts = ketal.run(_program("Odd = guards_odd(x) && x != 1", "find Odd"), _events("raise"))
+    with caplog.at_level(logging.DEBUG, "ketal"):
+        assert list(verdicts) == []
+    assert len(caplog.records) == verdicts.summary["patterns"]["P"]["guard_failures"] == 1
+
+
 def test_the_log_says_once_why(caplog: pytest.LogCaptureFixture) -> None:
     program = _program(*YES_AND_NO)
     with caplog.at_level(logging.INFO, "ketal"):

@@ -56,6 +56,7 @@ QUICK_RETURN = {
 """Where a broker is killed: back in 3.5 s and not in 12 s, if the machine is not too busy."""
 OF_ONE_WORKER = ("spark", "mortal_broker", "secured", "filled_topics")
 """Fixtures that each worker would have to make for itself."""
+NICE = 10
 SPARK_TRIES = 3
 IN_CI = os.environ.get("CI") == "true"
 FIGURES = pytest.StashKey[Counter[str]]()
@@ -93,6 +94,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _group_of(item: pytest.Item) -> str | None:
     needed = getattr(item, "fixturenames", ())
     return next((name for name in OF_ONE_WORKER if name in needed), None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let the groups have the processor first: the longest of them ends last, and alone.
+
+    So a worker is nice from its first test on that is of no group.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ and _group_of(item) is None and not os.nice(0):
+        os.nice(NICE)
 
 
 @pytest.hookimpl(trylast=True)

@@ -22,6 +22,7 @@ from ketal.compiler.predicates import (
     Lowering,
     constant_of,
     local_guard,
+    simplify,
     variables,
 )
 from ketal.errors import Span
@@ -80,6 +81,15 @@ class SiteReading:
     operands: tuple[int, ...]
     guard: Formula
     bits: int
+
+    @property
+    def sides(self) -> tuple[Formula, Formula]:
+        """The guard with the comparison true, and with it not true."""
+        if not self.bits:
+            return self.guard, False
+        numbers = [number for number in variables(self.guard) if self.bits >> number & 1]
+        true, other = (simplify(self.guard, dict.fromkeys(numbers, on)) for on in (True, False))
+        return true, other
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.compiler.counted.comparisons import Leaf, SiteReading
+from ketal.compiler.counted.comparisons import Leaf
 from ketal.compiler.predicates import evaluate
 from ketal.engine.machine import Memo
 from ketal.engine.statistics.sampling import sampled
@@ -38,8 +38,8 @@ class ComparisonKinds:
         comparisons, readings = compiled.counted.comparisons
         self._masks = compiled.masks
         self._readings = [
-            (reading, [_reader(comparisons[reading.comparison].operands[n].of)
-                       for n in reading.operands])
+            (reading.sides, [_reader(comparisons[reading.comparison].operands[n].of)
+                             for n in reading.operands])
             for reading in readings
         ]  # fmt: skip
         self._of_mask = Memo(self._readings_of, MASKS_MAX)
@@ -57,7 +57,11 @@ class ComparisonKinds:
 
     def _readings_of(self, mask: int) -> list[int]:
         """Return the numbers of the readings of an event with a mask."""
-        return [n for n, (reading, _) in enumerate(self._readings) if _is_read(reading, mask)]
+        return [
+            number
+            for number, ((true, other), _) in enumerate(self._readings)
+            if evaluate(true, mask) and not evaluate(other, mask)
+        ]
 
     # --- state ---
 
@@ -106,12 +110,6 @@ class ProgramKinds:
         for name, kinds in self._of.items():
             if fingerprints.get(name) == self._fingerprints[name]:
                 kinds.load(counts[name])
-
-
-def _is_read(reading: SiteReading, mask: int) -> bool:
-    if not evaluate(reading.guard, mask | reading.bits):
-        return False
-    return not reading.bits or not evaluate(reading.guard, mask & ~reading.bits)
 
 
 def _reader(of: Leaf) -> Callable[[Event], str]:
