@@ -14,6 +14,7 @@ from setuptools import Extension, setup
 
 PACKAGES = (
     "ketal/model/sets",
+    "ketal/model/events/event_time.py",
     "ketal/model/verdicts/bound_steps.py",
     "ketal/engine",
     "ketal/operators",

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ketal.model.events.dot import Dot
+from ketal.model.events.dot import Dot, dot_of
 from ketal.model.events.event import Event, load_event, save_event
+from ketal.model.events.event_time import microseconds
 from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.operators.history import History
 
@@ -71,14 +72,14 @@ class Seen:
     def time_us(self) -> int | None:
         """Event time in whole microseconds since the epoch; None without a time."""
         if self._time_us is None:
-            self._time_us = self.event.time_us
+            self._time_us = microseconds(self.event.time)
         return self._time_us
 
     @property
     def dot(self) -> Dot:
         """The event's identity."""
         if self._dot is None:
-            self._dot = Dot(self.node, self.counter)
+            self._dot = dot_of((self.node, self.counter))
         return self._dot
 
     @property

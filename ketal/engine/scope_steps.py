@@ -20,6 +20,7 @@ from ketal.engine.losses import ScopeName
 from ketal.engine.scopes import Scope, Scopes
 from ketal.engine.verdict_building import VerdictBuilder
 from ketal.model.events.event import Event
+from ketal.model.events.event_time import microseconds
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 
@@ -102,7 +103,7 @@ class ScopeSteps:
             return self._take_checked(scope, run, event, mask, place)
         findings = run.offer(event, mask, place)
         if self._window_us is not None:
-            self.scopes.timers.set(scope, event.time_us)
+            self.scopes.timers.set(scope, microseconds(event.time))
         return [] if findings is None else self.verdicts.of_find(scope, findings, event)
 
     def _take_checked(

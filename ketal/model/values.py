@@ -26,13 +26,12 @@ Key = tuple[str, Any]
 """(kind, value): keys are equal if the values are equal to a guard, so true is not 1."""
 
 
+_SCALAR = (str, int, float)
+
+
 def scalar(value: Any) -> Any:
     """Return a value if it has a kind (number, string, boolean), else None."""
-    if isinstance(value, str | int):
-        return value
-    if isinstance(value, float) and value == value:
-        return value
-    return None
+    return value if isinstance(value, _SCALAR) and value == value else None
 
 
 def kind(value: Any) -> str:

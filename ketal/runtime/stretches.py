@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
+from ketal.model.events.event_time import microseconds
 from ketal.runtime.release import Release
 
 
@@ -78,7 +79,7 @@ def stretch_of(
     while number < end:
         item = batch[number]
         if isinstance(item, Event):
-            time_us = item.time_us
+            time_us = microseconds(item.time)
             if time_us is not None:
                 if mark_us is not None and time_us < mark_us:
                     break

@@ -30,6 +30,7 @@ from typing import Any, Final
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
+from ketal.model.events.event_time import microseconds
 from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.order.eager import Eager
 from ketal.operators.order.frontier import Frontier
@@ -139,7 +140,7 @@ class HoldBackQueue:
         return self._policy.pass_on(arriving, step, self._passed_held_max)
 
     def _push(self, event: Event, step: ReleaseStep) -> None:
-        time_us = event.time_us
+        time_us = microseconds(event.time)
         if time_us is not None:
             self._time.tick(time_us)
         limits, policy, settled = self._limits, self._policy, self._store.settled

@@ -29,6 +29,7 @@ from ketal.engine.find_any.kept_events import KeptEvents
 from ketal.engine.find_any.roles import ReleaseOrder, Roles, StepRole, Use
 from ketal.engine.find_any.search import Search
 from ketal.model.events.event import Event
+from ketal.model.events.event_time import microseconds
 from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.model.limits import Limits
 
@@ -213,7 +214,7 @@ class EventStore:
         event, _, place = offered
         if self._window.us is None:
             return place
-        time_us = event.time_us
+        time_us = microseconds(event.time)
         assert time_us is not None
         return time_us
 

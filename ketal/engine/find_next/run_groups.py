@@ -15,19 +15,31 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ketal.engine.configurations import Configuration, Seen, SeenTable
 from ketal.engine.find.findings import Live, Taken, rank
 
 
-class TimeSpan(NamedTuple):
-    """Between what times the events of some runs lie, in microseconds."""
+class TimeSpan:
+    """Between what times the events of some runs lie, in microseconds.
 
-    oldest: int  # no run started before it
-    newest: int  # or after it
-    least: float  # no event was taken before it, starts aside
-    greatest: int  # or after it
+    Attributes
+    ----------
+    oldest, newest : int
+        No run started before or after them.
+    least : float
+    greatest : int
+        No event was taken before or after them, the starts aside.
+    """
+
+    __slots__ = ("greatest", "least", "newest", "oldest")
+
+    def __init__(self, oldest: int, newest: int, least: float, greatest: int) -> None:
+        self.oldest = oldest
+        self.newest = newest
+        self.least = least
+        self.greatest = greatest
 
 
 class Run:
@@ -110,7 +122,8 @@ Tail = tuple[tuple[int, Seen], Any] | None
 
 def _joined(spans: list[TimeSpan], time_us: int) -> TimeSpan:
     """Return the span of all runs of some groups, which have taken an event at a time."""
-    oldest, newest, least, greatest = spans[0]
+    first = spans[0]
+    oldest, newest, least, greatest = first.oldest, first.newest, first.least, first.greatest
     for span in spans:
         oldest, newest = min(oldest, span.oldest), max(newest, span.newest)
         least, greatest = min(least, span.least), max(greatest, span.greatest)

@@ -47,10 +47,12 @@ class ComparisonKinds:
 
     def count(self, events: Sequence[Event]) -> None:
         """Count the kinds of the values of some events."""
-        by_mask: dict[int, list[Event]] = {}
-        for event, mask in zip(events, self._masks(events), strict=True):
-            by_mask.setdefault(mask, []).append(event)
-        for mask, alike in by_mask.items():
+        masks = self._masks(events)
+        read: dict[int, list[Event]] = {mask: [] for mask in set(masks) if self._of_mask[mask]}
+        for event, mask in zip(events, masks, strict=True):
+            if (alike := read.get(mask)) is not None:
+                alike.append(event)
+        for mask, alike in read.items():
             for number in self._of_mask[mask]:
                 kinds = (map(read, alike) for read in self._readings[number][1])
                 self.counts[number].update(zip(*kinds, strict=True))

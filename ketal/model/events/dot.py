@@ -5,6 +5,8 @@ The one rule: two events of an execution have two dots.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from ketal.clocks import vector
@@ -59,3 +61,7 @@ class Dot(NamedTuple):
         if number < 1:
             raise EventError(f"{text[:60]!r} is no dot; a dot is written node@counter, as n3@7")
         return cls(node, number)
+
+
+dot_of: Callable[[tuple[str, int]], Dot] = partial(tuple.__new__, Dot)
+"""Make the dot of a (node, counter) pair: in C, where `Dot` has an interpreted constructor."""

@@ -23,7 +23,7 @@ from ketal.errors import EventError, class_name
 from ketal.model import attributes
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.model.events.dot import Dot
-from ketal.model.events.event_time import seconds
+from ketal.model.events.event_time import microseconds, seconds
 
 _force = msgspec.structs.force_setattr
 _STR, _INT = frozenset((str,)), frozenset((int,))
@@ -216,7 +216,7 @@ class Event(EventFields, frozen=True):
     @property
     def time_us(self) -> int | None:
         """Event time in whole microseconds since the epoch; None without a time."""
-        return None if self.time is None else round(self.time * 1e6)  # type: ignore[operator]
+        return microseconds(self.time)
 
     def __hash__(self) -> int:
         return hash((self.node, self.clock[self.node]))

@@ -96,6 +96,14 @@ def seconds(value: Any) -> float:
     return round(value * 1e6) / 1e6
 
 
+def microseconds(time: Any) -> int | None:
+    """Return seconds since the epoch (a float) in whole microseconds; None for None."""
+    if time is None:
+        return None
+    seconds: float = time
+    return round(seconds * 1e6)
+
+
 def _range_error(value: Any) -> EventError:
     # Python does not print integers of more than 4,300 digits.
     long = isinstance(value, int) and value.bit_length() > 1_000
