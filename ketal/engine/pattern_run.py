@@ -114,9 +114,11 @@ class PatternRun:
         """Process released events in turn; return the verdicts of each that has some, by number."""
         masks: Sequence[int] = self._masks(events)
         outside = self.met.add(masks)
-        if self._are_of_one_scope(events):
-            numbers, events, masks = self.met.in_alphabet(events, masks, outside)
-            return [(numbers[at], found) for at, found in self.steps.step_all((), events, masks)]
+        if self._one_scope and not self.losses.any_missed:
+            numbers, offered, of_offered = self.met.in_alphabet(events, masks, outside)
+            if self._window_us is None or None not in map(_time, offered):
+                stepped = self.steps.step_all((), offered, of_offered)
+                return [(numbers[at], verdicts) for at, verdicts in stepped]
         if self._are_of_alike_copies(events):
             assert self._copy_steps is not None
             return self._copy_steps.step_alike(events, masks, outside)
@@ -139,14 +141,6 @@ class PatternRun:
             if verdicts:
                 out.append((number, verdicts))
         return out
-
-    def _are_of_one_scope(self, events: Sequence[Event]) -> bool:
-        """Return whether all events are of one scope, and nothing else is asked of each."""
-        return (
-            self._one_scope
-            and not self.losses.any_missed
-            and (self._window_us is None or None not in map(_time, events))
-        )
 
     def _are_of_alike_copies(self, events: Sequence[Event]) -> bool:
         """Return whether all copies are offered all events, and nothing else is asked of each."""
