@@ -48,10 +48,10 @@ class CheckRun:
     def take_plain(
         self, events: Sequence[Event], masks: Sequence[int], begin: int, place: int
     ) -> int:
-        """Take events for which state and mask decide what follows.
+        """Take events from index `begin` on, as long as state and mask alone decide the step.
 
-        The number of the first is `begin`, its place among those offered `place`. Returned is the
-        number of the first that is left, which is to be offered.
+        `place` is the place of the first among the events that the scope was offered. Returned
+        is the index of the first event not taken, which must go to `offer`.
         """
         configurations = self.configurations
         if len(configurations) != 1:
@@ -68,7 +68,7 @@ class CheckRun:
         return number
 
     def offer(self, event: Event, mask: int, place: int) -> Refused | None:
-        """Take the event, or say why it is not allowed; the arguments are those of `Seen`."""
+        """Take the event, or return why it is not allowed; the arguments are those of `Seen`."""
         seen = Seen(event, mask, place)
         after = self._after(seen)
         if after:
@@ -91,12 +91,12 @@ class CheckRun:
         return tuple(moved if len(moved) == 1 else dict.fromkeys(moved))
 
     def halt(self) -> None:
-        """End the run: it takes nothing more."""
+        """End the run: it takes no more events."""
         self.configurations = ()
 
     @property
     def halted(self) -> bool:
-        """Whether the run is over."""
+        """Whether the run has ended."""
         return not self.configurations
 
     def states(self) -> tuple[int, ...]:
@@ -113,7 +113,7 @@ class CheckRun:
         return after is not None and after[0] == self.machine.fresh
 
     def idle(self) -> bool:
-        """Return whether the run is as it began."""
+        """Return whether the run is in its initial configuration."""
         return self.configurations == self.machine.fresh
 
     def expected(self) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ class CheckRun:
         return Refused(self.machine.automaton.named(states), expected, reason)
 
     def _near_misses(self, seen: Seen) -> Iterator[str]:
-        """Say of each step that the event would be, but for its relations, what fails."""
+        """Yield the relations that fail, of each step whose local guard the event satisfies."""
         machine = self.machine
         automaton = machine.automaton
         known = machine.local(seen.mask)
@@ -170,7 +170,7 @@ class CheckRun:
         return [configuration.save(seens) for configuration in self.configurations]
 
     def load(self, value: Any, seens: SeenTable) -> None:
-        """Put what `save` gave into a fresh run."""
+        """Load what `save` returned into a fresh run."""
         self.configurations = tuple([Configuration.load(row, seens) for row in value])
 
     def validate_state(self) -> None:

@@ -1,8 +1,8 @@
 """Configurations: the states of a run, as values.
 
 A configuration is a value: a state of the automaton and its live registers (Kaminski and
-Francez, "Finite-memory automata", 1994). What an event makes of it is in
-`ketal.engine.machine`.
+Francez, "Finite-memory automata", 1994). `ketal.engine.machine` computes the configurations that
+an event leads to.
 
 The one rule: a register that is not live in the state is empty.
 """
@@ -19,17 +19,17 @@ from ketal.operators.history import History
 
 
 class Known(NamedTuple):
-    """The joint past of certain events, all of them before some event.
+    """The joint past of several events, all of which happened before one event.
 
-    `own` is the last counter of each node among them, `others` the join of what
-    their clocks say of other nodes than their own.
+    `own` has the last counter of each node among them; `others` is the join of their clocks,
+    each without the entry of the event's own node.
     """
 
     own: dict[str, int]
     others: dict[str, int]
 
     def first_allowed(self, node: str) -> int:
-        """Return the least counter of a node's events of which none of them is after."""
+        """Return the least counter of `node` whose event happened before none of the events."""
         return max(self.own.get(node, 0), self.others.get(node, 0) + 1)
 
 
@@ -62,7 +62,7 @@ class Seen:
 
     @property
     def known(self) -> dict[int, Known]:
-        """The joint past of the events before it that break a `not`, by its number; a cache."""
+        """A cache: by `not`, the joint past of the events before this one that break it."""
         if self._known is None:
             self._known = {}
         return self._known
@@ -89,7 +89,7 @@ class Seen:
         return self._key
 
     def last_before(self, node: str) -> int:
-        """Return the counter of a node's last event that happened-before it; 0 for none."""
+        """Return the counter of the last event of `node` that happened before this one, or 0."""
         counter = self.clock.get(node, 0)
         return counter - 1 if node == self.node else counter
 
@@ -118,7 +118,7 @@ class Configuration(NamedTuple):
 
     @classmethod
     def load(cls, value: Any, seens: SeenTable) -> Configuration:
-        """Return the configuration that `save` gave."""
+        """Return the configuration that `save` wrote."""
         state, prior, bound, history, broken = value
         return cls(
             state,
@@ -130,7 +130,7 @@ class Configuration(NamedTuple):
 
 
 class SeenTable:
-    """The events that the saved run of a scope names by number, each written once."""
+    """The events of a saved run, each written once; the run refers to them by number."""
 
     __slots__ = ("_numbers", "_seens")
 
@@ -139,7 +139,7 @@ class SeenTable:
         self._numbers: dict[Seen, int] = {}
 
     def number(self, seen: Seen | None) -> int | None:
-        """Return the number of an event, which it is given when first asked for; None for None."""
+        """Return the number of an event, assigning the next one on first use; None for None."""
         if seen is None:
             return None
         number = self._numbers.get(seen)
@@ -149,7 +149,7 @@ class SeenTable:
         return number
 
     def seen(self, number: int | None) -> Seen | None:
-        """Return the event of a number; None for None."""
+        """Return the event with a number; None for None."""
         return None if number is None else self._seens[number]
 
     def __getitem__(self, number: int) -> Seen:
@@ -161,7 +161,7 @@ class SeenTable:
 
     @classmethod
     def load(cls, rows: Iterable[Any]) -> SeenTable:
-        """Return the events that `save` gave."""
+        """Return the table of the events that `save` returned."""
         return cls(Seen(load_event(event), mask, place) for event, mask, place in rows)
 
 

@@ -1,9 +1,9 @@
 """The machine of a pattern: what an event does in a configuration.
 
-`step(machine, configuration, seen)` is a pure function: every transition whose guard
+`step(machine, configuration, seen)` is a pure function, which returns every transition whose guard
 holds, as (group, configuration). A guard is evaluated in two halves: the local atoms once per
 event (the mask), the relational atoms once per configuration, and of those only the ones that
-decide under this mask in this state (a *plan*, made when first needed and cached).
+matter under this mask in this state (a *plan*, made when first needed and cached).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ketal.operators import causal, conc
 from ketal.operators.history import EMPTY
 
 PLANS_MAX = 65_536
-"""Plans cached for each pattern: (state, mask) pairs met."""
+"""The most plans, one for each (state, mask), cached for a pattern."""
 
 Targets = tuple[tuple[int, int], ...]
-"""(group, state) pairs."""
+"""(group, state) pairs; a group is a step, or `ANONYMOUS` if no register keeps the event."""
 
 
 K = TypeVar("K")
@@ -32,7 +32,7 @@ V = TypeVar("V")
 
 
 class Memo(dict[K, V]):
-    """What a function returns, computed once for each argument; emptied when it is full."""
+    """A cache of a function's results by argument; it is cleared when it is full."""
 
     def __init__(self, function: Callable[[K], V], most: int) -> None:
         self._function = function
@@ -46,7 +46,7 @@ class Memo(dict[K, V]):
 
 
 Decided = Memo[int, "tuple[tuple[Configuration, ...], Decided] | None"]
-"""For each mask where such an event leads from a state, and what is decided there."""
+"""Of one state, by mask: the configuration that an event leads to, and its state's `Decided`."""
 
 
 class SubPlan:
@@ -55,11 +55,11 @@ class SubPlan:
     Attributes
     ----------
     variables : tuple of int
-        The relational atoms that are left to decide it.
+        The relational atoms on which the targets depend.
     targets : Memo
-        Where it leads, by the truth of these.
+        Where an event leads, by the truth of these atoms (as bits).
     constant : Targets
-        Where it leads, if nothing is left to decide.
+        Where an event leads, if there are no such atoms; otherwise empty.
     """
 
     __slots__ = ("_residual", "_resolve", "constant", "targets", "variables")
@@ -81,11 +81,12 @@ class SubPlan:
 
 
 class Plan(NamedTuple):
-    """What an event with one mask can do in one state.
+    """Where an event with one mask leads from one state.
 
-    Each part is None where the event leads nowhere under that relation of the
-    prior event to it; `reads_prior` is false where all four are the same. `key`
-    is an equality with a register (`k == A.k`) without which it leads nowhere.
+    There is a part for each relation of the prior event to the event, and one for no prior
+    event (`unbound`); a part is None where the event leads nowhere. `reads_prior` is false where
+    all four are the same. `key` is an equality with a register (`k == A.k`) without which the
+    event leads nowhere.
     """
 
     reads_prior: bool
@@ -96,7 +97,7 @@ class Plan(NamedTuple):
     key: int | None = None
 
     def under(self, seen: Seen, prior: Seen | None) -> SubPlan | None:
-        """Return the part for one prior event."""
+        """Return the part that applies to an event, given the prior one."""
         if prior is None or not self.reads_prior:
             return self.unbound
         if causal.fast(seen, prior):
@@ -107,7 +108,7 @@ class Plan(NamedTuple):
 class NotPlan(NamedTuple):
     """Which pending `not` guards an event with one mask may break in one state.
 
-    `guards` are (number, what is left to decide); `key` as in `Plan`.
+    `guards` are (number, the formula left to evaluate); `key` is as in `Plan`.
     """
 
     guards: tuple[tuple[int, Formula], ...]
@@ -123,19 +124,21 @@ class Machine:
     Attributes
     ----------
     plans : Memo
-        For (state, mask), what such an event can do; None for nothing.
+        By (state, mask): the plan of such an event; None where it leads nowhere.
     decided : Memo
-        For a state and then a mask, the one configuration that such an event leads to, and what is
-        decided there; None where it depends on registers, or where there is not just one.
+        By state, then mask: the one configuration that such an event leads to, and what is
+        decided there; None where registers matter, or there is not exactly one configuration.
     concerned : Memo
-        For (states in which runs wait, as bits; mask), whether such an event starts a run, or may
-        concern those that wait.
+        By (states in which runs wait, as bits; mask): whether such an event may start a run,
+        extend a waiting one or break a `not` of one.
     not_plans : Memo
-        For (state, mask), the `not` guards that such an event may break.
+        By (state, mask): the `not` guards that such an event may break.
     breaks : Memo
-        For (number of a `not`, mask), what is left to decide of whether such an event breaks it.
+        By (number of a `not`, mask): the formula left to evaluate of whether such an event breaks
+        the `not`.
     refusals : Memo
-        For (states, mask), the steps expected, these as a text, and whether relations alone refuse.
+        By (states, mask): the steps expected, these as a text, and whether the event would be
+        allowed but for relational atoms.
     """
 
     def __init__(self, compiled: CompiledPattern) -> None:
@@ -159,7 +162,7 @@ class Machine:
             tuple(sorted({n for v in vs for n in automaton.variants[v].nots}))
             for vs in automaton.enabled
         )
-        # Under CausalOrder only what is after the prior event breaks a `not`.
+        # Under CausalOrder only an event after the prior one breaks a `not`.
         sure = frozenset[int]() if self.arrival else self.relations.prior
         self.relational_nots = frozenset(
             number
@@ -174,7 +177,7 @@ class Machine:
     # --- plans ---
 
     def local(self, mask: int) -> dict[int, bool]:
-        """Return the truth of the local atoms that a mask says."""
+        """Return the truth of each local atom under a mask."""
         return {
             n: bool(mask >> n & 1)
             for n, atom in enumerate(self.automaton.atoms)
@@ -184,7 +187,7 @@ class Machine:
     def _concerns(self, at: tuple[int, int]) -> bool:
         waiting, mask = at
         states = [s for s in range(len(self.automaton.table)) if not s or waiting >> s & 1]
-        # Only what waits has a `not` that can be broken.
+        # Only a waiting run has a `not` that can be broken.
         return any(self.plans[state, mask] is not None for state in states) or (
             bool(waiting) and self.breaks_some(mask)
         )
@@ -270,7 +273,7 @@ class Machine:
     def take(
         self, configuration: Configuration, group: int, target: int, seen: Seen
     ) -> Configuration:
-        """Return the configuration after an event was taken into a group."""
+        """Return the configuration in state `target` after an event was taken by a group."""
         bare = self._bare[target]
         if bare is not None:
             return bare
@@ -301,7 +304,7 @@ class Machine:
         number, mask = at
         known = self.local(mask)
         if not self.arrival:
-            # Only what is after the prior event breaks a `not`.
+            # Only an event after the prior one breaks a `not`.
             known |= self.relations.known(before=True, concurrent=False)
         return simplify(self.automaton.nots[number], known)
 
@@ -310,13 +313,13 @@ class Machine:
         return any(self.breaks[n, mask] is not False for n in range(len(self.automaton.nots)))
 
     def holds(self, formula: Formula, configuration: Configuration, seen: Seen) -> bool:
-        """Return whether what the mask left to decide of a guard holds of an event."""
+        """Return whether a formula over relational atoms holds for an event."""
         return evaluate(formula, self.relations.bits(variables(formula), configuration, seen))
 
     def skip(self, configuration: Configuration, seen: Seen) -> Configuration | None:
         """Return the configuration after an event was skipped under arrival order.
 
-        None where it ends, as a `not` that is broken is on every way on.
+        None if the run ends with it: every step that could come next has a broken `not`.
         """
         assert self.arrival, (
             "under CausalOrder `ketal.engine.find.breakers` looks for what is between"

@@ -1,6 +1,6 @@
-"""The scopes of a pattern, stepped: events, time and the end go to their runs, verdicts come back.
+"""Steps of a pattern's scopes: passes events, time and the end to their runs, returns verdicts.
 
-A scope is created with its first event; its run returns findings, which become verdicts.
+A scope is created with its first event. Its run returns findings, which become verdicts.
 
 The one rule: a scope that is stepped is marked dirty, and removed once it is over.
 """
@@ -30,11 +30,11 @@ class ScopeSteps:
     Attributes
     ----------
     by_mask : bool
-        Whether events that their masks decide need not be offered one by one.
+        Whether runs may take events by their masks, several at once.
     """
 
     takes_by_mask = True
-    """Whether `by_mask` holds where no transition is asked for; false where `step` is another."""
+    """False in a subclass whose `step` must see every event: then `by_mask` is false."""
     __slots__ = (
         "_window_us", "by_mask", "copies", "counts", "limits", "losses", "scopes", "verdicts",
     )  # fmt: skip
@@ -55,7 +55,7 @@ class ScopeSteps:
         """Offer an event of the alphabet to its scope."""
         scopes, losses = self.scopes, self.losses
         if name not in scopes and not losses.any_missed and scopes.passes_over(mask):
-            scopes.created += 1  # one that was over at once
+            scopes.created += 1  # it would be over at once
             return []
         scope = self._scope(name)
         if scope is None:
@@ -89,13 +89,13 @@ class ScopeSteps:
         return scope
 
     def _taken_plain(self, scope: Scope, count: int) -> None:
-        """Count events that `take_plain` gave the run of a scope, and set its timer."""
+        """Count events that a scope's run took by `take_plain`, and set the scope's timer."""
         scope.offered += count
         if self._window_us is not None and isinstance(scope.run, AnyFind):
             self.scopes.timers.set(scope, scope.run.waits_from_us())
 
     def _take(self, scope: Scope, event: Event, mask: int) -> list[RunVerdict]:
-        """Offer an event that `take_plain` left to a scope."""
+        """Offer a scope's run an event that `take_plain` did not take."""
         run, place = scope.run, scope.offered
         scope.offered = place + 1
         if isinstance(run, CheckRun):
@@ -126,10 +126,10 @@ class ScopeSteps:
     def step_all(
         self, name: ScopeName, events: Sequence[Event], masks: Sequence[int]
     ) -> Iterator[tuple[int, list[RunVerdict]]]:
-        """Offer events of the alphabet to one scope in turn; yield verdicts with their numbers.
+        """Offer events of the alphabet to one scope in turn; yield (index, verdicts).
 
-        Many are taken by their masks, without being offered one by one. The scope stays: the
-        pattern has no partition.
+        Events that masks decide are taken several at once. The scope is not removed meanwhile,
+        as the pattern has no partition.
         """
         assert not self.scopes.removes
         at, end = 0, len(masks)
@@ -152,7 +152,7 @@ class ScopeSteps:
 
     @property
     def due_us(self) -> float:
-        """The least watermark that may end a window, by the events that are offered."""
+        """A lower bound of the watermarks that can end a window of the events offered so far."""
         if self._window_us is None:
             return math.inf
         if self.copies is not None and not self.copies.everything:
@@ -172,7 +172,7 @@ class ScopeSteps:
             scopes.mark_dirty(scope)
             passed_us, node = watermark_us, None
             if copies is not None and not copies.everything:
-                # A node learns of events after their release: for its copy they have not passed.
+                # A node may learn of an event after its release: its time has not passed till then.
                 node = scope.key[-1][1]
                 passed_us = min(watermark_us, copies.unlearned_us(node))
             run.advance(passed_us, findings := Findings())

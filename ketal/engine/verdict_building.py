@@ -1,4 +1,4 @@
-"""Verdict building: the verdicts of the findings of a pattern's runs, and their counts.
+"""Verdict building: turns the findings of a pattern's runs into verdicts, and counts them.
 
 The one rule: a finding is counted whether or not it is listed, and one that a lost event could
 change is counted as uncertain.
@@ -37,8 +37,9 @@ class VerdictBuilder:
     Attributes
     ----------
     learned_at : tuple or None
-        The place in canonical order of the event with which a copy is offered what its node
-        learned of; None where events are offered in their own places.
+        Under `at every node`, the place in canonical order of the event that is processed:
+        with it, copies are offered events of earlier places. None where events are offered in
+        order, or none is missed.
     """
 
     def __init__(
@@ -72,9 +73,10 @@ class VerdictBuilder:
         refused: Refused | None,
         seen: Seen,
     ) -> list[RunVerdict]:
-        """Return the verdicts of a step of a check, `refused` if its event was not allowed.
+        """Return the verdicts of one step of a check.
 
-        The run was in `before` until then.
+        `before` are the run's configurations before the step; `refused` is why the event was
+        not allowed, or None.
         """
         run = scope.run
         assert isinstance(run, CheckRun)
@@ -100,7 +102,7 @@ class VerdictBuilder:
                 )
         if self.trace and (refused is None or refused.resumed):
             start = before if refused is None else (self.machine.start(),)
-            # Several steps may take it where configurations differ.
+            # Configurations may take the event by different steps.
             taking = {step for one in start for step in self.machine.steps_held(one, seen)}
             steps = "|".join(self.machine.automaton.steps[step] for step in sorted(taking))
             out.append(self._transition(scope, seen, states(start), run.states(), steps))
@@ -133,7 +135,7 @@ class VerdictBuilder:
     # --- a find ---
 
     def of_find(self, scope: Scope, findings: Findings, event: Event | None) -> list[RunVerdict]:
-        """Return the verdicts of what an event, or without one a watermark, completed or ended."""
+        """Return the verdicts of the findings of an event, or of a watermark or the end (None)."""
         out: list[RunVerdict] = []
         if self.trace:
             steps = self.machine.automaton.steps
@@ -183,7 +185,7 @@ class VerdictBuilder:
         lost = NO_DOTS
         for taken in listed:
             if any_may_come_last:
-                # Whatever was offered last: the time must not depend on it.
+                # The time must not depend on which of the match's events was offered last.
                 time = _time(max([seen for _, seen in taken], key=_key).event)
             if reads is not None:
                 bound = {names[step]: seen.event for step, seen in taken}
@@ -202,10 +204,10 @@ class VerdictBuilder:
                 returns=returns,
             )
 
-    # --- what they have in common ---
+    # --- the fields of every verdict ---
 
     def overflow(self, limit: str, given_up: str, scope: ScopeKey, event: Event) -> Overflow:
-        """Return, and count, the overflow of a limit by an event."""
+        """Count the overflow of a limit at an event, and return its verdict."""
         self.counts.overflows += 1
         common = self._common(mapping_of(scope), _time(event))
         return Overflow(limit=limit, given_up=given_up, event=event.dot, **common)
@@ -224,7 +226,7 @@ class VerdictBuilder:
             common |= {"certain": False, "depends_on": lost}
         return common
 
-    # --- what makes them uncertain ---
+    # --- uncertainty ---
 
     def _missed(
         self,
@@ -233,10 +235,11 @@ class VerdictBuilder:
         low: CanonicalKey | None,
         high: CanonicalKey,
     ) -> tuple[Dot, ...]:
-        """Return the dots that a scope missed, of some pasts or perhaps between two places.
+        """Return the dots that a scope missed in the given pasts, or perhaps between two places.
 
-        The place None is the beginning. A node's copy is offered what the node learned of in
-        another order: there all that may be before the present place count as between.
+        `low` None is the beginning of the order. A node's copy is offered events when its node
+        learns of them, out of order; there every missed dot that may come before the current
+        event counts as between.
         """
         if self.learned_at is not None:
             low, high = None, self.learned_at
@@ -244,17 +247,17 @@ class VerdictBuilder:
         return first(sorted((*self.losses.before(scope.name, clocks), *between)))
 
     def _lost_until(self, scope: Scope, event: Event | None = None) -> tuple[Dot, ...]:
-        """Return what a scope may have waited for in vain, until an event (None: the end)."""
+        """Return the dots that a scope may have awaited in vain, up to an event (None: the end)."""
         upto = None
         if event is not None and self.losses.any_missed:
             upto = self.learned_at or canonical_key(event)
         return self.losses.ended(scope.name, upto)
 
     def _lost_of(self, scope: Scope, taken: Taken) -> tuple[Dot, ...]:
-        """Return the missed events that could change a match.
+        """Return the missed dots that could change a match.
 
-        It stands on its events: what is in none of their pasts changes nothing, or, where
-        the order matters, what did not stand between them.
+        A match depends on its own events only. So a missed event matters if it is in the past
+        of one of them or, where the order matters, may have come between them.
         """
         events = [seen.event for _, seen in taken]
         keys = [canonical_key(event) for event in events]
@@ -262,7 +265,7 @@ class VerdictBuilder:
 
 
 def flat(numbered: Iterable[tuple[int, Sequence[V]]]) -> list[V]:
-    """Return the verdicts on some events, without the numbers of these."""
+    """Return the verdicts of all events in one list."""
     return [verdict for _, verdicts in numbered for verdict in verdicts]
 
 

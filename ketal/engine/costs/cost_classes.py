@@ -1,14 +1,14 @@
-"""Costs: what a pattern takes of each event and each match, and what decides it.
+"""Costs: the time a pattern takes for an event and for a match, and what decides it.
 
-The class of a pattern is read off what its runs are made of: whether a search is forward, where
-it has bounds, what is counted and what a role does not say as data are asked of `Roles`, what a
-run keeps of its past of the automaton's registers. Here is added only where a search can come
-to an event that leads to no match (*dead end*): where a role asks for another event than the
-one before it in the word, and a later choice decides.
+The cost class of a pattern is read from the data that its runs work with. `Roles` has whether a
+search is forward, where it has bounds, whether matches are counted, and which conditions a role
+does not have as data; the automaton's registers show what a run keeps of its past. This module
+adds only whether a search can come to an event that leads to no match (a *dead end*): where a role
+has a condition on another event than the one before it in the word, and a later choice decides.
 
-In costs n is the number of events kept in a scope, P of nodes, k of events of a match.
+In costs, n is the number of events kept in a scope, P that of nodes, k that of events of a match.
 
-The one rule: nothing is decided here that a run decides too.
+The one rule: nothing that a run decides is decided here a second time.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ SEARCH_DEAD_ENDS = "search with dead ends"
 SCAN = "scan"
 
 SHORT_WORD = 2
-"""Of a match of so many events each that is looked at is part of one."""
+"""In matches of at most this length, every event that a search visits is part of a match."""
 BOUNDED_WORD = 3
-"""Up to so many events the bounds of a search leave out most of what leads to no match."""
+"""In matches of at most this length, the bounds of a search exclude most dead ends."""
 RESIDUALS_MAX = 1_000
-"""Choices of the truth of local atoms that are looked at for one edge."""
+"""The most assignments of truth to local atoms that are tried for one edge."""
 
 _OUT_OF_ORDER = "where events come out of that order, any of a match may come last"
 _ORDERED = "`order arrival`, or `Causal` of the event before it in every step but the first"
@@ -69,13 +69,13 @@ class Cost:
 
     name: str  # the class of the pattern
     place: TextPlace  # the guard, or other part of the pattern, that decides the class
-    reason: str  # what it is about that part
+    reason: str  # why that part decides it
     flat_with: str = ""  # what would make it flat; empty where it is
     event: str = ""  # the cost of an event that completes nothing
     match: str = ""  # the cost of each match; empty for a check, and under `mode`
     # Whether `--count` counts matches without listing them; None for a check, and under `mode`.
     counts: bool | None = None
-    counts_because: str = ""  # why it lists them, or as long as what it counts
+    counts_because: str = ""  # why it lists them, or under which condition it counts
 
 
 def cost_of(compiled: CompiledPattern) -> Cost:
@@ -133,7 +133,7 @@ def _of_cuts(text: PatternPlaces) -> Cost:
 
 
 class _OfFindAny:
-    """What a `find any` costs."""
+    """Decides the cost class of a `find any`."""
 
     def __init__(self, roles: Roles, text: PatternPlaces) -> None:
         self.roles = roles
@@ -172,7 +172,7 @@ class _OfFindAny:
         )  # fmt: skip
 
     def _class(self) -> Cost:
-        """Return the worst class of any role; that of the order where no role has one."""
+        """Return the worst class of any role, or the class of the order if no role has one."""
         found = [one for role in self.all if (one := self._of_role(role)) is not None]
         rank = (SCAN, SEARCH_DEAD_ENDS, FORWARD_DEAD_ENDS, FLAT_BY_VALUE)
         worst = min(found, key=lambda one: rank.index(one.name), default=None)
@@ -199,7 +199,7 @@ class _OfFindAny:
         return Cost(FLAT, text.body(), reason)
 
     def _of_search(self) -> Cost:
-        """Return the class of a pattern of which any event may come last."""
+        """Return the class of a pattern where any event of a match may come last."""
         roles, text = self.roles, self.text
         role = roles.not_causal[0]
         place = text.step(role.edge.step)
@@ -218,7 +218,7 @@ class _OfFindAny:
         return Cost(SEARCH, place, reason, _ORDERED)
 
     def _of_role(self, role: StepRole) -> Cost | None:
-        """Return the class that a role gives the pattern by what it asks; None for the order's."""
+        """Return the class that a role's conditions give the pattern; None if they give none."""
         roles, step = self.roles, role.edge.step
         forward = roles.order is not None
         dead_ends = FORWARD_DEAD_ENDS if forward else SEARCH_DEAD_ENDS
@@ -235,7 +235,7 @@ class _OfFindAny:
             reason = "it is tried on each event that is left"
             return Cost(SCAN, self.text.atom(step, atom), reason, _EQUALITY)
         for relation in role.relations:
-            # Where each event is after all before it in the word, a `Causal` of one holds.
+            # Where each event is after all events before it in the word, any `Causal` holds.
             implied = not (relation.concurrent or roles.not_causal)
             if not (implied or self._is_prior(role, relation)):
                 reason = "it relates an event to others than the one before it"
@@ -258,7 +258,7 @@ class _OfFindAny:
         return Cost(dead_ends, place, reason, f"{_EQUALITY}; `partition by`")
 
     def _counting(self) -> tuple[bool, str]:
-        """Return whether matches are counted, and why they are listed or while they are not."""
+        """Return whether matches are counted, and the reason why not or the condition."""
         roles = self.roles
         if roles.window.bounded:
             return False, "the pattern has a window"
@@ -281,10 +281,10 @@ class _OfFindAny:
         }
         return True, while_[roles.order]
 
-    # --- what a role asks ---
+    # --- conditions of a role ---
 
     def _is_prior(self, role: StepRole, relation: Relation) -> bool:
-        """Return whether a relation is to the event before, by whatever name."""
+        """Return whether a relation's anchor can only be the event before, however it is named."""
         if relation.anchor == PRIOR_ANCHOR:
             return True
         if relation.anchor == ALL_ANCHOR:
@@ -293,17 +293,20 @@ class _OfFindAny:
         return self._follows(role, relation.anchor)
 
     def _follows(self, role: StepRole, step: int) -> bool:
-        """Return whether the event before one in a role is of a step."""
+        """Return whether the event before one in this role is always of the given step."""
         return {edge.step for edge in self.sources.get(role.edge.source, ())} == {step}
 
     def _is_lone_equality(self, role: StepRole) -> bool:
-        """Return whether all between the two events of an equality is free, by place."""
+        """Return whether the equality is the pattern's only one, and no other role has conditions.
+
+        That makes its search flat where events are searched by place.
+        """
         atoms = {equality.atom for one in self.all for equality in one.equalities}
         lone = len(atoms) == 1 and all(one is role or one.starts or one.free for one in self.all)
         return self.roles.by_place and lone
 
     def _undecided(self, role: StepRole) -> TextPlace:
-        """Return the part of a guard that is not said as data."""
+        """Return the part of a role's guard that the role does not have as data."""
         atoms = self.roles.machine.automaton.atoms
         literals = necessary(role.left)
         relational = [n for n in sorted(variables(role.left)) if atoms[n].relational]
@@ -315,7 +318,7 @@ class _OfFindAny:
         return self.text.step(role.edge.step)
 
     def _uncounted(self, role: StepRole) -> TextPlace:
-        """Return the part of a guard that keeps matches from being counted."""
+        """Return the part of a role's guard because of which matches are not counted."""
         if not role.exact:
             return self._undecided(role)
         if role.nots:
@@ -327,9 +330,9 @@ class _OfFindAny:
 
 
 def _possible(roles: Roles, edge: StepEdge, theory: Theory) -> list[StepRole]:
-    """Return the roles that events can have on an edge: what their local atoms leave of its guard.
+    """Return the roles that events can have on an edge, by what local atoms leave of its guard.
 
-    Where there are too many, the one of the whole guard stands for all: it is not exact.
+    Where there are too many, the role of the whole guard, which is not exact, stands for all.
     """
     relational = {n for n in variables(edge.formula) if theory.atoms[n].relational}
     parts = conjuncts(edge.formula)

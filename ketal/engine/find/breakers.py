@@ -1,15 +1,16 @@
-"""The events that can break a `not` of `find any`, and which of those offered earlier they bar.
+"""The events that can break a `not`, and the earlier events that they bar from a match.
 
-`A not N B`: under arrival order an N between A and B breaks it, under CausalOrder one that is
-after A and before B. All of these have been offered before B, as a pattern with `not` is offered
-events in an order that respects happened-before.
+In `A not N B`, an N between A and B breaks the `not`: under arrival order by place, under
+CausalOrder if it is after A and before B. Every such N was offered before B, as a pattern with
+`not` is offered events in an order that respects happened-before.
 
-Where the event alone says whether it is an N, the last one of each node that B knows is the one
-that knows most. The clocks of these, joined once for each B, say for every node up to which
-counter its events are barred: a lower bound of the range in which A is looked for. Where N
-compares with an earlier step (`k == A.k`) what is between is looked through for each pair.
+Where the event alone decides whether it is an N, only the last N of each node in the past of B
+matters, as its clock covers those before it. The clocks of these, joined once for each B, give for
+every node the counter up to which its events are barred: a lower bound of the range in which A is
+searched. Where N compares with an earlier step (`k == A.k`), the events between A and B are tried
+for each pair.
 
-The one rule: an event is here while some event that it could bar is kept.
+The one rule: an event is held here while some event that it could bar is kept.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from ketal.engine.configurations import Configuration, Known, Seen, SeenTable
 from ketal.engine.machine import Machine
 
 SWEEP_MIN = 1_024
-"""Breakers that are kept before it is looked whether they are needed."""
+"""How many breakers are held before those that are not needed are swept."""
 
 
 class Breakers:
-    """The events that one scope was offered and that can break a `not`."""
+    """The events offered to one scope that can break a `not`."""
 
     __slots__ = ("_machine", "_maybe", "_sure", "_sweep_at", "by_place")
 
@@ -36,7 +37,7 @@ class Breakers:
         self._index()
 
     def _index(self) -> None:
-        """Put each event where it is looked for: by `not`, and under CausalOrder by node."""
+        """Rebuild the indexes: events by `not`, and under CausalOrder by node."""
         nots = range(len(self._machine.automaton.nots))
         self._sure: list[dict[str, list[Seen]]] = [{} for _ in nots]
         self._maybe: list[dict[str, list[Seen]]] = [{} for _ in nots]
@@ -53,18 +54,18 @@ class Breakers:
                 index.setdefault(line, []).append(seen)
 
     def add(self, seen: Seen) -> None:
-        """Put in an event that can break a `not`."""
+        """Add an event that can break a `not`."""
         self.by_place[seen.place] = seen
         self._put(seen)
 
     def add_and_sweep(self, seen: Seen, kept: Callable[[], Iterable[Seen]]) -> None:
-        """Put in an event; sweep, if it is time, by the events that are kept."""
+        """Add an event; when many are held, sweep those that no kept event needs."""
         self.add(seen)
         if len(self.by_place) >= self._sweep_at:
             self.sweep(min((one.place for one in kept()), default=None))
 
     def sweep(self, oldest: int | None) -> None:
-        """Take out what came before `oldest`, the place of the first event kept (None: none)."""
+        """Remove the events up to `oldest`, the place of the first event kept (None: all)."""
         before = len(self.by_place)
         self.by_place = {
             place: seen
@@ -75,13 +76,13 @@ class Breakers:
         if len(self.by_place) < before:
             self._index()
 
-    # --- what they bar ---
+    # --- barred events ---
 
     def first_allowed(self, numbers: Iterable[int], seen: Seen, node: str) -> int:
         """Return the first counter of a node (place, under arrival order) that is not barred.
 
-        An event before it is not the A of `A not N B` whose B is `seen`, for the sake of an
-        event that is an N by itself, for some of these numbers of N.
+        An event before that cannot be the A of `A not N B` with `seen` as B: after it there is
+        an event that is an N whatever was taken, for one of the numbers of N.
         """
         if self._machine.arrival:
             return max((self._last_place(n, seen) for n in numbers), default=0)
@@ -93,7 +94,7 @@ class Breakers:
         return line[i - 1].place if i else 0
 
     def _known(self, number: int, seen: Seen) -> Known:
-        """Return what is known together of the N's by themselves that are before `seen`."""
+        """Return the joint past of the events before `seen` that are N's whatever was taken."""
         known = seen.known.get(number)
         if known is None:
             own: dict[str, int] = {}
@@ -110,7 +111,7 @@ class Breakers:
         return known
 
     def broken(self, configuration: Configuration, prior: Seen, seen: Seen) -> tuple[bool, ...]:
-        """Return, for each `not`, whether it is broken between two neighbours of a match."""
+        """Return, for each `not`, whether it is broken between two adjacent events of a match."""
         flags = [False] * len(self._sure)
         pending = self._machine.pending[configuration.state]
         at = prior.place if self._machine.arrival else prior.counter
@@ -122,7 +123,7 @@ class Breakers:
         return tuple(flags)
 
     def _between(self, number: int, prior: Seen, seen: Seen) -> Iterator[Seen]:
-        """Yield the events between two that may be N's, by what was taken."""
+        """Yield the events between two that may be N's, depending on the events taken."""
         for node, line in self._maybe[number].items():
             if self._machine.arrival:
                 low = bisect_right(line, prior.place, key=_place)
@@ -134,16 +135,16 @@ class Breakers:
     # --- state ---
 
     def save(self, seens: SeenTable) -> list[int | None]:
-        """Return the numbers of the events in a table."""
+        """Return the events, as their numbers in `seens`."""
         return [seens.number(seen) for seen in self.by_place.values()]
 
     def load(self, numbers: Iterable[int], seens: SeenTable) -> None:
-        """Put in the events of what `save` returned."""
+        """Load the events that `save` returned."""
         for number in numbers:
             self.add(seens[number])
 
     def validate_state(self) -> None:
-        """Assert the rule of this module, as far as it is its own."""
+        """Assert that the indexes hold the same events."""
         assert all(place == seen.place for place, seen in self.by_place.items())
         indexed = {
             seen.place
@@ -156,7 +157,7 @@ class Breakers:
 
 
 def _known_to(line: list[Seen], node: str, seen: Seen) -> int:
-    """Return the index past the events of a node that happened-before `seen`."""
+    """Return how many events of a node, which are in `line`, happened before `seen`."""
     return bisect_right(line, seen.last_before(node), key=_counter)
 
 

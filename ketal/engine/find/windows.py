@@ -1,9 +1,9 @@
-"""Windows: `within 5 s`, `within 100 events` and what they end.
+"""Windows: `within 5 s`, `within 100 events`, and the runs and events that expire with them.
 
 A window is part of acceptance: an event that does not fit is not taken, whether or not the
-end of the window has been reached; ending it only removes what no later event can fit.
+end of the window has been reached. Expiry only removes state that no later event can fit.
 
-The one rule: what ends at one time or place is passed once.
+The one rule: each entry expires once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from ketal.engine.machine import Machine
 
 
 def ends_windows_early(compiled: CompiledPattern) -> bool:
-    """Return whether a run that is known to have no chance may be ended before the end of a log.
+    """Return whether a run whose window has passed may be timed out before the end of a log.
 
-    A `not` can still break a run of `find next` whose window has passed, and any event
-    ends one of `find strict`; then it is not timed out. Whether that happens is known
-    at the end only.
+    It may not where a later event can still end the run without a time-out: a `not` that is
+    broken ends a run of `find next`, and any event ends a run of `find strict`.
     """
     strategy = compiled.strategy
     waits = strategy == "strict" or (strategy == "next" and compiled.automaton.nots)
@@ -37,11 +36,11 @@ class MatchWindow:
     Attributes
     ----------
     us, events : int or None
-        So many microseconds, or places.
+        The length in microseconds, or in places; None if it is not given so.
     bounded : bool
         Whether there is a window.
     length : float
-        How far apart events of a match are at most, and one more.
+        The least distance between two events that do not fit in one match.
     """
 
     __slots__ = ("bounded", "events", "length", "us")
@@ -53,7 +52,7 @@ class MatchWindow:
         self.length: float = self.us if self.us is not None else self.events or inf
 
     def at(self, seen: Seen) -> int:
-        """Return the time or place that it counts an event from."""
+        """Return the time or place of an event, by which the window is measured."""
         if self.us is None:
             return seen.place
         assert seen.time_us is not None
@@ -61,9 +60,9 @@ class MatchWindow:
 
 
 class Expiring:
-    """The places of events, by the times or places that their windows count from.
+    """A queue of events by the begin (time or place) of their windows, which expire in that order.
 
-    A heap, so both a clock that is set back and one that runs ahead cost O(log n) and no room.
+    It is a heap of places, so clocks that are set back or run ahead cost O(log n) and no room.
     """
 
     __slots__ = ("_heap",)
@@ -76,21 +75,21 @@ class Expiring:
 
     @property
     def first(self) -> float:
-        """What the first counts from, whether or not it is alive; infinity for none."""
+        """The earliest begin, whether or not its event is alive; infinity if there is none."""
         return self._heap[0][0] if self._heap else inf
 
     def add(self, low: float, place: int) -> None:
-        """Put in what counts from `low`."""
+        """Add the event at a place, whose window begins at `low`."""
         heappush(self._heap, (low, place))
 
     def first_alive(self, alive: Container[int]) -> float:
-        """Return what the first of those alive counts from; infinity for none."""
+        """Return the earliest begin of an event in `alive`; infinity if there is none."""
         while self._heap and self._heap[0][1] not in alive:
             heappop(self._heap)
         return self.first
 
     def passed(self, last: float) -> Iterator[int]:
-        """Take out, in order, and yield what counts from `last` or before."""
+        """Remove and yield, in order, the places of events whose windows begin by `last`."""
         while self._heap and self._heap[0][0] <= last:
             yield heappop(self._heap)[1]
 
@@ -100,7 +99,7 @@ class Expiring:
 
 
 class Firsts:
-    """For `find any`: the first-step events whose window is open and that matched nothing."""
+    """For `find any`: the first-step events whose window is open and that are in no match."""
 
     __slots__ = ("_expiring", "waiting", "window")
 
@@ -110,7 +109,7 @@ class Firsts:
         self._expiring = Expiring()
 
     def add(self, seen: Seen, step: int, at: int) -> None:
-        """Wait for a match of an event that can be first, whose window counts from `at`."""
+        """Add an event that can be first, whose window begins at `at`."""
         self.waiting[seen.place] = (step, seen)
         self._expiring.add(at, seen.place)
 
@@ -128,20 +127,20 @@ class Firsts:
                         del waiting[seen.place]
 
     def expire(self, last: int, findings: Findings) -> None:
-        """Time out, in that order, what the window counts from `last` or before."""
+        """Time out, in order, the events whose windows begin by `last`."""
         for place in self._expiring.passed(last):
             if place in self.waiting:
                 findings.timed_out.append((self.waiting.pop(place),))
 
     def end(self, findings: Findings) -> None:
-        """Time out everything."""
+        """Time out all events that wait."""
         findings.timed_out.extend((first,) for first in self.waiting.values())
         self.waiting.clear()
         self._expiring.clear()
 
     @property
     def first(self) -> float:
-        """The first time or place that waits to be timed out; infinity for none."""
+        """The earliest begin of a window that waits to expire; infinity if there is none."""
         return self._expiring.first_alive(self.waiting)
 
     # --- state ---
@@ -151,6 +150,6 @@ class Firsts:
         return [[step, seens.number(seen)] for step, seen in self.waiting.values()]
 
     def load(self, value: Any, seens: SeenTable) -> None:
-        """Put in the events that `save` gave."""
+        """Load the events that `save` returned."""
         for step, number in value:
             self.add(seens[number], step, self.window.at(seens[number]))

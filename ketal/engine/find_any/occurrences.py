@@ -5,14 +5,13 @@ found when the last of its events is offered (`ketal.engine.find_any.search`).
 
 The search is *forward* under arrival order, and under CausalOrder where each step is after the
 one before it and events come in an order that respects that. A scope whose events come out of
-that order goes over to a search in which any event may come last, by offering what it keeps
-anew.
+that order switches to a search in which any event may come last, and indexes its events anew.
 
 Cost, for n events kept, P nodes and k steps: under a forward search O(P log n) for an event and
-O(k P log n) for each match, flat in the window. Under the other O(P^2 log n) for an event; it
-can meet dead ends, as whether a match exists is NP-hard in k.
+O(k P log n) for each match, flat in the window. Under the other search O(P^2 log n) for an event;
+it can meet dead ends, as deciding whether a match exists is NP-hard in k.
 
-The one rule: what is searched, read or saved has been indexed.
+The one rule: events are indexed before they are searched, read or saved.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class AnyFind:
         self._window = roles.window
         self.firsts = Firsts(self._window)
         self.breakers = Breakers(roles.machine) if roles.nots else None
-        self._end_place = inf  # the place at which a window of events first ends something
+        self._end_place = inf  # the first place at which a window of events expires
         counting = roles.countable and live.counting and not traced and roles.order is not None
         self._store = EventStore(roles, limits, live, self.breakers, counting=counting)
 
@@ -62,7 +61,7 @@ class AnyFind:
         return self._roles.by_mask[mask] is None
 
     def idle(self) -> bool:
-        """Return whether nothing that was offered matters to what comes."""
+        """Return whether no event offered so far can affect later findings."""
         return not self._store.count and not self.firsts.waiting
 
     # --- offering ---
@@ -70,13 +69,13 @@ class AnyFind:
     def take_plain(
         self, events: Sequence[Event], masks: Sequence[int], begin: int, place: int
     ) -> int:
-        """Take events without a role, and those that can wait to be indexed.
+        """Skip events without a role, and defer those that can wait to be indexed.
 
-        The arguments, and what is returned, are those of `CheckRun.take_plain`.
+        The arguments and the result are those of `CheckRun.take_plain`.
         """
         end, window = len(masks), self._window
         if window.events is not None:
-            # Before it has taken so many it cannot come to the end of what it takes itself.
+            # The windows of events taken here cannot expire within so many events.
             end = min(end, begin + window.events)
             if self._end_place != inf:
                 end = max(begin, min(end, begin + int(self._end_place) - place))
@@ -87,14 +86,14 @@ class AnyFind:
     def _defer(
         self, events: Sequence[Event], masks: Sequence[int], begin: int, end: int, place: int
     ) -> int:
-        """Let events wait to be indexed, as `EventStore.defer` does."""
+        """Defer the indexing of events, as `EventStore.defer` does."""
         taken = self._store.defer(events, masks, begin, end, place)
         if self._store.unindexed:
             self._live.unindexed[self] = None
         return taken
 
     def offer(self, event: Event, mask: int, place: int) -> Findings | None:
-        """Take an event; return what it brought about. The arguments are those of `Seen`."""
+        """Take an event; return its findings, if any. The arguments are those of `Seen`."""
         findings = self._end_places(place) if place >= self._end_place else None
         use, store = self._roles.by_mask[mask], self._store
         if use is None or (
@@ -113,7 +112,8 @@ class AnyFind:
         elif roles:
             findings = self._found(seen, roles, findings)
         at = self._window.at(seen)
-        if use.starting and (findings is None or not findings.matches):  # else each has the event
+        # Each match contains the event, so it need not wait for one.
+        if use.starting and (findings is None or not findings.matches):
             self._wait(seen, at, use)
         limit = store.keep(seen, at, use) if use.lasting else None
         if self.breakers is not None and use.breaks:
@@ -125,20 +125,20 @@ class AnyFind:
         return findings
 
     def _defers(self, event: Event, mask: int, place: int) -> bool:
-        """Let an event wait to be indexed, if it can; return whether it does."""
+        """Defer the indexing of an event, if it can wait; return whether it was deferred."""
         if self._defer((event,), (mask,), 0, 1, place) == 1:
             return True
-        self._index_for_room()  # which also leaves no time from which its own falls
+        self._index_for_room()  # afterwards no deferred event is later than this one
         return self._defer((event,), (mask,), 0, 1, place) == 1
 
     def _index_for_room(self) -> None:
-        """Index the events that wait; where there is no room then, those of all scopes."""
+        """Index this scope's deferred events; if there still is no room, those of all scopes."""
         self.index()
         if self._live.unindexed and not self._store.room():
             self._live.index()
 
     def index(self) -> None:
-        """Index the events that wait for it; those that no start comes to are not kept any more."""
+        """Index the deferred events; drop those that continue no beginning of a match."""
         self._live.unindexed.pop(self, None)
         for seen in self._store.take_unindexed():
             use, at = self._roles.use_of(seen), self._window.at(seen)
@@ -150,7 +150,7 @@ class AnyFind:
     def _found(
         self, seen: Seen, roles: Sequence[StepRole], findings: Findings | None
     ) -> Findings | None:
-        """Put the matches that an event completes, mirror images removed, into findings."""
+        """Add the matches that an event completes, mirror images removed; return the findings."""
         matches, paths, limit = self._store.search.find(seen, roles)
         if not (matches or limit):
             return findings
@@ -167,7 +167,7 @@ class AnyFind:
         return findings
 
     def _wait(self, seen: Seen, at: int, use: Use) -> None:
-        """Wait for the window of an event to end, if there is one and it can be first."""
+        """Let an event that can be first wait for a match until its window, if any, expires."""
         if not self._window.bounded:
             return
         for role in use.starting:
@@ -177,7 +177,7 @@ class AnyFind:
                 return
 
     def _bar(self, seen: Seen, breakers: Breakers) -> str | None:
-        """Keep an event that can break a `not` of what is kept; return a limit it reaches."""
+        """Hold an event that can break a `not`, if others are kept; return the limit it exceeds."""
         if not self._store.count:
             return None
         if (limit := self._store.limit()) is None:
@@ -187,22 +187,22 @@ class AnyFind:
     # --- windows ---
 
     def _first(self) -> float:
-        """Return the first time or place that a window counts from; infinity for none."""
+        """Return the earliest begin (time or place) of a window; infinity if there is none."""
         return min(self.firsts.first, self._store.first)
 
     def _set_end_place(self) -> None:
-        """Set the place at which a window of events first ends something."""
+        """Set the first place at which a window of events expires."""
         if self._window.events is not None:
             self._end_place = self._first() + self._window.events
 
     def _end_places(self, place: int) -> Findings | None:
-        """End what a window of events has passed, now that it has come to a place."""
+        """Expire the windows of events that have passed at a place; return the time-outs."""
         self._pass(int(place - self._window.length), findings := Findings())
         self._set_end_place()
         return findings if findings.timed_out else None
 
     def _pass(self, last: int, findings: Findings) -> None:
-        """End, in that order, what counts from `last` or before."""
+        """Expire, in order, the windows that begin by `last`."""
         for seen in self._store.take_passed(last):
             self._wait(seen, self._window.at(seen), self._roles.use_of(seen))
         self.firsts.expire(last, findings)
@@ -216,29 +216,29 @@ class AnyFind:
             self._pass(watermark_us - self._window.us, findings)
 
     def end(self, findings: Findings) -> None:
-        """End every window: nothing comes any more."""
+        """Expire every window: no event follows."""
         self.index()
         self.firsts.end(findings)
 
     def waits_from_us(self) -> int | None:
-        """Return the time of the first event that waits to be indexed; None for none."""
+        """Return the time of the first deferred event; None if there is none."""
         unindexed = self._store.unindexed
         return unindexed[0][0].time_us if unindexed else None
 
     def earliest_us(self) -> int | None:
-        """Return the first time that a watermark can end something of; None for nothing."""
+        """Return the earliest begin of a time window; None if there is none."""
         earliest = self._first()
         return None if self._window.us is None or earliest == inf else int(earliest)
 
     # --- state ---
 
     def events(self) -> Iterator[Seen]:
-        """Return the events that a match to come may have."""
+        """Return the events that a later match may contain."""
         self.index()
         return iter((*self._store.seens(), *self.firsts.seens()))
 
     def entries(self) -> Iterator[tuple[int, Seen]]:
-        """Yield each event that is kept with the number of an edge it can stand on."""
+        """Yield each event that is kept with the number of an edge it can stand on, or -1."""
         self.index()
         yield from self._store.entries()
         if self.breakers is not None:
@@ -254,7 +254,7 @@ class AnyFind:
         }
 
     def load(self, value: dict[str, Any], seens: SeenTable) -> None:
-        """Put what `save` gave into a fresh run."""
+        """Load what `save` returned into a fresh run."""
         if self.breakers is not None:
             self.breakers.load(value["breakers"], seens)
         self._store.load(value, seens)

@@ -1,14 +1,14 @@
 """The search for the matches that an event completes, among the events that are kept.
 
-The event stands in one of its roles; what comes before it in the word is looked for backwards
-from there, then, where any event of a match may come last, what comes after it forwards. Every
-relation to an event that is already chosen is a range of a column, two bisections; so is a
-`not` whose guard is local. What a role does not say as data is decided for the whole word.
+The event stands in one of its roles. From there the events before it in the word are searched
+backwards; then, where any event of a match may come last, the events after it forwards. A relation
+to an event that is already chosen gives a range of a column, by two bisections; so does a `not`
+whose guard is local. Conditions that a role does not have as data are tested on the whole word.
 
-A search is *forward* where the event offered last is the last of the word. Then each event that
-is kept knows the latest start of a match that comes to it, and none is looked at that leads to
-no match. Else its bounds tell what can be left out (`ketal.engine.find_any.bounds`), and where
-there are none (repetitions, equalities) the search can meet dead ends.
+A search is *forward* where the event offered last is the last of the word. Then each kept event
+has the latest start of a match that leads to it, and the search visits no event that leads to no
+match. Otherwise bounds exclude events (`ketal.engine.find_any.bounds`); where there are none
+(repetitions, equalities), the search can meet dead ends.
 
 The one rule: each (step, event) sequence is found once.
 """
@@ -38,7 +38,7 @@ from ketal.model.limits import Limits
 
 
 class Search:
-    """The search through the events that one scope keeps; what counts from `passed` is evicted."""
+    """The search through the events that one scope keeps and whose windows begin after `passed`."""
 
     __slots__ = (
         "_breakers", "_by_place", "_kept_events", "_limit", "_limits", "_matches", "_paths",
@@ -72,8 +72,8 @@ class Search:
     ) -> tuple[list[Taken], list[Path], str | None]:
         """Return the matches that an event completes in some roles, mirror images included.
 
-        With them are returned the roles of the events of each, and the limit, if any, that ended
-        the search before its end.
+        Also returned are the roles of the events of each match, and the limit, if any, at which
+        the search stopped.
         """
         self._begin()
         at = self._window.at(seen)
@@ -85,16 +85,15 @@ class Search:
         return self._matches, self._paths, self._limit
 
     def _begin(self) -> None:
-        """Reset what a search finds and may do."""
+        """Reset the results and the budget of the search."""
         self._matches, self._paths, self._limit = [], [], None
         self._visits_left = self._limits.visits_max
 
     def latest_start(self, role: StepRole, seen: Seen, at: int) -> float:
-        """Return the latest start of a match that comes to an event in a role.
+        """Return the latest start of a match that leads to an event in a role.
 
-        Where times fall, or columns hold events of other orders, it may be later than that;
-        where there is no window it is that of the event, if any match comes to it. The event's
-        own time or place is `at`.
+        The result may be too late where times fall, or columns are not in the order offered.
+        Without a window it is `at`, the event's own time or place, if any start leads to the event.
         """
         if role.starts:
             return at
@@ -113,10 +112,10 @@ class Search:
         return min(best, at)
 
     def beginnings(self, role: StepRole, seen: Seen) -> int:
-        """Return how many beginnings of matches come to an event in a role.
+        """Return how many beginnings of matches lead to an event in a role.
 
-        It is exact where the search is forward, the role asks for the event before alone and
-        nothing is evicted.
+        The number is exact if the search is forward, the role has conditions on the event before
+        only, and no event is evicted.
         """
         count = int(role.starts)
         for before in self._kept_events.into.get(role.edge.source, ()):
@@ -132,10 +131,10 @@ class Search:
     # --- backwards ---
 
     def _back(self, path: Path, taken: Taken, least: int, most: int) -> bool:
-        """Find the matches that a part of a word is the end of; return whether there is room.
+        """Find the matches that extend a part of a word backwards; return False at a limit.
 
-        Under a search that is not forward, the part of which it is the end is completed by
-        events after it. The times or places of its events lie between `least` and `most`.
+        Under a search that is not forward, each word that begins with a start is then extended
+        forwards. The times or places of the part's events lie between `least` and `most`.
         """
         first = path[0]
         if first.starts:
@@ -188,7 +187,7 @@ class Search:
         return True
 
     def _complete(self, path: Path, taken: Taken) -> bool:
-        """Put a word that is whole among the matches; return whether there is room."""
+        """Add a whole word to the matches, if the automaton accepts it; return False at a limit."""
         exact = all(role.exact for role in path)
         if exact or replays(self._roles.machine, self._breakers, path, taken):
             if len(self._matches) >= self._limits.matches_per_event_max:
@@ -199,14 +198,14 @@ class Search:
         return True
 
     def _visit(self, count: int) -> bool:
-        """Count events that the search looks at; return whether there is room for them."""
+        """Count events that the search visits; return False at a limit."""
         self._visits_left -= count
         if self._visits_left < 0:
             self._limit = "visits_max"
         return self._visits_left >= 0
 
     def _is_offered_before(self, x: Seen, role: StepRole, seen: Seen) -> bool:
-        """Return whether, under arrival order, an event can come just before another."""
+        """Return whether, under arrival order, `x` can come just before `seen` in its role."""
         if x.place >= seen.place:
             return False
         if self._breakers is None or not role.nots:
@@ -216,7 +215,7 @@ class Search:
     # --- forwards ---
 
     def _ahead(self, path: Path, taken: Taken, least: int, most: int) -> bool:
-        """Find the matches that a part of a word, from its beginning, goes on to."""
+        """Find the matches that begin with a part of a word; return False at a limit."""
         last, prior, breakers = path[-1], taken[-1][1], self._breakers
         if last.ends and not self._complete(path, taken):
             return False
@@ -258,7 +257,7 @@ class Search:
                         return False
         return True
 
-    # --- what is asked of the event before a part of a word ---
+    # --- ranges of columns ---
 
     def _range(
         self, column: Column, node: str, of: StepRole, path: Path, taken: Taken, asked: Asked
@@ -297,7 +296,7 @@ class Search:
 def _range_after(
     column: Column, node: str, join: Mapping[str, int], asked: Asked
 ) -> tuple[int, int]:
-    """Return the range of a column that no event of a part of a word is after."""
+    """Return the range of a column that can come after a word; `join` joins the word's clocks."""
     low = bisect_right(column.counters, join.get(node, 0))
     high = len(column.seens)
     for x, concurrent in asked:

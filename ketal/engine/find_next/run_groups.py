@@ -1,14 +1,14 @@
-"""Groups of runs: what `find next` and `find strict` keep of the events that were taken.
+"""Groups of runs: how `find next` and `find strict` keep the events that runs have taken.
 
 Runs that take the same event into the same configuration move alike from then on. They are one
-*group*, which has the groups that took the event as its parents, and so on back to the *starts*,
-groups of one run that have taken one event. A match is a path from a start to the group that
-completes it; nothing is copied before one is listed.
+*group*. Its parents are the groups that took the event, and so on back to the *starts*, groups of
+one run that has taken one event. A match is a path from a start to the group that completes it;
+nothing is copied before a match is listed.
 
 Cost: an event that moves n groups takes O(n), and each group moves once. A match of k events is
 listed in O(k). A run is removed in time proportional to the groups that only it is in.
 
-The one rule: a group waits for an event, or a later group has it as a parent.
+The one rule: a group waits for an event, or is a parent of another group.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ketal.engine.find.findings import Live, Taken, rank
 
 
 class TimeSpan(NamedTuple):
-    """Between what times the events of some runs lie, in microseconds."""
+    """Bounds of the times of the events that some runs have taken, in microseconds."""
 
-    oldest: int  # no run started before it
-    newest: int  # or after it
-    least: float  # no event was taken before it, starts aside
-    greatest: int  # or after it
+    oldest: int  # no run started before
+    newest: int  # no run started after
+    least: float  # no event after the start was taken at an earlier time
+    greatest: int  # no event was taken at a later time
 
 
 class Run:
@@ -37,7 +37,7 @@ class Run:
     ----------
     start : Seen
     starts : list of RunGroup
-        Of the event: one, unless several steps can be first.
+        The groups of the event alone: one, unless several steps can be first.
     matched : bool
         Whether it has matched.
     """
@@ -65,11 +65,11 @@ class RunGroup:
     heirs : list of RunGroup
         The groups that have this one as a parent.
     run : Run or None
-        Of a start.
+        The run, if the group is a start.
     span : TimeSpan or None
-        Where there is a time window.
+        The times of its runs' events, if there is a time window.
     waiting : bool
-        Whether they wait for another event.
+        Whether its runs wait for another event.
     """
 
     __slots__ = (
@@ -102,14 +102,14 @@ class RunGroup:
 
 
 NO_PARENTS: Final[dict[RunGroup, None]] = {}
-"""Those of a start; never changed."""
+"""The parents of a start; never changed."""
 
 Tail = tuple[tuple[int, Seen], Any] | None
-"""The end of a match, as a list whose rest, a `Tail`, is shared: (binding, what follows it)."""
+"""The end of a match, as a linked list of bindings; several matches share their ends."""
 
 
 def _joined(spans: list[TimeSpan], time_us: int) -> TimeSpan:
-    """Return the span of all runs of some groups, which have taken an event at a time."""
+    """Return the span of all runs of some groups after they take an event at `time_us`."""
     oldest, newest, least, greatest = spans[0]
     for span in spans:
         oldest, newest = min(oldest, span.oldest), max(newest, span.newest)
@@ -125,7 +125,7 @@ class RunGroups:
     runs : dict of int to Run
         The runs, by the place of the event that started them.
     passed_us : float
-        What started then or before is over.
+        Runs that started then or before have expired.
     """
 
     __slots__ = ("_made", "_window_us", "count", "live", "passed_us", "runs")
@@ -137,10 +137,10 @@ class RunGroups:
         self.count = self._made = 0
         self.passed_us = -inf
 
-    # --- a group comes and goes ---
+    # --- adding and removing groups ---
 
     def start(self, configuration: Configuration, binding: tuple[int, Seen]) -> RunGroup:
-        """Return the group of the run that an event starts."""
+        """Add and return a start: the group of the run that begins with an event."""
         seen = binding[1]
         run = self.runs.get(seen.place)
         if run is None:
@@ -163,7 +163,7 @@ class RunGroups:
         configuration: Configuration,
         binding: tuple[int, Seen],
     ) -> RunGroup:
-        """Return the group of runs that took an event."""
+        """Add and return the group of all runs of `parents`, which took an event."""
         span = None
         if self._window_us is not None:
             time_us = binding[1].time_us
@@ -177,7 +177,7 @@ class RunGroups:
         return group
 
     def release(self, group: RunGroup) -> None:
-        """Remove a group, unless it is needed, and the groups that were there for it alone."""
+        """Remove a group unless it is needed, and then the parents that only it needed."""
         unsure = [group]
         while unsure:
             group = unsure.pop()
@@ -193,7 +193,7 @@ class RunGroups:
                     self._forget(group.run)
 
     def end(self, run: Run) -> list[RunGroup]:
-        """Remove a run; return the groups that waited with no other run in them."""
+        """Remove a run; return the waiting groups that had no other run."""
         over: list[RunGroup] = []
         empty = list(run.starts)
         while empty:
@@ -215,15 +215,15 @@ class RunGroups:
     # --- time windows ---
 
     def split(self, group: RunGroup, time_us: int) -> tuple[RunGroup | None, RunGroup | None]:
-        """Return a group of the runs whose window holds a time, and one of the others.
+        """Return a group of the runs whose windows include a time, and one of the others.
 
-        Each is the group itself where all of its runs are in it, None where none is.
+        Either is the group itself if it has all runs, and None if it has none.
         """
         halves = self._alike(group, time_us, time_us)
         if halves is not None:
             return halves
         decided: dict[tuple[RunGroup, int, int], tuple[RunGroup | None, RunGroup | None]] = {}
-        # (group, the least and the greatest time of what its runs took later)
+        # (group, the least and the greatest time of the events taken after it)
         todo = [(group, time_us, time_us)]
         while todo:
             at = todo[-1]
@@ -246,7 +246,7 @@ class RunGroups:
     def _alike(
         self, group: RunGroup, low: int, high: int
     ) -> tuple[RunGroup | None, RunGroup | None] | None:
-        """Return what `split` does where the span of a group decides it, else None."""
+        """Return the result of `split` if the span of the group decides it; None otherwise."""
         span, length, own = group.span, self._window_us, group.prior.time_us
         assert length is not None
         assert own is not None
@@ -261,7 +261,7 @@ class RunGroups:
     def _halves(
         self, group: RunGroup, halves: list[tuple[RunGroup | None, RunGroup | None]]
     ) -> tuple[RunGroup | None, RunGroup | None]:
-        """Return the halves of a group, from those of its parents."""
+        """Return the result of `split`, given the results for the group's parents."""
         fitting = {half: None for half, _ in halves if half is not None}
         others = {half: None for _, half in halves if half is not None}
         if not others:
@@ -276,9 +276,9 @@ class RunGroups:
     # --- matches ---
 
     def taken(self, parents: Collection[RunGroup], binding: tuple[int, Seen]) -> Iterator[Taken]:
-        """Yield what each run of some groups has taken, on each way, once it takes an event.
+        """Yield the events of each path to some groups, extended by an event that they take.
 
-        A run that starts with the event has no groups.
+        Without groups, the event is the first of its run.
         """
         if not parents:
             yield (binding,)
@@ -289,7 +289,7 @@ class RunGroups:
                 yield from _ways_to(parent, (binding, None))
 
     def mark_matched(self, groups: Iterable[RunGroup]) -> None:
-        """Note that all runs of some groups are in a match."""
+        """Mark all runs of some groups as matched."""
         met: set[RunGroup] = set()
         todo = list(groups)
         while todo:
@@ -303,7 +303,7 @@ class RunGroups:
                     todo.append(parent)
 
     def longest(self, run: Run) -> Taken:
-        """Return what a run has taken where it has taken most; of several, the least."""
+        """Return the events of the longest path of a run; of several, the least by `rank`."""
         groups = run.starts
         out: list[tuple[int, Seen]] = []
         while len(groups) == 1:
@@ -331,7 +331,7 @@ class RunGroups:
         return {"groups": rows, "matched": matched}
 
     def load(self, value: dict[str, Any], seens: SeenTable) -> list[RunGroup]:
-        """Put what `save` gave into a fresh object; return the groups in the same order."""
+        """Load what `save` returned into a fresh object; return the groups in the same order."""
         groups: list[RunGroup] = []
         for saved, step, number, parents in value["groups"]:
             configuration = Configuration.load(saved, seens)
@@ -363,7 +363,7 @@ class RunGroups:
 
 
 def _ways_to(group: RunGroup, tail: Tail) -> Iterator[Taken]:
-    """Yield what each run of a group has taken, on each way, and what follows."""
+    """Yield the events of each path from a start to a group, extended by `tail`."""
     todo: list[tuple[RunGroup, Tail]] = [(group, tail)]
     while todo:
         group, tail = todo.pop()
@@ -383,7 +383,7 @@ def _taken(tail: Tail) -> Taken:
 
 
 def _with_heirs(groups: Iterable[RunGroup]) -> list[RunGroup]:
-    """Return groups and all that come of them, in the order in which they were made."""
+    """Return groups and all their descendants, in the order in which they were made."""
     met = dict.fromkeys(groups)
     todo = list(met)
     while todo:
@@ -395,7 +395,7 @@ def _with_heirs(groups: Iterable[RunGroup]) -> list[RunGroup]:
 
 
 def _longest(groups: list[RunGroup]) -> Taken:
-    """Return the longest way from some groups to one that waits; of several, the least."""
+    """Return the events of the longest path on from some groups; of several, the least."""
     longest: dict[RunGroup, tuple[int, Tail]] = {}
 
     def best(groups: list[RunGroup]) -> tuple[int, Tail]:

@@ -1,11 +1,11 @@
 """Runs of `find next` and `find strict`, which take events in the order offered.
 
 Each event that can be first starts a run. A run that takes an event goes on only from there:
-`next` passes over what it cannot take, `strict` ends at it. Runs that take the same event into
+`next` skips an event that it cannot take, `strict` ends at one. Runs that take the same event into
 the same configuration are one group from then on (`ketal.engine.find_next.run_groups`), so what
 an event costs does not depend on how many runs a group has.
 
-The one rule: a group that waits does so in the index of its state.
+The one rule: a group that waits is in the index of its state.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class RunsFind:
         self._groups = RunGroups(live, self.window.us)
         self._waiting = WaitingByState(machine, self._groups)
         self._expiring = Expiring()
-        # Under arrival order a configuration says which `not` guards are broken.
+        # Under arrival order configurations record which `not` guards are broken.
         nots = bool(machine.automaton.nots) and not machine.arrival
         self.breakers = Breakers(machine) if nots else None
-        self._findings = Findings()  # the next; empty
+        self._findings = Findings()  # for the next event; empty
 
     @property
     def runs(self) -> Mapping[int, Run]:
@@ -57,11 +57,11 @@ class RunsFind:
         return self._groups.runs
 
     def idle(self) -> bool:
-        """Return whether nothing that was offered matters to what comes."""
+        """Return whether no event offered so far can affect later findings."""
         return not self._groups.runs
 
     def passes_over(self, mask: int) -> bool:
-        """Return whether an event with a mask changes nothing of what was offered so far."""
+        """Return whether an event with this mask would change nothing if it came next."""
         return self.take_plain((), (mask,), 0, 0) == 1
 
     # --- offering ---
@@ -69,13 +69,13 @@ class RunsFind:
     def take_plain(
         self, events: Sequence[Event], masks: Sequence[int], begin: int, place: int
     ) -> int:
-        """Pass over events that no run can take; return the number of the first that is left.
+        """Skip events that concern no run; return the index of the first other event.
 
         The arguments are those of `CheckRun.take_plain`.
         """
         waiting = self._waiting.states()
         if self._strict and waiting:
-            return begin  # what waits takes the next event, or ends at it
+            return begin  # a waiting run takes the next event, or ends at it
         number, end, concerned = begin, len(masks), self.machine.concerned
         if self.window.events is not None and self._expiring.first != inf:
             end = max(
@@ -86,7 +86,7 @@ class RunsFind:
         return number
 
     def offer(self, event: Event, mask: int, place: int) -> Findings | None:
-        """Take an event; return what it brought about. The arguments are those of `Seen`."""
+        """Take an event; return its findings, if any. The arguments are those of `Seen`."""
         findings = self._findings
         if self.window.events is not None and self._expiring.first <= place - self.window.events:
             self._expire(place - self.window.events, findings)
@@ -97,7 +97,7 @@ class RunsFind:
         return findings
 
     def _take(self, seen: Seen, findings: Findings) -> None:
-        """Let the runs take an event, and start one."""
+        """Let waiting runs take an event, and start a run with it."""
         plans = self.machine.plans
         born: list[RunGroup] = []
         for state, waiting in self._waiting.items():
@@ -126,7 +126,7 @@ class RunsFind:
         born: list[RunGroup],
         findings: Findings,
     ) -> None:
-        """Let the groups of a state take an event."""
+        """Let the groups that wait in a state take an event; add the new groups to `born`."""
         taking: dict[Targets, list[RunGroup]] = {}
         oldest_us = None
         if self.window.us is not None:
@@ -171,7 +171,7 @@ class RunsFind:
         born: list[RunGroup],
         findings: Findings,
     ) -> None:
-        """Put what becomes of groups that take an event into `born`: one group, if they agree."""
+        """Add to `born` a new group for each configuration that groups reach by taking an event."""
         machine = self.machine
         live = machine.automaton.live[target]
         if not (live.steps or live.history):
@@ -193,7 +193,7 @@ class RunsFind:
             born.append(self._groups.extend(parents, after, (step, seen)))
 
     def _start(self, sub: SubPlan, seen: Seen, born: list[RunGroup], findings: Findings) -> None:
-        """Start a run at an event, if it can be first."""
+        """Start a run with an event, if it can be first; add its groups to `born`."""
         machine = self.machine
         configuration, is_match = machine.start(), False
         for step, target in machine.decide(sub, configuration, seen):
@@ -217,12 +217,12 @@ class RunsFind:
             self._follow(run)
 
     def _follow(self, run: Run) -> None:
-        """Put a run among those that end with their windows."""
+        """Let a run expire with its window, if there is one."""
         if self.window.bounded:
             self._expiring.add(self.window.at(run.start), run.start.place)
 
     def _bar(self, seen: Seen, breakers: Breakers, findings: Findings) -> None:
-        """Keep an event that can break a `not` of what is kept."""
+        """Hold an event that can break a `not` of a waiting run."""
         if self.idle() or not self.machine.breaks_some(seen.mask):
             return
         if self._is_full():
@@ -238,7 +238,7 @@ class RunsFind:
     # --- windows ---
 
     def _expire(self, last: int, findings: Findings) -> None:
-        """End the runs whose windows count from `last` or before."""
+        """End the runs whose windows begin by `last`."""
         for place in self._expiring.passed(last):
             if place in self.runs:
                 self._end(self.runs[place], findings)
@@ -251,13 +251,13 @@ class RunsFind:
             self._expire(last, findings)
 
     def end(self, findings: Findings) -> None:
-        """End every window: nothing comes any more."""
+        """End every window: no event follows."""
         if self.window.bounded:
             for run in list(self.runs.values()):
                 self._end(run, findings)
 
     def earliest_us(self) -> int | None:
-        """Return the first time that a watermark can end something of; None for nothing."""
+        """Return the earliest begin of a time window; None if there is none."""
         earliest = self._expiring.first_alive(self.runs)
         return None if earliest == inf else int(earliest)
 
@@ -270,11 +270,11 @@ class RunsFind:
     # --- state ---
 
     def events(self) -> Iterator[Seen]:
-        """Yield the events that a match to come may have."""
+        """Yield the events that a later match may contain."""
         yield from (group.prior for group in self._groups.groups())
 
     def beginnings(self) -> Iterator[tuple[Configuration, Taken]]:
-        """Yield the configuration of each run, and what it has taken on each way there."""
+        """Yield the configuration of each waiting group, with the events of each path to it."""
         for group in self._waiting.groups():
             for taken in self._groups.taken(group.parents, group.binding):
                 yield group.configuration, taken
@@ -288,7 +288,7 @@ class RunsFind:
         }
 
     def load(self, value: dict[str, Any], seens: SeenTable) -> None:
-        """Put what `save` gave into a fresh run."""
+        """Load what `save` returned into a fresh run."""
         self._waiting.load(value["waiting"], self._groups.load(value["runs"], seens))
         if self.breakers is not None:
             self.breakers.load(value["breakers"], seens)
@@ -296,7 +296,7 @@ class RunsFind:
             self._follow(run)
 
     def validate_state(self) -> None:
-        """Assert the rule of this module, and those of what is kept."""
+        """Assert the rule of this module, and those of its parts."""
         self._groups.validate_state()
         self._waiting.validate_state()
         if self.breakers is not None:
@@ -305,7 +305,7 @@ class RunsFind:
     # --- matches ---
 
     def _match(self, groups: list[RunGroup], binding: tuple[int, Seen], findings: Findings) -> None:
-        """Put the matches that an event completes into `findings`."""
+        """Add the matches that an event completes to `findings`."""
         matches = findings.matches
         room = self.limits.matches_per_event_max - len(matches)
         matches += islice(self._groups.taken(groups, binding), room + 1)

@@ -1,7 +1,7 @@
-"""Of which kinds the values are that the comparisons of a program read.
+"""Counts of the kinds of the values that the comparisons of a program read from events.
 
-The one rule: an event is counted where the comparison decides about it, under the kinds of the
-values that are read from it.
+The one rule: a comparison counts an event only if it decides about the event, under the kinds of
+the values that it reads from it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ketal.model.events.event import Event
 from ketal.model.values import dig
 
 MASKS_MAX = 4_096
-"""Masks whose readings are known."""
+"""The most masks whose readings are cached."""
 ABSENT: Final = "absent"
 _KINDS: Final = {
     str: "string", int: "number", float: "number", bool: "boolean", type(None): ABSENT,
@@ -28,7 +28,7 @@ _KINDS: Final = {
 }  # fmt: skip
 
 Counts = dict[str, dict[str, int]]
-"""Reading, by its number as text → kinds, joined by commas → events."""
+"""Reading, by its number as text → kinds, joined by commas → number of events."""
 
 
 class ComparisonKinds:
@@ -56,7 +56,7 @@ class ComparisonKinds:
                 self.counts[number].update(zip(*kinds, strict=True))
 
     def _readings_of(self, mask: int) -> list[int]:
-        """Return the numbers of the readings of an event with a mask."""
+        """Return the numbers of the readings that count an event with this mask."""
         return [n for n, (reading, _) in enumerate(self._readings) if _is_read(reading, mask)]
 
     # --- state ---
@@ -70,7 +70,7 @@ class ComparisonKinds:
         }
 
     def load(self, value: Counts) -> None:
-        """Put what `save` returned into a fresh object of the same pattern."""
+        """Load what `save` returned into a fresh object of the same pattern."""
         for number, counts in value.items():
             self.counts[int(number)] = Counter({tuple(k.split(",")): n for k, n in counts.items()})
 
@@ -85,7 +85,7 @@ class ProgramKinds:
         self._read = 0
 
     def look(self, new: Sequence[Event]) -> None:
-        """Look at those of new events that are in the sample."""
+        """Count those of the new events that are in the sample."""
         events = sampled(new, self._read) if self._reading else ()
         self._read += len(new)
         if events:
@@ -93,7 +93,7 @@ class ProgramKinds:
                 kinds.count(events)
 
     def met(self) -> dict[str, Counts]:
-        """Return what is known so far, by the names of patterns."""
+        """Return the counts so far, by the name of the pattern."""
         return {name: kinds.save() for name, kinds in self._of.items()}
 
     def save(self) -> Any:
@@ -101,7 +101,7 @@ class ProgramKinds:
         return [self._read, dict(sorted(self._fingerprints.items())), self.met()]
 
     def load(self, value: Any) -> None:
-        """Put what `save` returned into a fresh object; what is of other patterns is dropped."""
+        """Load what `save` returned into a fresh object; drop counts of patterns that changed."""
         self._read, fingerprints, counts = value
         for name, kinds in self._of.items():
             if fingerprints.get(name) == self._fingerprints[name]:

@@ -1,10 +1,10 @@
-"""Which names of a program some event of an execution has, and what there is in their place.
+"""The names of a program that no event of an execution has, and the names that events do have.
 
-While a name was met by no event, the types, nodes or attributes of events are counted, so that a
-name that is near can be shown with how many events have it: of a sample of the events, and of none
-once every name was met.
+While a name is unmet, the types, nodes or attributes of a sample of the events are counted, so
+that a similar name can be proposed with the number of events that have it. Once all names are met,
+nothing is counted.
 
-The one rule: a name is unmet if no event that was looked at has it.
+The one rule: a name is unmet if no sampled event has it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ketal.model.events.event import Event
 from ketal.model.values import base_node, dig
 
 NAMES_MAX = 256
-"""Types, nodes and attributes that are counted, of each the most frequent."""
+"""The most types, nodes and attributes that are counted, the most frequent of each."""
 
 _TYPE, _NODE, _DATA = attrgetter("type"), attrgetter("node"), attrgetter("data")
 _COUNTED = {"type": "type", "node": "node", "attribute": "attribute", "partition": "attribute"}
@@ -31,23 +31,23 @@ _COUNTED = {"type": "type", "node": "node", "attribute": "attribute", "partition
 
 @dataclass(frozen=True, slots=True)
 class NamesMet:
-    """Which names of a program no event has; of parts of an execution, their sum."""
+    """The names of a program that no event of an execution, or of several parts of one, has."""
 
-    unmet: list[NameKey]  # the names that none of the events has that were looked at
-    looked_at: int  # how many events were
-    # How many of these have each type, node or attribute, as long as one of the kind is unmet, the
-    # most frequent first.
+    unmet: list[NameKey]  # the names that no sampled event has
+    looked_at: int  # how many events were sampled
+    # How many of these have each type, node or attribute, the most frequent first; only of kinds
+    # of which a name is unmet.
     counts: dict[str, dict[str, int]]
-    # The nodes, if no clock knows of another node than its own and a pattern asks for more.
+    # The nodes, if no clock has an entry of another node and a pattern reads such entries.
     apart: tuple[str, ...] = ()
 
     def counted(self, what: str) -> dict[str, int]:
-        """Return how many events have each name of a kind, as long as one of the kind is unmet."""
+        """Return how many events have each name of a kind; empty once all of the kind are met."""
         return self.counts.get(_COUNTED[what], {})
 
     @classmethod
     def sum(cls, parts: Sequence[NamesMet]) -> NamesMet:
-        """Return what parts of an execution, which have the same names, have together."""
+        """Return the sum over parts of an execution, in all of which the same names are sought."""
         unmet = [key for key in parts[0].unmet if all(key in part.unmet for part in parts)]
         counts: dict[str, dict[str, int]] = {}
         for kind in dict.fromkeys(_COUNTED[what] for what, _ in unmet):
@@ -63,30 +63,30 @@ class NamesMet:
 
 
 def _most_common(counter: Counter[str]) -> list[tuple[str, int]]:
-    """Return the `NAMES_MAX` most frequent, of equally frequent ones the first by their names."""
+    """Return the `NAMES_MAX` most frequent names; equally frequent ones are sorted by name."""
     return sorted(counter.items(), key=lambda item: (-item[1], item[0]))[:NAMES_MAX]
 
 
 class LogNames:
-    """The names of a program in the events of an execution.
+    """Looks for the names of a program in the events of an execution.
 
     Parameters
     ----------
     names : iterable of NamedValue
-        Those of all patterns.
+        The names in all patterns.
     causal : bool
-        Whether a pattern asks which events happened before others.
+        Whether a pattern reads which events happened before others.
     """
 
     def __init__(self, names: Iterable[NamedValue], *, causal: bool) -> None:
         self.unmet = {name.key: name for name in names}
-        # The nodes, as long as no clock knows of another; None if that is not asked.
+        # The nodes, until a clock has an entry of another node; None if no pattern reads such.
         self.apart: set[str] | None = set() if causal else None
         self._all = sorted(self.unmet)
         self.looked_at = 0
         self._read = 0
         self._globs = {name.key: name.matcher() for name in self.unmet.values() if name.glob}
-        self.counts: dict[str, Counter[str]] = {}  # as of `NamesMet`
+        self.counts: dict[str, Counter[str]] = {}  # as in `NamesMet`
         self._count_unmet()
 
     @property
@@ -95,7 +95,7 @@ class LogNames:
         return bool(self.unmet) or self.apart is not None
 
     def look(self, new: Sequence[Event]) -> None:
-        """Look at those of new events that are in the sample, if there is anything to look for."""
+        """Look for unmet names in those of the new events that are in the sample."""
         if not self.looking:
             return
         events = sampled(new, self._read)
@@ -127,7 +127,7 @@ class LogNames:
             self._count_unmet()
 
     def _count_beside(self, name: NamedValue, events: Iterable[Event]) -> None:
-        """Count the attributes that stand where a nested one would."""
+        """Count the attributes beside a nested one: under the same path but for the last name."""
         counter, *within = self.counts["attribute"], *name.path[:-1]
         for event in events:
             place = dig(event.data, tuple(within))
@@ -139,7 +139,7 @@ class LogNames:
         return any(map(self._globs[name.key], counter)) if name.glob else name.name in counter
 
     def _count_unmet(self) -> None:
-        """Count what unmet names are of, and no more, within the bound."""
+        """Keep the counters of the kinds of unmet names only, each within `NAMES_MAX`."""
         wanted = dict.fromkeys(_COUNTED[what] for what, _ in self.unmet)
         self.counts = {what: self.counts.get(what, Counter()) for what in wanted}
         for what, counter in self.counts.items():
@@ -149,7 +149,7 @@ class LogNames:
             self.looked_at = self._read = 0
 
     def met(self) -> NamesMet:
-        """Return what is known so far."""
+        """Return the result so far."""
         counts = {what: dict(_most_common(counter)) for what, counter in self.counts.items()}
         apart = tuple(sorted(self.apart or ()))
         return NamesMet(sorted(self.unmet), self.looked_at, counts, apart)
@@ -165,7 +165,7 @@ class LogNames:
         return [list(map(list, self._all)), unmet, numbers, counts, apart]
 
     def load(self, value: Any) -> None:
-        """Put what `save` returned into a fresh object; nothing if it is of other names."""
+        """Load what `save` returned into a fresh object; ignore it if its names are others."""
         every, unmet, numbers, counts, apart = value
         if every != list(map(list, self._all)):
             return
