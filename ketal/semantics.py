@@ -2,16 +2,16 @@
 
 Everything here is brute force over words and events, written from the definition of the language
 (`docs/language.md`) and from nothing else; it shares no code with the engine and evaluates guards
-with an evaluator of its own. The one rule: where a shorter way and the definition differ, the
-definition is written down.
+with an evaluator of its own. The one rule: where a shorter form and the definition differ, the
+code follows the definition.
 
-What is defined where:
+Where each part is defined:
 
 =======================  ====================================================
 `canonical_order`        the canonical linear extension of a finite log
 `linear_extensions`      all linear extensions
 `released`               a live stream: causally ready, ties by arrival
-`learned`, `received`    `at every node`: what a node could have seen, was sent
+`learned`, `received`    `at every node`: the events a copy is offered
 `Words`                 bodies: the words, by partial derivatives
 `Guards.value/.truth`    guards, the unknown, `Causal` and `Conc`
 `_Judge.in_alphabet`     the alphabet
@@ -26,7 +26,7 @@ What is defined where:
 =======================  ====================================================
 
 A configuration is literally the sequence of (step, event) bound so far, and
-what is left of every word of the body that begins with these steps. Nothing is
+the rests of all words of the body that begin with these steps. Nothing is
 merged, numbered or indexed.
 """
 
@@ -66,12 +66,12 @@ _FUNCTIONS = ("exists", "host", "origin")  # the language's own; others are regi
 
 
 class TooManyProbesError(Exception):
-    """Two guards compare too many values to be told apart by trial."""
+    """Two guards compare too many values to be distinguished by trial."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one pattern says about one finite execution.
+    """The result of one pattern on one finite execution.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Outcome:
     incomplete : list of (scope, expected)
     timed_out : list of (scope, steps)
     unscoped, untimed, halted : int
-        Events that were not judged.
+        How many events were not evaluated.
     """
 
     matches: list[tuple[Scope, Steps, dict[str, typing.Any] | None]] = field(default_factory=list)
@@ -107,17 +107,17 @@ def judge(
     work_max: int | None = None,
     clocks_decide: bool = True,
 ) -> Outcome:
-    """Say what pattern `name` of `file` means on one finite execution.
+    """Return the result of pattern `name` of `file` on one finite execution.
 
-    Control events are events like any others here; `mode` and `limit` are not
-    regarded. A topology changes nothing: a finite log is complete.
+    Control events are treated like all others; `mode` and `limit` are
+    ignored. A topology changes nothing, as a finite log is complete.
 
     Parameters
     ----------
     file : ketal.model.syntax.File
         A valid pattern file; nothing is checked here.
     name : str
-        Which of its patterns.
+        The name of the pattern.
     arrival : sequence of Event
         The whole execution, distinct events, in the order of the file.
     params : mapping
@@ -127,7 +127,7 @@ def judge(
     work_max : int or None
         How many configurations may be made before `TooLarge` is raised.
     clocks_decide : bool
-        Whether the clocks tell which events happened before which, or only which may have.
+        Whether the clocks decide which events happened before which, or only which may have.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def released(arrival: Iterable[Event]) -> list[Event]:
 
     An event is ready when every dot of its past has been released; of several
     that are ready the one that arrived first goes first. Events that wait for
-    something that never came are missing from the answer.
+    an event that never arrives are left out.
     """
     out: list[Event] = []
     waiting: list[Event] = []
@@ -186,10 +186,10 @@ def _past(event: Event) -> set[Dot]:
 
 
 def learned(node: str, order: Iterable[Event]) -> list[Event]:
-    """Return what the copy of `node` is offered when the events come in `order`.
+    """Return the events that the copy of `node` is offered when events come in `order`.
 
-    Its own events, and another node's event just before the first own event
-    whose past contains it, or at once where such an own event came first.
+    They are the node's own events, and each event of another node: just before the first own
+    event whose past contains it, or at once if such an own event came first.
     """
     offered: list[Event] = []
     unlearned: list[Event] = []
@@ -208,10 +208,10 @@ def learned(node: str, order: Iterable[Event]) -> list[Event]:
 
 
 def received(node: str, order: Iterable[Event]) -> list[Event]:
-    """Return what the copy of `node` is offered, with `receiving`, when the events come in `order`.
+    """Return the events that the copy of `node` is offered under `receiving`.
 
-    Its own events, and another node's event just before the first own event
-    that received its message, or at once where such an own event came first.
+    They are the node's own events, and each event of another node whose message it receives:
+    just before the first own event that received it, or at once if such an own event came first.
     """
     offered: list[Event] = []
     unreceived: list[Event] = []
@@ -233,7 +233,7 @@ def received(node: str, order: Iterable[Event]) -> list[Event]:
 
 @dataclass(frozen=True)
 class _At:
-    """What is left of an automaton body that is in `state`."""
+    """The rest of an automaton body that is in `state`."""
 
     body: ast.AutomatonBody
     state: str
@@ -241,16 +241,16 @@ class _At:
 
 _Item = ast.Body | ast.Absent | _At
 Rest = tuple[_Item, ...]
-"""What is left of a word: these, one after the other."""
+"""The rest of a word: these items, one after the other."""
 First = tuple[frozenset[ast.Guard], str, Rest]
-"""The `not`s just passed, a step, and what is left after it."""
+"""A way to read one step: the `not`s before it, the step, and the rest after it."""
 
 
 class Words:
     """The language of a body, read one step at a time."""
 
     def may_end(self, rest: Rest) -> bool:
-        """Return whether the empty word is among what is left."""
+        """Return whether the rest of the word may be empty."""
         return all(self._empty(item) for item in rest)
 
     @functools.lru_cache(maxsize=10_000)  # noqa: B019 (a judge lives for one call)
@@ -293,7 +293,7 @@ class Words:
                 for permutation in itertools.permutations(items):
                     yield from self.firsts(permutation)
             case ast.Repeat(inner, least, most) if most is None or most > 0:
-                # Empty repetitions may as well come last, so this one is not empty.
+                # Empty repetitions can be moved to the end, so this one is not empty.
                 fewer = ast.Repeat(inner, max(least - 1, 0), None if most is None else most - 1)
                 for nots, step, rest in self.firsts((inner,)):
                     yield nots, step, (*rest, fewer)
@@ -314,7 +314,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Configuration:
-    """The (step, event) bound so far, and what is left of every such word."""
+    """The (step, event) bound so far, and the rests of all words that begin with these steps."""
 
     bound: History
     rests: frozenset[Rest]
@@ -325,11 +325,11 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a guard is evaluated: an event, the history before it, a copy.
+    """The context in which a guard is evaluated: an event, the history before it, a copy.
 
-    `read` gives a field or an attribute, None where it is absent. No relational literal is
-    evaluated at a probe, which has no event, and gives what is computed of an event, how two of
-    its values compare, and what a registered guard answers, too.
+    `read` returns a field or an attribute, None where it is absent. A probe has no event, so no
+    relational literal is evaluated at it; its `read` also returns values computed from an event,
+    how two values of an event compare, and the results of registered guards.
     """
 
     read: Callable[..., typing.Any]
@@ -475,24 +475,24 @@ def _mentions_step(node: ast.Node) -> bool:
 
 
 def _is_computed(node: ast.Node) -> typing.TypeGuard[ast.Arithmetic | ast.Negative]:
-    """Return whether a node is a value that is computed of what an event has."""
+    """Return whether a node is a value that is computed from an event."""
     computes = isinstance(node, ast.Arithmetic | ast.Negative)
     return computes and any(isinstance(n, ast.Field | ast.Attribute) for n in walk(node))
 
 
 class Guards:
-    """The meaning of guards: what is true of an event after a history.
+    """The meaning of guards: which of them hold for an event after a history.
 
     Parameters
     ----------
     guards : mapping of str to Guard
-        Those of the declared events and steps, by name.
+        The guards of the declared events and steps, by name.
     params : mapping
         The values of parameters, by name.
     registered : mapping
         The functions of registered guards, by name.
     clocks_decide : bool
-        Whether the clocks tell which events happened before which, or only which may have.
+        Whether the clocks decide which events happened before which, or only which may have.
     """
 
     def __init__(
@@ -509,11 +509,11 @@ class Guards:
         self.clocks_decide = clocks_decide
 
     def moment(self, event: Event, history: History, node: str | None) -> Moment:
-        """Return where guards over `event` are evaluated in the copy of `node`."""
+        """Return the context in which guards over `event` are evaluated in the copy of `node`."""
         return Moment(functools.partial(_read, event), event.node == node, event, history)
 
     def value(self, value: ast.Value, at: Moment) -> typing.Any:
-        """Return what a value is there; None where it is absent, null or unknown."""
+        """Return what an expression evaluates to; None where it is absent, null or unknown."""
         if at.is_probe and _is_computed(value):
             return at.read(value)
         match value:
@@ -541,7 +541,7 @@ class Guards:
         raise AssertionError(value)
 
     def truth(self, guard: ast.Guard, at: Moment) -> Truth:
-        """Return whether a guard holds there: True, False or None for unknown."""
+        """Return whether a guard holds: True, False or None for unknown."""
         match guard:
             case ast.Truth(constant):
                 return constant
@@ -593,10 +593,10 @@ class Guards:
         raise AssertionError(guard)
 
     def related(self, relation: Callable[[Event, Event], bool], anchor: str, at: Moment) -> Truth:
-        """Return whether the anchor's events all stand in the relation; none: true.
+        """Return whether all of the anchor's events have the relation; true if there are none.
 
-        Clocks that do not decide order all that may have happened before: between nodes they
-        prove that events are concurrent, and no order.
+        Clocks that do not decide happened-before order every pair that may be ordered. Between
+        nodes they prove that events are concurrent, but no order.
         """
         assert at.event is not None
         events: list[Event | None]
@@ -617,14 +617,14 @@ class Guards:
         return _all(truths)
 
     def answer(self, name: str, values: list[typing.Any], at: Moment) -> Truth:
-        """Return what a registered guard answers."""
+        """Return the result of a registered guard."""
         function = self.registered[name]
         answer = function(*values) if _annotated(function, values) else None
         return answer if isinstance(answer, bool) else None
 
 
 class _Judge(Guards):
-    """One pattern with its parameters; what does not depend on the scope."""
+    """One pattern with its parameters: all that does not depend on a scope."""
 
     def __init__(
         self,
@@ -660,7 +660,7 @@ class _Judge(Guards):
         self.window_events = length if isinstance(length, int) else None
 
     def _named(self) -> set[str]:
-        """Return what the pattern names directly."""
+        """Return the names of events and steps in the pattern's own text."""
         names = set()
         for node in walk(self.pattern):
             if isinstance(node, ast.Name | ast.Step):
@@ -694,11 +694,11 @@ class _Judge(Guards):
         return any(kind is None for _, kind, _ in self.key(event))
 
     def untimed(self, event: Event) -> bool:
-        """Return whether an event lacks the time that the window asks for."""
+        """Return whether an event lacks the time that the window needs."""
         return self.window_us is not None and event.time is None
 
     def _counts(self, event: Event) -> bool:
-        """Return whether an event would be judged, had it its key and its time."""
+        """Return whether an event would be in a scope if it had its key and its time."""
         where = self.pattern.deployment
         if where is None:
             return self.in_alphabet(event, False)
@@ -728,7 +728,7 @@ class _Judge(Guards):
                 yield _Scope(self, names + ((("node", node),) if node else ()), node, offered)
 
     def outcome(self, arrival: Seq[Event]) -> Outcome:
-        """Judge the whole execution."""
+        """Return the result of the pattern on the whole execution."""
         assert len({e.dot for e in arrival}) == len(arrival), "events are distinct"
         lost = [e for e in arrival if self._counts(e)]
         out = Outcome(
@@ -779,7 +779,7 @@ class _Judge(Guards):
         return _mentions_step(guard) or self.truth(guard, at) is positive
 
     def _literals(self, guards: Iterable[ast.Guard]) -> Iterator[ast.Guard]:
-        """Yield the literals that speak of one event alone."""
+        """Yield the literals that read one event only."""
         for guard in guards:
             match guard:
                 case ast.And(operands) | ast.Or(operands):
@@ -792,7 +792,7 @@ class _Judge(Guards):
                     for item in items:
                         yield from self._literals([ast.Comparison("==", value, item)])
                 case ast.Call(result, target, arguments):
-                    # Its three parts read different things, so they are tried apart.
+                    # Its three parts read different values, so they are tried separately.
                     yield ast.Call("*", target, ("..",))
                     yield ast.Call(result, "", ("..",))
                     yield ast.Call("*", "", arguments)
@@ -871,7 +871,7 @@ class _Scope:
         return tuple(sorted(steps, key=self.judge.index.__getitem__))
 
     def check(self, out: Outcome) -> int:
-        """Judge conformance; return how many events came after a halt."""
+        """Add the verdicts of a `check` to `out`; return how many events came after a halt."""
         policy = self.judge.pattern.violation_policy
         run = [self.start]
         for i, event in enumerate(self.offered):
@@ -965,7 +965,7 @@ class _Scope:
         return [canonical_key(e) for _, e in bound], [self.judge.index[s] for s, _ in bound]
 
     def unmirrored(self, matches: list[History]) -> list[History]:
-        """Return one match of each occurrence."""
+        """Return the matches without mirror images of others."""
         reported: list[History] = []
         same_events: dict[frozenset[Dot], list[History]] = {}
         for bound in sorted(matches, key=self.rank):
@@ -980,7 +980,7 @@ class _Scope:
         return all(self.judge.same_guard(step, stands[event.dot]) for step, event in one)
 
     def report(self, matches: list[History], timed_out: list[History], out: Outcome) -> None:
-        """Add what was found to the outcome, in the order of the completing events."""
+        """Add matches and time-outs to `out`, matches in the order of the completing events."""
         if self.judge.strategy == "any" and self.judge.pattern.window:
             timed_out = self._unmatched(matches)
         reported = self.unmirrored(matches)
@@ -997,7 +997,7 @@ class _Scope:
         return [configurations[0].bound for configurations in alone if configurations]
 
     def returned(self, bound: History) -> dict[str, typing.Any] | None:
-        """Return what the pattern's `return` names; None without one."""
+        """Return the values of the pattern's `return` for a match; None without a `return`."""
         returns = self.judge.pattern.returns
         if returns is None or returns.count:
             return None
@@ -1018,16 +1018,16 @@ _Variable = (
 
 
 def _pair(comparison: ast.Comparison) -> _Pair | None:
-    """Return the two values that a comparison is about; None where one is a constant."""
+    """Return the two values that a comparison compares; None if one of them is a constant."""
     sides = (comparison.left, comparison.right)
     return frozenset(sides) if all(any(_values_read(side)) for side in sides) else None
 
 
 def _variables(literal: ast.Guard) -> set[_Variable]:
-    """Return what a literal reads from its event.
+    """Return the variables that a literal reads from its event.
 
-    What is computed, how two values of an event compare, and what a registered guard answers
-    are values of their own.
+    A computed value, how two values of an event compare, and the result of a registered guard
+    are variables of their own.
     """
     match literal:
         case ast.Comparison() if (pair := _pair(literal)) is not None:
@@ -1059,12 +1059,12 @@ def _values_read(node: ast.Node) -> Iterator[_Variable]:
 def _probes(
     literals: list[ast.Guard], value: Callable[[ast.Value, Moment], typing.Any]
 ) -> Iterator[Moment]:
-    """Yield probe events enough to tell two sets of literals apart.
+    """Yield enough probe events to tell two sets of literals apart.
 
-    Variables that meet in a literal draw from the same constants: each constant,
-    values between and beyond them (as many as there are variables), other
-    kinds, something of no kind, nothing. The probes are the product. What a regular expression
-    answers of a text that is no constant is free: two of them are the same if they are written so.
+    Variables that occur in one literal take values of one set: each constant, as many values
+    between and beyond the constants as there are variables, values of other kinds, a value
+    of no kind, and absence. The probes are the product of these sets. Whether a regular expression
+    matches a text that is no constant is free: two are equal only if they are written alike.
     """
     groups: list[tuple[set[_Variable], list[ast.Guard]]] = []
     for literal in literals:
@@ -1117,7 +1117,7 @@ def _domain(variable: _Variable, numbers: list[float], strings: list[str]) -> li
 def _constants(
     literals: list[ast.Guard], value: Callable[[ast.Value, Moment], typing.Any]
 ) -> tuple[set[float], set[str], set[str]]:
-    """Return the numbers and the strings that literals name, and these with what globs match."""
+    """Return the numbers and strings in literals, and the strings with texts that globs match."""
     numbers: set[float] = set()
     strings: set[str] = set()
     texts: set[str] = set()
@@ -1148,13 +1148,13 @@ def _constants(
 
 
 class _Unwritten(str):
-    """A text of a probe that the guards do not write, and the regular expressions that match it."""
+    """A text of a probe that is no constant of the guards; regexes in `matched` match it."""
 
     matched: frozenset[str]
 
 
 def _matched_freely(texts: list[str], constants: set[str], regexes: list[str]) -> Iterator[str]:
-    """Yield texts; what is no constant once for every set of regular expressions."""
+    """Yield each constant text once, and every other one for each set of regexes that match it."""
     for text in texts:
         if text in constants:
             yield text

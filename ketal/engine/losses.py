@@ -94,7 +94,7 @@ class Losses:
     def __contains__(self, dot: Dot) -> bool:
         return dot in self._scopes
 
-    # --- what is missed ---
+    # --- missed events ---
 
     def miss(self, dot: Dot, low: CanonicalKey | None = None) -> int:
         """Mark a dot as missed that was declared lost; return how many others were evicted.
@@ -255,7 +255,7 @@ class Losses:
         return [rows, dict(self._evicted), places, self._merged, self.past_matters]
 
     def load(self, value: Any) -> int:
-        """Put what `save` returned into a fresh object; return how many a smaller limit evicts."""
+        """Load what `save` returned into a fresh object; return how many a smaller limit evicts."""
         rows, self._evicted, places, merged, self.past_matters = value
         self.any_missed = bool(rows or self._evicted or places or merged)
         for dot, saved in rows:

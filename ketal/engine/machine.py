@@ -1,4 +1,4 @@
-"""The machine of a pattern: what an event does in a configuration.
+"""The machine of a pattern: the configurations that an event leads to from a configuration.
 
 `step(machine, configuration, seen)` is a pure function, which returns every transition whose guard
 holds, as (group, configuration). A guard is evaluated in two halves: the local atoms once per
@@ -126,16 +126,15 @@ class Machine:
     plans : Memo
         By (state, mask): the plan of such an event; None where it leads nowhere.
     decided : Memo
-        By state, then mask: the one configuration that such an event leads to, and what is
-        decided there; None where registers matter, or there is not exactly one configuration.
+        By state, then mask: the one configuration that such an event leads to, and the `Decided`
+        of its state; None where registers matter, or there is not exactly one configuration.
     concerned : Memo
         By (states in which runs wait, as bits; mask): whether such an event may start a run,
         extend a waiting one or break a `not` of one.
     not_plans : Memo
         By (state, mask): the `not` guards that such an event may break.
     breaks : Memo
-        By (number of a `not`, mask): the formula left to evaluate of whether such an event breaks
-        the `not`.
+        By (number of a `not`, mask): the part of the guard left to evaluate for such an event.
     refusals : Memo
         By (states, mask): the steps expected, these as a text, and whether the event would be
         allowed but for relational atoms.

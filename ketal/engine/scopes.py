@@ -211,7 +211,7 @@ class Scopes(dict[ScopeName, Scope]):
         # A check that took nothing and is not complete still gets a verdict at the end.
         fresh_is_over = not self._is_check or 0 in compiled.automaton.finals
         self.removes = bool(compiled.partition) and fresh_is_over
-        # A run that is never offered an event tells whether an event would leave a new scope over.
+        # A run that is never offered an event, by which `passes_over` decides about new scopes.
         # Where a check's transitions are reported, every event gives a verdict.
         asks = self.removes and not (self._is_check and traced)
         self._fresh = self._new_run() if asks else None

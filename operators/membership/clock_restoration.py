@@ -1,31 +1,31 @@
 """Clocks that shrink when a node leaves, and how they are restored.
 
 The clocks of "Implementation of causal control operators to detect distributed
-events" (section IV.C) lose the entry of a node when it leaves. What they knew follows from
-the other clocks. The **closure** of an event e of node m is the entry-wise
+events" (section IV.C) lose the entry of a node when it leaves. The lost entry follows from
+other clocks. The **closure** of an event e of node m is the entry-wise
 maximum of e's clock and of the closures of the events that e directly knows,
 which are its predecessor on m and, for each entry Q: c of its clock, the event
 Q@c. A **restored clock** is the clock with the closure's entries of the nodes
-that left. An entry that is there but too low is raised as well: whoever has not
-yet dropped X can learn from someone who has, and then its own entry of X is old.
+that left. An entry that is there but too low is raised as well: a node that has not
+yet dropped X can receive a message from one that has, and then its own entry of X is old.
 
-`Restorer` does so for events in their order of release, `restored` for a finite
-log; `obvious_restored` raises clocks until nothing is left to raise.
+`Restorer` restores the clocks of events in their order of release, `restored_with_doubts` those
+of a finite log; `obvious_restored` raises clocks until nothing is left to raise.
 
-Why a hold-back queue may look at clocks that are not restored: let an event be
+Why a hold-back queue may read clocks that are not restored: let an event be
 released when its predecessor and every Q@c of its clock have been. By induction
 over the releases, the whole past of each of these has been released. The past
-of e is they and their pasts, for knowledge reaches e in no other way. So a
+of e consists of these events and their pasts, as e can learn of events in no other way. So a
 dropped entry makes no event ready too early, and restoring at release finds
 every closure that it needs. A clock that is not restored names a part of that
 past only, so it makes no event wait for more.
 
-What the log does not carry cannot be restored: where a node takes a message of
-a sender whose entry it has dropped, and its clock names nothing that knew that
-message, the two events are concurrent. A membership service with view synchrony
+What no clock of the log contains cannot be restored: where a node receives a message of
+a sender whose entry it has dropped, and its clock names no event that has that message in its
+past, the two events are concurrent. A membership service with view synchrony
 delivers a node's messages before the view without it, or never.
 
-The one rule: an execution in which no entry was dropped comes back as it is.
+The one rule: an execution in which no entry was dropped is returned as it is.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Restorer(Stateful):
         self._last: dict[str, int] = {}
         self._released: dict[str, int] = {}
         self._doubted: dict[str, int] = {}
-        # Released events that a leave puts in doubt: by node, those whose entry for it is lower
-        # than the closure's; and those of whose past something was missing.
+        # Released events that a leave puts in doubt: by node, how many have an entry for it that is
+        # lower than their closure's; and how many were released with a part of the past missing.
         self._low: dict[str, int] = {}
         self._incomplete = 0
         self._cut = False  # whether the last closure lacks entries for which there was no room
@@ -89,8 +89,8 @@ class Restorer(Stateful):
     def mark_departed(self, names: Iterable[str]) -> None:
         """Restore the entries of nodes that left, from now on.
 
-        What was released before with an entry that is too low is doubtful, and so is what
-        was released before all of its past had arrived.
+        Events that were released with an entry that is too low are doubtful, and so are events
+        that were released before all of their past had arrived.
         """
         fresh = set(names) - self.departed
         if fresh:
@@ -99,7 +99,7 @@ class Restorer(Stateful):
             self._incomplete = 0
 
     def restore(self, event: Event) -> Event:
-        """Return a released event with its clock restored; its closure is held for later ones."""
+        """Return a released event with its clock restored; hold its closure for later events."""
         node, counter = event.node, event.clock[event.node]
         whole = self._close(event)
         out = self.remembered(event)
@@ -127,9 +127,9 @@ class Restorer(Stateful):
             self.in_doubt += 1
 
     def so_far(self, event: Event) -> Event:
-        """Return the event with its clock restored from what arrived so far; hold its closure.
+        """Return an event with its clock restored from the arrivals so far; hold its closure.
 
-        No entry is too high. What arrives later may raise it, until `restore`.
+        No entry is too high. Later arrivals may raise entries, until `restore`.
         """
         self._close(event)
         return self.remembered(event)
@@ -162,7 +162,7 @@ class Restorer(Stateful):
         event : Event
             With its clock restored.
         arrived : Event, optional
-            As it arrived; default with its clock restored.
+            The event as it arrived; by default `event`.
         """
         clock, last = event.clock, self._last
         others = [n for n in self.departed if n != event.node]
@@ -191,9 +191,9 @@ class Restorer(Stateful):
         return whole
 
     def _closure(self, node: str, counter: int, clock: Clock) -> tuple[Clock, bool, bool]:
-        """Return a clock's closure, whether its direct causes are known, whether theirs may grow.
+        """Return a clock's closure, whether its direct causes are known, and if it may grow.
 
-        What arrived before any node left has its whole clock, and no closure.
+        Events that arrived before any node left have their whole clocks, and no closures.
         """
         memory = self.memory
         growing = False
@@ -242,16 +242,16 @@ def in_question(
 ) -> list[tuple[str, int, Clock]]:
     """Return the events held whose clock may have to be raised, in order of arrival.
 
-    Those of whose past not everything was seen; those whose clock is not at least that of an
-    event that they directly know; and those that have any of these in their pasts. The clocks
-    of all others are whole.
+    They are the events of whose past a part was not seen, the events whose clock is not at least
+    that of an event that they directly know, and the events that have any of these in their
+    pasts. The clocks of all others are whole.
 
     Parameters
     ----------
     memory : ClockMemory
     seen : mapping of str to (int, list of int)
-        Of each node the counter up to which all was seen, and those seen beyond; what
-        is held and not in there is left out.
+        By node, the counter up to which all events were seen, and the counters seen beyond it;
+        held events that are not among them are left out.
     """
     upto = {node: upto for node, (upto, _) in seen.items()}
     beyond = {node: set(counters) for node, (_, counters) in seen.items()}
@@ -271,7 +271,7 @@ def in_question(
 
 
 def _is_shrunk(memory: ClockMemory, node: str, counter: int, clock: Clock) -> bool:
-    """Return whether a clock lacks what is in the clock of an event that it directly knows."""
+    """Return whether a clock is lower, in an entry, than that of an event it directly knows."""
     before = memory.find(node, counter - 1)
     learned = {n: c for n, c in clock.items() if before is None or c > before.clock.get(n, 0)}
     causes = [before, *(memory.find(n, c) for n, c in learned.items())]
@@ -284,14 +284,14 @@ def present_order(events: Iterable[Event]) -> list[Event]:
     """Return distinct events in an order that respects program order and the entries present.
 
     The canonical order of shrunk clocks does not: a clock that loses an entry
-    has a smaller sum than its causes. Clocks with each other in their
-    pasts are no execution; there the least event in canonical order goes first.
+    has a smaller sum than its causes. Events with each other in their pasts
+    are no execution; of these the least in canonical order goes first.
     """
     by_node: dict[str, list[Event]] = {}
     for event in events:
         by_node.setdefault(event.node, []).append(event)
     for remaining in by_node.values():
-        # From the end, so that the next one is popped.
+        # Descending, so that the next event is popped from the end.
         remaining.sort(key=lambda e: e.counter, reverse=True)
     waiting: dict[str, list[tuple[int, str]]] = {}
     out: list[Event] = []
@@ -319,7 +319,7 @@ def present_order(events: Iterable[Event]) -> list[Event]:
 
 
 def _blocked(by_node: dict[str, list[Event]], event: Event) -> tuple[str, int] | None:
-    """Return an entry of the event that names one which is not in the order yet."""
+    """Return an entry of the event's clock that names an event not yet in the order, if any."""
     for node, counter in event.clock.items():
         remaining = by_node.get(node)
         if remaining and node != event.node and remaining[-1].counter <= counter:
@@ -378,7 +378,7 @@ def restored_with_doubts(
 
 
 def obvious_restored(events: Iterable[Event], left: Collection[str] = ()) -> list[Event]:
-    """Return the events that `restored_with_doubts` does: raise clocks until none is too low."""
+    """Return the events of `restored_with_doubts`, by raising clocks until none is too low."""
     events = list(events)
     departed = set(left)
     closures = {e.dot: dict(e.clock) for e in events}

@@ -65,7 +65,7 @@ _EQUALITY = "an equality with the step just before it (`k == A.k`) in its place"
 
 @dataclass(frozen=True)
 class Cost:
-    """What a pattern costs."""
+    """The cost class of a pattern, and what decides it."""
 
     name: str  # the class of the pattern
     place: TextPlace  # the guard, or other part of the pattern, that decides the class
@@ -79,7 +79,7 @@ class Cost:
 
 
 def cost_of(compiled: CompiledPattern) -> Cost:
-    """Return what a pattern costs."""
+    """Return the cost class of a pattern."""
     machine, text = Machine(compiled), PatternPlaces(compiled)
     if compiled.pattern.mode is not None:
         return _of_cuts(text)
@@ -146,7 +146,7 @@ class _OfFindAny:
         self.longest = roles.longest
 
     def cost(self) -> Cost:
-        """Return what the pattern costs."""
+        """Return the cost class of the pattern."""
         roles, found = self.roles, self._class()
         if found.name in (FLAT, FLAT_BY_VALUE):
             free = all(role.starts or role.free for role in self.all)

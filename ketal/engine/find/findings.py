@@ -1,6 +1,6 @@
 """Findings: the result of an event, or of the passing of time, in a scope of a `find`.
 
-The one rule: of the mirror images of an occurrence one is a match.
+The one rule: of several mirror images, one is a match.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Findings:
 
 
 def without_mirrors(matches: Sequence[Taken], classes: Sequence[int]) -> list[int]:
-    """Return the indexes of one event's matches that are reported: one of each mirror images.
+    """Return the indexes of one event's matches that are left without mirror images.
 
-    Of matches with the same events, each in a step of the same class, the least by `rank` is
-    reported. `classes` has the class of each step's local guard.
+    Of matches with the same events, each in a step of the same class, only the least by `rank` is
+    left. `classes` has the class of each step's local guard.
     """
     width = max(classes, default=0) + 1
     least: dict[Any, int] = {}

@@ -2,7 +2,7 @@
 
 Seen from an event e, the events of a column that happened-before e are a prefix, those that e
 happened-before a suffix, and the concurrent ones the range between: each is found by bisection
-(Garg, "Principles of distributed systems", 1996, section 2.2). Where no guard asks for the
+(Garg, "Principles of distributed systems", 1996, section 2.2). Where no guard reads the
 causal relation a role has one column, by the place in the order offered.
 
 A column has for each event a *summary* for the search: under a forward search the latest start of

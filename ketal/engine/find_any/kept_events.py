@@ -152,7 +152,7 @@ class KeptEvents:
         self._reach: tuple[frozenset[int], frozenset[int]] | None = None
 
     def columns(self, role: StepRole) -> RoleColumns:
-        """Return the columns of a role; made for an event that is added at once."""
+        """Return the columns of a role; new ones are empty, so an event must be added to them."""
         made = self._by_role.get(role)
         if made is None:
             made = self._by_role[role] = self._new_columns(role=role)

@@ -262,7 +262,7 @@ class AnyFind:
         self._set_end_place()
 
     def validate_state(self) -> None:
-        """Assert the rules of what is kept."""
+        """Assert the rules of the parts."""
         self._store.validate_state()
         if self.breakers is not None:
             self.breakers.validate_state()

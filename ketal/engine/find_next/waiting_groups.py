@@ -12,7 +12,8 @@ more things narrow a search where the pattern allows it:
   the latest start up to it. These never fall, so the groups that are too old are a prefix too,
   even where a clock was set back.
 
-The one rule: a group is in one row and, for each key of which it has a value, in one of that value.
+The one rule: a group that waits is in one row and, for each key of which it has a value, in one
+row of that value.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ NAMES_MAX = 256
 
 _TYPE, _NODE, _DATA = attrgetter("type"), attrgetter("node"), attrgetter("data")
 _COUNTED = {"type": "type", "node": "node", "attribute": "attribute", "partition": "attribute"}
-"""What is counted while a name of a kind is unmet."""
+"""Kind of name → the names that are counted while one of the kind is unmet."""
 
 
 @dataclass(frozen=True, slots=True)
