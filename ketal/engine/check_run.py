@@ -45,7 +45,7 @@ class CheckRun:
         self.machine = machine
         self.configurations: tuple[Configuration, ...] = machine.fresh
 
-    def take_plain(
+    def take_by_mask(
         self, events: Sequence[Event], masks: Sequence[int], begin: int, place: int
     ) -> int:
         """Take events from index `begin` on, as long as state and mask alone decide the step.
@@ -107,7 +107,7 @@ class CheckRun:
         """Return whether some configuration is in a final state."""
         return any(c.state in self.machine.automaton.finals for c in self.configurations)
 
-    def passes_over(self, mask: int) -> bool:
+    def ignores(self, mask: int) -> bool:
         """Return whether an event with a mask leaves a fresh run as it is."""
         after = self.machine.decided[0][mask]
         return after is not None and after[0] == self.machine.fresh
@@ -131,7 +131,7 @@ class CheckRun:
         """Yield the relations that fail, of each step whose local guard the event satisfies."""
         machine = self.machine
         automaton = machine.automaton
-        known = machine.local(seen.mask)
+        known = machine.local_truth(seen.mask)
         for configuration in self.configurations:
             for v in automaton.enabled[configuration.state]:
                 formula = simplify(automaton.formulas[v], known)

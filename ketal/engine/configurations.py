@@ -18,7 +18,7 @@ from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.operators.history import History
 
 
-class Known(NamedTuple):
+class JointPast(NamedTuple):
     """The joint past of several events, all of which happened before one event.
 
     `own` has the last counter of each node among them; `others` is the join of their clocks,
@@ -45,7 +45,8 @@ class Seen:
     """
 
     __slots__ = (
-        "_dot", "_key", "_known", "_time_us", "clock", "counter", "event", "mask", "node", "place",
+        "_dot", "_joint_pasts", "_key", "_time_us", "clock", "counter", "event", "mask", "node",
+        "place",
     )  # fmt: skip
 
     def __init__(self, event: Event, mask: int, place: int) -> None:
@@ -58,14 +59,14 @@ class Seen:
         self._time_us: int | None = None
         self._dot: Dot | None = None
         self._key: CanonicalKey | None = None
-        self._known: dict[int, Known] | None = None
+        self._joint_pasts: dict[int, JointPast] | None = None
 
     @property
-    def known(self) -> dict[int, Known]:
+    def joint_pasts(self) -> dict[int, JointPast]:
         """A cache: by `not`, the joint past of the events before this one that break it."""
-        if self._known is None:
-            self._known = {}
-        return self._known
+        if self._joint_pasts is None:
+            self._joint_pasts = {}
+        return self._joint_pasts
 
     @property
     def time_us(self) -> int | None:

@@ -120,7 +120,7 @@ class Copies(dict[str, Copy]):
         elif self.everything:
             return []
         if self.receiving:
-            return self._receive(event)
+            return self._learn_by_messages(event)
         known = self[node].known
         learned: list[Unlearned] = []
         for other, counter in event.clock.items():
@@ -138,7 +138,7 @@ class Copies(dict[str, Copy]):
         learned.sort(key=_NUMBER)
         return learned
 
-    def _receive(self, event: Event) -> list[Unlearned]:
+    def _learn_by_messages(self, event: Event) -> list[Unlearned]:
         """Return the held events whose messages the event's node receives for the first time."""
         node = event.node
         learned: list[Unlearned] = []
@@ -174,7 +174,7 @@ class Copies(dict[str, Copy]):
         )
         return min((time for time in times if time is not None), default=NEVER_US)
 
-    def seeing(self, event: Event) -> list[str]:
+    def nodes_seeing(self, event: Event) -> list[str]:
         """Return the nodes whose copies are offered an event when it is released."""
         node, counter = event.node, event.counter
         if self.receiving:

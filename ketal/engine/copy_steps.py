@@ -48,15 +48,15 @@ class CopySteps:
         `outside` are the masks outside the alphabet.
         """
         numbers, offered, offered_masks = self._met.in_alphabet(events, masks, outside)
-        found: dict[int, list[RunVerdict]] = {}
+        verdicts_by_number: dict[int, list[RunVerdict]] = {}
         for node in self.copies:
             for at, verdicts in self._steps.step_all((keyed(node),), offered, offered_masks):
-                found.setdefault(numbers[at], []).extend(verdicts)
+                verdicts_by_number.setdefault(numbers[at], []).extend(verdicts)
         for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
             self.copies.learn(event)
             if mask not in outside and (over := self._hold(event, mask)):
-                found.setdefault(number, []).extend(over)
-        return sorted(found.items())
+                verdicts_by_number.setdefault(number, []).extend(over)
+        return sorted(verdicts_by_number.items())
 
     def step(self, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event to the copies that see it now."""
@@ -73,10 +73,10 @@ class CopySteps:
                 steps.scopes.count_unscoped(event, steps.counts)
             other = False
         else:
-            for at in copies.seeing(event):
+            for at in copies.nodes_seeing(event):
                 if own if at == node else other:
-                    own_or_other = own_mask if at == node else mask
-                    out += steps.step((*name, keyed(at)), event, own_or_other)
+                    copy_mask = own_mask if at == node else mask
+                    out += steps.step((*name, keyed(at)), event, copy_mask)
         if other or copies.receiving:
             out += self._hold(event, mask if other else None)
         return out

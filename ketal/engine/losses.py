@@ -65,8 +65,8 @@ class Losses:
     """
 
     __slots__ = (
-        "_by_scope", "_closed", "_evicted", "_merged", "_open", "_places", "_scopes",
-        "_unplaced", "any_missed", "awaited", "most", "past_matters", "placed",
+        "_by_scope", "_closed", "_evicted", "_merged", "_open", "_places", "_scopes", "_unplaced",
+        "any_missed", "awaited", "most", "past_matters", "placed",
     )  # fmt: skip
 
     def __init__(self, most: int, *, placed: bool = False, past_matters: bool = True) -> None:
@@ -102,10 +102,10 @@ class Losses:
         `low` is a lower bound of its place; None if it is unknown.
         """
         if low is not None and self.placed:
-            self._place(dot, low, None)
+            self._set_place(dot, low, None)
         if dot not in self._scopes:
             self._put(dot, ANY)
-        return self._bounded()
+        return self._evict_oldest()
 
     def miss_event(self, event: Event, scope: ScopeName | None) -> int:
         """Mark an event as missed by a scope, by none (None) or by any (`ANY`).
@@ -114,15 +114,15 @@ class Losses:
         """
         if self.placed:
             place = canonical_key(event)
-            self._place(event.dot, place, place)
+            self._set_place(event.dot, place, place)
         self._remove(event.dot)
         self._put(event.dot, scope)
-        return self._bounded()
+        return self._evict_oldest()
 
     def unmiss(self, dot: Dot) -> None:
         """Remove the mark of an event that arrived after all; one that was evicted stays marked."""
         self._remove(dot)
-        self._displace(dot)
+        self._remove_place(dot)
 
     def _put(self, dot: Dot, scope: ScopeName | None) -> None:
         self.any_missed = True
@@ -138,7 +138,7 @@ class Losses:
             if not dots:
                 del self._by_scope[scope]
 
-    def _bounded(self) -> int:
+    def _evict_oldest(self) -> int:
         """Evict the oldest missed events beyond `most`; return how many."""
         count = 0
         while len(self._scopes) > self.most:
@@ -151,9 +151,9 @@ class Losses:
 
     # --- places in the order ---
 
-    def _place(self, dot: Dot, low: CanonicalKey, high: CanonicalKey | None) -> None:
+    def _set_place(self, dot: Dot, low: CanonicalKey, high: CanonicalKey | None) -> None:
         """Record the bounds of a dot's place; beyond the limit, merge the oldest into one."""
-        self._displace(dot)
+        self._remove_place(dot)
         self._places[dot] = low, high
         if high is not None:
             bisect.insort(self._closed, (high, low, dot))
@@ -163,10 +163,10 @@ class Losses:
         if len(self._places) > self.most:
             oldest = next(iter(self._places))
             low = self._places[oldest][0]
-            self._displace(oldest)
+            self._remove_place(oldest)
             self._merged = min(low, self._merged[0]) if self._merged else low, oldest
 
-    def _displace(self, dot: Dot) -> None:
+    def _remove_place(self, dot: Dot) -> None:
         if dot not in self._places:
             return
         low, high = self._places.pop(dot)
@@ -175,7 +175,7 @@ class Losses:
         else:
             del self._closed[bisect.bisect_left(self._closed, (high, low, dot))]
 
-    def offered(self, event: Event) -> None:
+    def bound_places(self, event: Event) -> None:
         """Bound the places of the missed events that `event` is the first to have in its past."""
         if not self._unplaced:
             return
@@ -185,7 +185,7 @@ class Losses:
             while counters and counters[0] <= event.clock[node]:
                 dot = Dot(node, heapq.heappop(counters))
                 if dot in self._places and self._places[dot][1] is None:
-                    self._place(dot, self._places[dot][0], place)
+                    self._set_place(dot, self._places[dot][0], place)
             if not counters:
                 del self._unplaced[node]
 
@@ -195,29 +195,31 @@ class Losses:
         known = self._scopes.get(dot, ANY)
         return known is ANY or known == scope
 
-    def _concerning(self, scope: ScopeName) -> list[DotSet]:
+    def _dot_sets(self, scope: ScopeName) -> list[DotSet]:
         return [of for name in (ANY, scope) if (of := self._by_scope.get(name)) is not None]
 
-    def ended(self, scope: ScopeName, upto: CanonicalKey | None = None) -> tuple[Dot, ...]:
+    def awaited_in_vain(
+        self, scope: ScopeName, upto: CanonicalKey | None = None
+    ) -> tuple[Dot, ...]:
         """Return the dots that a scope may have awaited in vain, up to a place (None: the end)."""
-        dots = self._ended(scope, upto) if self.any_missed else NO_DOTS
-        return dots if self.awaited is None else first(heapq.merge(dots, self.awaited()))
+        dots = self._missed_until(scope, upto) if self.any_missed else NO_DOTS
+        return dots if self.awaited is None else first_named(heapq.merge(dots, self.awaited()))
 
-    def _ended(self, scope: ScopeName, upto: CanonicalKey | None) -> tuple[Dot, ...]:
-        dots: Iterable[Dot] = heapq.merge(*self._concerning(scope))
+    def _missed_until(self, scope: ScopeName, upto: CanonicalKey | None) -> tuple[Dot, ...]:
+        dots: Iterable[Dot] = heapq.merge(*self._dot_sets(scope))
         if upto is not None and self._places:
             dots = (d for d in dots if d not in self._places or self._places[d][0] < upto)
-        return first(dots) or self._standing()
+        return first_named(dots) or self._evicted_dots()
 
     def before(self, scope: ScopeName, clocks: Iterable[Mapping[str, int]]) -> tuple[Dot, ...]:
         """Return the missed dots that may belong to a scope, in the past of any of the clocks."""
         if not (self.any_missed and self.past_matters):
             return NO_DOTS
         clock = vector.join(clocks)
-        dots = [of.before(clock) for of in self._concerning(scope)]
-        return first(heapq.merge(*dots)) or self._standing(clock)
+        dots = [of.before(clock) for of in self._dot_sets(scope)]
+        return first_named(heapq.merge(*dots)) or self._evicted_dots(clock)
 
-    def between(
+    def missed_between(
         self, scope: ScopeName, low: CanonicalKey | None, high: CanonicalKey
     ) -> tuple[Dot, ...]:
         """Return the missed dots that may belong to a scope and have come between two places.
@@ -232,11 +234,13 @@ class Losses:
             (self._open[i][1] for i in range(end)),
         )
         merged = (self._merged[1],) if self._merged and self._merged[0] < high else ()
-        return first((*merged, *first(dot for dot in dots if self._concerns(dot, scope))))
+        return first_named(
+            (*merged, *first_named(dot for dot in dots if self._concerns(dot, scope)))
+        )
 
-    def _standing(self, clock: Mapping[str, int] | None = None) -> tuple[Dot, ...]:
+    def _evicted_dots(self, clock: Mapping[str, int] | None = None) -> tuple[Dot, ...]:
         """Return the dots that stand for the evicted ones: for all, or for those in a past."""
-        return first(
+        return first_named(
             Dot(node, counter)
             for node, counter in sorted(self._evicted.items())
             if clock is None or counter <= clock.get(node, 0)
@@ -244,7 +248,7 @@ class Losses:
 
     def dots(self) -> tuple[Dot, ...]:
         """Return the missed dots of all scopes."""
-        return first(sorted(self._scopes)) or self._standing()
+        return first_named(sorted(self._scopes)) or self._evicted_dots()
 
     # --- state ---
 
@@ -265,8 +269,8 @@ class Losses:
             key, dot = merged
             self._merged = tuple(key), Dot(*dot)
         for dot, low, high in places:
-            self._place(Dot(*dot), tuple(low), None if high is None else tuple(high))
-        return self._bounded()
+            self._set_place(Dot(*dot), tuple(low), None if high is None else tuple(high))
+        return self._evict_oldest()
 
     def validate_state(self) -> None:
         """Assert the rule of this module."""
@@ -291,7 +295,7 @@ def _saved_scope(scope: ScopeName | None) -> Any:
     return None if scope is None else [value for _, value in scope]
 
 
-def first(dots: Iterable[Dot]) -> tuple[Dot, ...]:
+def first_named(dots: Iterable[Dot]) -> tuple[Dot, ...]:
     """Return the first `NAMED_MAX` of the dots, without repetitions."""
     named: dict[Dot, None] = {}
     for dot in dots:

@@ -96,7 +96,7 @@ class Plan(NamedTuple):
     after: SubPlan | None
     key: int | None = None
 
-    def under(self, seen: Seen, prior: Seen | None) -> SubPlan | None:
+    def part_for(self, seen: Seen, prior: Seen | None) -> SubPlan | None:
         """Return the part that applies to an event, given the prior one."""
         if prior is None or not self.reads_prior:
             return self.unbound
@@ -148,10 +148,10 @@ class Machine:
         self.relations = Relations(compiled)
         self.empty_bound: tuple[Seen | None, ...] = (None,) * len(self.relations.slots)
         self.fresh = (Configuration(0, None, self.empty_bound, None, ()),)
-        self.has_way_on = tuple(map(bool, automaton.table))
+        self.can_continue = tuple(map(bool, automaton.table))
         states = len(automaton.table)
         self.plans = Memo(self._plan, PLANS_MAX)
-        self.decided = Memo(self._decided_of, states)
+        self.decided = Memo(self._new_decided, states)
         self.concerned = Memo(self._concerns, PLANS_MAX)
         self.not_plans = Memo(self._not_plan, PLANS_MAX)
         self.breaks = Memo(self._breaks, PLANS_MAX)
@@ -162,11 +162,11 @@ class Machine:
             for vs in automaton.enabled
         )
         # Under CausalOrder only an event after the prior one breaks a `not`.
-        sure = frozenset[int]() if self.arrival else self.relations.prior
+        decided_atoms = frozenset[int]() if self.arrival else self.relations.prior
         self.relational_nots = frozenset(
             number
             for number, formula in enumerate(automaton.nots)
-            if any(automaton.atoms[n].relational for n in variables(formula) - sure)
+            if any(automaton.atoms[n].relational for n in variables(formula) - decided_atoms)
         )
         self._bare = tuple(
             Configuration(s, None, self.empty_bound, None, ()) if live.none else None
@@ -175,7 +175,7 @@ class Machine:
 
     # --- plans ---
 
-    def local(self, mask: int) -> dict[int, bool]:
+    def local_truth(self, mask: int) -> dict[int, bool]:
         """Return the truth of each local atom under a mask."""
         return {
             n: bool(mask >> n & 1)
@@ -183,17 +183,17 @@ class Machine:
             if not atom.relational
         }
 
-    def _concerns(self, at: tuple[int, int]) -> bool:
-        waiting, mask = at
+    def _concerns(self, argument: tuple[int, int]) -> bool:
+        waiting, mask = argument
         states = [s for s in range(len(self.automaton.table)) if not s or waiting >> s & 1]
         # Only a waiting run has a `not` that can be broken.
         return any(self.plans[state, mask] is not None for state in states) or (
-            bool(waiting) and self.breaks_some(mask)
+            bool(waiting) and self.may_break_not(mask)
         )
 
-    def _plan(self, at: tuple[int, int]) -> Plan | None:
-        state, mask = at
-        known = self.local(mask)
+    def _plan(self, argument: tuple[int, int]) -> Plan | None:
+        state, mask = argument
+        known = self.local_truth(mask)
         residual = []
         for v in self.automaton.enabled[state]:
             formula = simplify(self.automaton.formulas[v], known)
@@ -205,9 +205,9 @@ class Machine:
         if not any(variables(f) & self.relations.prior for _, f in residual):
             same = self._sub_plan(state, residual, {})
             return Plan(False, same, same, same, same, key) if same is not None else None
-        known_relation = self.relations.known
+        prior_truth = self.relations.prior_truth
         parts = [
-            self._sub_plan(state, residual, known_relation(before=before, concurrent=concurrent))
+            self._sub_plan(state, residual, prior_truth(before=before, concurrent=concurrent))
             for before, concurrent in ((True, True), (True, False), (False, True), (False, False))
         ]
         if all(part is None for part in parts):
@@ -233,7 +233,7 @@ class Machine:
 
     def steps_held(self, configuration: Configuration, seen: Seen) -> set[int]:
         """Return the steps that could take an event next and whose guards hold."""
-        known = self.local(seen.mask)
+        known = self.local_truth(seen.mask)
         held: set[int] = set()
         for v in self.automaton.enabled[configuration.state]:
             formula = simplify(self.automaton.formulas[v], known)
@@ -243,7 +243,7 @@ class Machine:
 
     # --- configurations ---
 
-    def _decided_of(self, state: int) -> Decided:
+    def _new_decided(self, state: int) -> Decided:
         masks_max = max(1, PLANS_MAX // len(self.automaton.table))
         return Memo(partial(self._decide_by_mask, state), masks_max)
 
@@ -257,9 +257,9 @@ class Machine:
         bare = self._bare[targets[0][1]] if len(targets) == 1 else None
         return None if bare is None else ((bare,), self.decided[bare.state])
 
-    def _refusal(self, at: tuple[tuple[int, ...], int]) -> tuple[tuple[str, ...], str, bool]:
-        states, mask = at
-        automaton, known = self.automaton, self.local(mask)
+    def _refusal(self, argument: tuple[tuple[int, ...], int]) -> tuple[tuple[str, ...], str, bool]:
+        states, mask = argument
+        automaton, known = self.automaton, self.local_truth(mask)
         expected = automaton.expected(states)
         text = f"expected {_either(expected)}" if expected else "nothing may follow"
         enabled = (automaton.formulas[v] for s in states for v in automaton.enabled[s])
@@ -291,23 +291,23 @@ class Machine:
 
     # --- pending nots ---
 
-    def _not_plan(self, at: tuple[int, int]) -> NotPlan:
-        state, mask = at
+    def _not_plan(self, argument: tuple[int, int]) -> NotPlan:
+        state, mask = argument
         met = [(n, self.breaks[n, mask]) for n in self.pending[state]]
         guards = tuple((n, f) for n, f in met if f is not False)
         if not guards:
             return NO_NOTS
         return NotPlan(guards, self.relations.key_of(f for _, f in guards))
 
-    def _breaks(self, at: tuple[int, int]) -> Formula:
-        number, mask = at
-        known = self.local(mask)
+    def _breaks(self, argument: tuple[int, int]) -> Formula:
+        number, mask = argument
+        known = self.local_truth(mask)
         if not self.arrival:
             # Only an event after the prior one breaks a `not`.
-            known |= self.relations.known(before=True, concurrent=False)
+            known |= self.relations.prior_truth(before=True, concurrent=False)
         return simplify(self.automaton.nots[number], known)
 
-    def breaks_some(self, mask: int) -> bool:
+    def may_break_not(self, mask: int) -> bool:
         """Return whether an event with this mask may break some `not`."""
         return any(self.breaks[n, mask] is not False for n in range(len(self.automaton.nots)))
 
@@ -345,7 +345,7 @@ def step(
     plan = machine.plans[configuration.state, seen.mask]
     if plan is None:
         return ()
-    sub = plan.under(seen, configuration.prior)
+    sub = plan.part_for(seen, configuration.prior)
     if sub is None:
         return ()
     return tuple(

@@ -125,7 +125,7 @@ class PatternRun:
         for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
             if losses.any_missed:
                 self.scopes.live.counting = False  # each match is checked for uncertainty
-                losses.offered(event)
+                losses.bound_places(event)
                 if copies is not None and not copies.everything:
                     self.verdicts.learned_at = canonical_key(event)
             if unknown is not None and unknown(event):

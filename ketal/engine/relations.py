@@ -51,7 +51,7 @@ class Relations:
         }
         self.register_values = {n: self._register_value(n) for n in compiled.bound.equalities}
 
-    def known(self, *, before: bool, concurrent: bool) -> dict[int, bool]:
+    def prior_truth(self, *, before: bool, concurrent: bool) -> dict[int, bool]:
         """Return the truth of the atoms in `prior` for one relation between the two events."""
         return {
             **dict.fromkeys(self._prior["before"], before),
@@ -88,16 +88,16 @@ class Relations:
                 bool(configuration.broken) and configuration.broken[guard]
             )
         function = self._compiled.bound.relational[number]
-        names = self._names(atom)
+        names = self._registers_read(atom)
 
         def compared(configuration: Configuration, seen: Seen) -> bool:
-            bound = _bound(names, configuration)
+            bound = _bound_events(names, configuration)
             # None: no path to this state takes the step.
             return bound is not None and function(seen.event, bound)
 
         return compared
 
-    def _names(self, atom: Atom) -> list[tuple[str, int | None]]:
+    def _registers_read(self, atom: Atom) -> list[tuple[str, int | None]]:
         """Return the steps whose events an atom reads, each with the slot of its register."""
         return [(s, self.slot(s)) for s in sorted(registers(atom).steps)]
 
@@ -108,10 +108,10 @@ class Relations:
 
     def _register_value(self, number: int) -> Callable[[Configuration], Key | None]:
         value = self._compiled.bound.equalities[number][1]
-        names = self._names(self._compiled.automaton.atoms[number])
+        names = self._registers_read(self._compiled.automaton.atoms[number])
 
         def read(configuration: Configuration) -> Key | None:
-            bound = _bound(names, configuration)
+            bound = _bound_events(names, configuration)
             return None if bound is None else keyed(value(bound))
 
         return read
@@ -123,7 +123,7 @@ class Relations:
         return keyed(self._compiled.bound.equalities[number][0](event))
 
     def _relation(self, shape: str, anchor: str) -> Callable[[Configuration, Seen], bool]:
-        related, of_all = _RELATED[shape]
+        related, of_all = _RELATION_TESTS[shape]
         if anchor == PRIOR:
             return lambda configuration, seen: related(seen, configuration.prior)
         if anchor == ALL:
@@ -136,7 +136,7 @@ class Relations:
         return lambda configuration, seen: related(seen, configuration.bound[slot])
 
 
-_RELATED: Final[
+_RELATION_TESTS: Final[
     dict[str, tuple[Callable[[Seen, Seen | None], bool], Callable[[History, Seen], bool]]]
 ] = {
     "before": (causal.fast, lambda taken, e: taken.all_before(e.node, e.counter, e.clock)),
@@ -153,7 +153,7 @@ _RELATED: Final[
 """Shape of a relation → its test against one anchor, and against all events of a run."""
 
 
-def _bound(
+def _bound_events(
     names: Sequence[tuple[str, int | None]], configuration: Configuration
 ) -> dict[str, Event] | None:
     """Return the last event of each of the given steps; None if a step has no event."""

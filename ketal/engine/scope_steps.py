@@ -54,7 +54,7 @@ class ScopeSteps:
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope."""
         scopes, losses = self.scopes, self.losses
-        if name not in scopes and not losses.any_missed and scopes.passes_over(mask):
+        if name not in scopes and not losses.any_missed and scopes.ignores(mask):
             scopes.created += 1  # it would be over at once
             return []
         scope = self._scope(name)
@@ -67,14 +67,14 @@ class ScopeSteps:
             before = run.configurations
             if losses.any_missed and (scope.past or losses.before(name, (event.clock,))):
                 scope.past = vector.join((scope.past or {}, event.clock))
-        if not run.take_plain((event,), (mask,), 0, scope.offered):
+        if not run.take_by_mask((event,), (mask,), 0, scope.offered):
             out = self._take(scope, event, mask)
         else:
-            self._taken_plain(scope, 1)
+            self._count_taken(scope, 1)
             out = []
             if before is not None and self.verdicts.trace:
                 seen = Seen(event, mask, scope.offered - 1)
-                out = self.verdicts.of_check(scope, before, None, seen)
+                out = self.verdicts.check_verdicts(scope, before, None, seen)
         if scopes.removes:
             scopes.remove_if_over(scope)
         return out
@@ -88,14 +88,14 @@ class ScopeSteps:
         scopes.mark_dirty(scope)
         return scope
 
-    def _taken_plain(self, scope: Scope, count: int) -> None:
-        """Count events that a scope's run took by `take_plain`, and set the scope's timer."""
+    def _count_taken(self, scope: Scope, count: int) -> None:
+        """Count events that a scope's run took by `take_by_mask`, and set the scope's timer."""
         scope.offered += count
         if self._window_us is not None and isinstance(scope.run, AnyFind):
             self.scopes.timers.set(scope, scope.run.waits_from_us())
 
     def _take(self, scope: Scope, event: Event, mask: int) -> list[RunVerdict]:
-        """Offer a scope's run an event that `take_plain` did not take."""
+        """Offer a scope's run an event that `take_by_mask` did not take."""
         run, place = scope.run, scope.offered
         scope.offered = place + 1
         if isinstance(run, CheckRun):
@@ -103,7 +103,7 @@ class ScopeSteps:
         findings = run.offer(event, mask, place)
         if self._window_us is not None:
             self.scopes.timers.set(scope, event.time_us)
-        return [] if findings is None else self.verdicts.of_find(scope, findings, event)
+        return [] if findings is None else self.verdicts.find_verdicts(scope, findings, event)
 
     def _take_checked(
         self, scope: Scope, run: CheckRun, event: Event, mask: int, place: int
@@ -115,7 +115,7 @@ class ScopeSteps:
         refused = run.offer(event, mask, place)
         if refused is None and len(run.configurations) == 1 and not verdicts.trace:
             return []
-        out = verdicts.of_check(scope, before, refused, Seen(event, mask, place))
+        out = verdicts.check_verdicts(scope, before, refused, Seen(event, mask, place))
         if len(run.configurations) > self.limits.configurations_max:
             # Without all of its configurations a run would call allowed events violations.
             run.halt()
@@ -139,8 +139,8 @@ class ScopeSteps:
             if scope is None:
                 verdicts = self.step(name, events[at], masks[at])
             else:
-                begin, at = at, scope.run.take_plain(events, masks, at, scope.offered)
-                self._taken_plain(scope, at - begin)
+                begin, at = at, scope.run.take_by_mask(events, masks, at, scope.offered)
+                self._count_taken(scope, at - begin)
                 if at == end:
                     return
                 verdicts = self._take(scope, events[at], masks[at])
@@ -176,7 +176,7 @@ class ScopeSteps:
                 node = scope.key[-1][1]
                 passed_us = min(watermark_us, copies.unlearned_us(node))
             run.advance(passed_us, findings := Findings())
-            out += self.verdicts.of_find(scope, findings, None)
+            out += self.verdicts.find_verdicts(scope, findings, None)
             earliest_us = run.earliest_us()
             if scopes.remove_if_over(scope):
                 continue
@@ -193,9 +193,9 @@ class ScopeSteps:
             self.scopes.mark_dirty(scope)
             if not isinstance(scope.run, CheckRun):
                 scope.run.end(findings := Findings())
-                out += self.verdicts.of_find(scope, findings, None)
+                out += self.verdicts.find_verdicts(scope, findings, None)
             elif not (scope.run.halted or scope.run.complete()):
-                out += self.verdicts.incomplete(scope)
+                out += self.verdicts.incomplete_verdicts(scope)
             self.scopes.remove_if_over(scope)
         return out
 

@@ -211,7 +211,7 @@ class Scopes(dict[ScopeName, Scope]):
         # A check that took nothing and is not complete still gets a verdict at the end.
         fresh_is_over = not self._is_check or 0 in compiled.automaton.finals
         self.removes = bool(compiled.partition) and fresh_is_over
-        # A run that is never offered an event, by which `passes_over` decides about new scopes.
+        # A run that is never offered an event, by which `ignores` decides about new scopes.
         # Where a check's transitions are reported, every event gives a verdict.
         asks = self.removes and not (self._is_check and traced)
         self._fresh = self._new_run() if asks else None
@@ -244,9 +244,9 @@ class Scopes(dict[ScopeName, Scope]):
         counts.untimed += self._window_us is not None and event.time is None
         counts.unscoped += any(keyed(read(event)) is None for read in self._readers)
 
-    def passes_over(self, mask: int) -> bool:
+    def ignores(self, mask: int) -> bool:
         """Return whether a scope created for an event with this mask would be over at once."""
-        return self._fresh is not None and self._fresh.passes_over(mask)
+        return self._fresh is not None and self._fresh.ignores(mask)
 
     def create(self, name: ScopeName) -> Scope:
         """Create and return the scope of a name."""

@@ -14,7 +14,7 @@ from ketal.compiler.automaton import ANONYMOUS
 from ketal.engine.check_run import CheckRun, Refused
 from ketal.engine.configurations import Configuration, Seen, states
 from ketal.engine.find.findings import Findings, Taken
-from ketal.engine.losses import NO_DOTS, Losses, first
+from ketal.engine.losses import NO_DOTS, Losses, first_named
 from ketal.engine.machine import Machine
 from ketal.engine.scopes import Counts, Scope, mapping_of
 from ketal.model.events.dot import Dot
@@ -66,7 +66,7 @@ class VerdictBuilder:
 
     # --- a check ---
 
-    def of_check(
+    def check_verdicts(
         self,
         scope: Scope,
         before: tuple[Configuration, ...],
@@ -108,12 +108,12 @@ class VerdictBuilder:
             out.append(self._transition(scope, seen, states(start), run.states(), steps))
         return out
 
-    def incomplete(self, scope: Scope) -> list[RunVerdict]:
+    def incomplete_verdicts(self, scope: Scope) -> list[RunVerdict]:
         """Return the verdict of a check whose run is not complete at the end."""
         run = scope.run
         assert isinstance(run, CheckRun)
         self.counts.incomplete += 1
-        lost = self._lost_until(scope)
+        lost = self._awaited_in_vain(scope)
         self.counts.uncertain += bool(lost)
         if not self.listing:
             return []
@@ -134,7 +134,9 @@ class VerdictBuilder:
 
     # --- a find ---
 
-    def of_find(self, scope: Scope, findings: Findings, event: Event | None) -> list[RunVerdict]:
+    def find_verdicts(
+        self, scope: Scope, findings: Findings, event: Event | None
+    ) -> list[RunVerdict]:
         """Return the verdicts of the findings of an event, or of a watermark or the end (None)."""
         out: list[RunVerdict] = []
         if self.trace:
@@ -145,10 +147,12 @@ class VerdictBuilder:
         counts = self.counts
         counts.matches += len(findings.matches) + findings.counted
         counts.timed_out += len(findings.timed_out)
-        lost = self._lost_until(scope, event) if findings.timed_out else NO_DOTS
+        lost = self._awaited_in_vain(scope, event) if findings.timed_out else NO_DOTS
         counts.uncertain += len(findings.timed_out) if lost else 0
         if self.losses.any_missed:
-            counts.uncertain += sum(bool(self._lost_of(scope, taken)) for taken in findings.matches)
+            counts.uncertain += sum(
+                bool(self._missed_by_match(scope, taken)) for taken in findings.matches
+            )
         if self.listing and findings.matches and not self._only_counts:
             assert event is not None, "time alone completes no match"
             listed, limit = findings.matches, self.compiled.pattern.limit
@@ -191,7 +195,7 @@ class VerdictBuilder:
                 bound = {names[step]: seen.event for step, seen in taken}
                 returns = {name: value(bound) for name, value in reads}
             if loses:
-                lost = self._lost_of(scope, taken)
+                lost = self._missed_by_match(scope, taken)
             yield Match(
                 pattern=pattern,
                 fingerprint=fingerprint,
@@ -243,17 +247,17 @@ class VerdictBuilder:
         """
         if self.learned_at is not None:
             low, high = None, self.learned_at
-        between = self.losses.between(scope.name, low, high)
-        return first(sorted((*self.losses.before(scope.name, clocks), *between)))
+        between = self.losses.missed_between(scope.name, low, high)
+        return first_named(sorted((*self.losses.before(scope.name, clocks), *between)))
 
-    def _lost_until(self, scope: Scope, event: Event | None = None) -> tuple[Dot, ...]:
+    def _awaited_in_vain(self, scope: Scope, event: Event | None = None) -> tuple[Dot, ...]:
         """Return the dots that a scope may have awaited in vain, up to an event (None: the end)."""
         upto = None
         if event is not None and self.losses.any_missed:
             upto = self.learned_at or canonical_key(event)
-        return self.losses.ended(scope.name, upto)
+        return self.losses.awaited_in_vain(scope.name, upto)
 
-    def _lost_of(self, scope: Scope, taken: Taken) -> tuple[Dot, ...]:
+    def _missed_by_match(self, scope: Scope, taken: Taken) -> tuple[Dot, ...]:
         """Return the missed dots that could change a match.
 
         A match depends on its own events only. So a missed event matters if it is in the past

@@ -24,9 +24,9 @@ def test_bounds_are_a_list_of_numbers_that_ranges_raise(rng: random.Random) -> N
         plain[low:high] = [max(number, value) for number in plain[low:high]]
         assert bounds.raise_range(low, high, value) or before == plain
         low, high = sorted(rng.choices(range(len(plain) + 1), k=2))
-        assert bounds.top(low, high) == max(plain[low:high], default=float("-inf"))
+        assert bounds.maximum(low, high) == max(plain[low:high], default=float("-inf"))
         limit = float(rng.randrange(60))
-        assert list(bounds.above(low, high, limit)) == [
+        assert list(bounds.indexes_above(low, high, limit)) == [
             i for i in range(low, high) if plain[i] > limit
         ]
         at = rng.randrange(len(plain) + 1)

@@ -82,18 +82,18 @@ def cost_of(compiled: CompiledPattern) -> Cost:
     """Return the cost class of a pattern."""
     machine, text = Machine(compiled), PatternPlaces(compiled)
     if compiled.pattern.mode is not None:
-        return _of_cuts(text)
+        return _cuts_cost(text)
     if compiled.kind == "check":
-        return _of_check(machine, text)
+        return _check_cost(machine, text)
     if compiled.strategy == "any":
-        return _OfFindAny(Roles(machine), text).cost()
-    return _of_runs(machine, text)
+        return _FindAnyCost(Roles(machine), text).cost()
+    return _runs_cost(machine, text)
 
 
 # --- check, next, strict, mode ---
 
 
-def _of_check(machine: Machine, text: PatternPlaces) -> Cost:
+def _check_cost(machine: Machine, text: PatternPlaces) -> Cost:
     live = machine.automaton.live
     if all(of.none for of in live):
         reason = "no guard reads an earlier event, so state and event decide"
@@ -102,16 +102,16 @@ def _of_check(machine: Machine, text: PatternPlaces) -> Cost:
     if any(of.steps for of in live):
         event += " for each configuration of the run (at most configurations_max)"
     reason = "it reads an earlier event, so each such guard is evaluated"
-    place = text.reading(beyond_prior=False)
+    place = text.register_read(beyond_prior=False)
     return Cost(REGISTERS, place, reason, "guards on the event alone", event)
 
 
-def _of_runs(machine: Machine, text: PatternPlaces) -> Cost:
+def _runs_cost(machine: Machine, text: PatternPlaces) -> Cost:
     live = machine.automaton.live
     lists = "runs are followed to each of their matches"
     apart = any(of.steps or of.history for of in live)
     if apart or (machine.automaton.nots and not machine.arrival):
-        place = text.reading(beyond_prior=True)
+        place = text.register_read(beyond_prior=True)
         reason = "runs that took other events are told apart by it"
         event = "O(groups that wait for it; of an equality those of its value)"
         advice = "guards on the event and the one before it alone"
@@ -123,7 +123,7 @@ def _of_runs(machine: Machine, text: PatternPlaces) -> Cost:
     return Cost(GROUPS, text.body(), reason, "", event, "O(k)", False, lists)
 
 
-def _of_cuts(text: PatternPlaces) -> Cost:
+def _cuts_cost(text: PatternPlaces) -> Cost:
     node = syntax.Node(span=text.pattern.places.get("mode"))
     reason = "every linear extension is asked for: all consistent cuts, at most cuts_max"
     return Cost(CUTS, text.place(node, "mode"), reason, "no `mode`", "all together O(n^P)")
@@ -132,14 +132,16 @@ def _of_cuts(text: PatternPlaces) -> Cost:
 # --- find any ---
 
 
-class _OfFindAny:
+class _FindAnyCost:
     """Decides the cost class of a `find any`."""
 
     def __init__(self, roles: Roles, text: PatternPlaces) -> None:
         self.roles = roles
         self.text = text
         theory = Theory(roles.machine.automaton.atoms, roles.compiled.limits)
-        self.all = [role for edge in roles.edges for role in _possible(roles, edge, theory)]
+        self.possible_roles = [
+            role for edge in roles.edges for role in _possible_roles(roles, edge, theory)
+        ]
         self.sources: dict[int, set[StepEdge]] = {}
         for edge in roles.edges:
             self.sources.setdefault(edge.target, set()).add(edge)
@@ -147,12 +149,12 @@ class _OfFindAny:
 
     def cost(self) -> Cost:
         """Return the cost class of the pattern."""
-        roles, found = self.roles, self._class()
-        if found.name in (FLAT, FLAT_BY_VALUE):
-            free = all(role.starts or role.free for role in self.all)
+        roles, worst = self.roles, self._worst_cost()
+        if worst.name in (FLAT, FLAT_BY_VALUE):
+            free = all(role.starts or role.free for role in self.possible_roles)
             event = "O(P log n)" if not roles.by_place else "O(1)" if free else "O(log n)"
             match = "O(k log n)" if roles.by_place else "O(k P log n)"
-        elif found.name == SEARCH:
+        elif worst.name == SEARCH:
             event = "O(P^2 log n)" if roles.bounding else "O(P log n)"
             match = "O(k P log n)"
         else:
@@ -162,28 +164,28 @@ class _OfFindAny:
             match = "O(k P log n), beside what is looked at"
         if roles.mirrors:
             match += ", for each of its mirror images"
-        flat_with = found.flat_with
-        if found.name in (SCAN, SEARCH_DEAD_ENDS, FORWARD_DEAD_ENDS) and not roles.window.bounded:
+        flat_with = worst.flat_with
+        if worst.name in (SCAN, SEARCH_DEAD_ENDS, FORWARD_DEAD_ENDS) and not roles.window.bounded:
             flat_with += "; a window (`within`) bounds n"
         counts, because = self._counting()
         return replace(
-            found, flat_with=flat_with, event=event, match=match, counts=counts,
+            worst, flat_with=flat_with, event=event, match=match, counts=counts,
             counts_because=because,
         )  # fmt: skip
 
-    def _class(self) -> Cost:
+    def _worst_cost(self) -> Cost:
         """Return the worst class of any role, or the class of the order if no role has one."""
-        found = [one for role in self.all if (one := self._of_role(role)) is not None]
+        costs = [one for role in self.possible_roles if (one := self._role_cost(role)) is not None]
         rank = (SCAN, SEARCH_DEAD_ENDS, FORWARD_DEAD_ENDS, FLAT_BY_VALUE)
-        worst = min(found, key=lambda one: rank.index(one.name), default=None)
+        worst = min(costs, key=lambda one: rank.index(one.name), default=None)
         if self.roles.order is None:
             if worst is None or worst.name == FLAT_BY_VALUE:
-                return self._of_search()
+                return self._search_cost()
             advice = "; ".join([one for one in (worst.flat_with, _ORDERED) if one])
             return replace(worst, flat_with=advice)
-        return worst or self._of_order()
+        return worst or self._order_cost()
 
-    def _of_order(self) -> Cost:
+    def _order_cost(self) -> Cost:
         """Return the class of a pattern whose search is forward and has no dead ends."""
         order, text = self.roles.order, self.text
         if order is ReleaseOrder.ANY:
@@ -192,13 +194,13 @@ class _OfFindAny:
             reason = "all steps accept the same events, so a match is reported in canonical order"
             return Cost(FLAT, text.body(), f"{reason}; {_OUT_OF_ORDER}")
         reason = f"every step but the first is after the event before it; {_OUT_OF_ORDER}"
-        for role in self.all:
+        for role in self.possible_roles:
             for relation in role.relations:
                 if not relation.concurrent:
                     return Cost(FLAT, text.atom(role.edge.step, relation.atom), reason)
         return Cost(FLAT, text.body(), reason)
 
-    def _of_search(self) -> Cost:
+    def _search_cost(self) -> Cost:
         """Return the class of a pattern where any event of a match may come last."""
         roles, text = self.roles, self.text
         role = roles.not_causal[0]
@@ -217,7 +219,7 @@ class _OfFindAny:
             return Cost(SEARCH_DEAD_ENDS, place, reason, _ORDERED)
         return Cost(SEARCH, place, reason, _ORDERED)
 
-    def _of_role(self, role: StepRole) -> Cost | None:
+    def _role_cost(self, role: StepRole) -> Cost | None:
         """Return the class that a role's conditions give the pattern; None if they give none."""
         roles, step = self.roles, role.edge.step
         forward = roles.order is not None
@@ -249,9 +251,9 @@ class _OfFindAny:
             return Cost(dead_ends, place, reason, "one equality a step; `partition by`")
         if not forward and (self.longest is None or self.longest > SHORT_WORD):
             reason = "any event may come last, and there are no bounds beside an equality"
-            advice = "" if self._follows(role, role.equalities[0].step) else _EQUALITY
+            advice = "" if self._always_follows(role, role.equalities[0].step) else _EQUALITY
             return Cost(dead_ends, place, reason, advice)
-        if self._follows(role, role.equalities[0].step) or self._is_lone_equality(role):
+        if self._always_follows(role, role.equalities[0].step) or self._is_lone_equality(role):
             reason = "its index gives the events of one value"
             return Cost(FLAT_BY_VALUE, place, reason)
         reason = "it asks for an event that is not the one before it, across others"
@@ -266,7 +268,7 @@ class _OfFindAny:
             return False, "any event of a match may come last"
         if not roles.countable:
             return False, "two matches can be mirror images"
-        for role in self.all:
+        for role in self.possible_roles:
             if not role.countable:
                 place = self._uncounted(role)
                 at = f" ({place.span.line}:{place.span.column})" if place.span else ""
@@ -274,12 +276,12 @@ class _OfFindAny:
                     False,
                     f"`{place.text}`{at} asks for more than a relation to the event before",
                 )
-        while_ = {
+        conditions = {
             ReleaseOrder.ANY: "",
             ReleaseOrder.CANONICAL: "while events come in canonical order",
             ReleaseOrder.CAUSAL: "while events come in an order that respects happened-before",
         }
-        return True, while_[roles.order]
+        return True, conditions[roles.order]
 
     # --- conditions of a role ---
 
@@ -290,9 +292,9 @@ class _OfFindAny:
         if relation.anchor == ALL_ANCHOR:
             before = self.sources.get(role.edge.source, set())
             return not self.roles.returns and all(edge.source == 0 for edge in before)
-        return self._follows(role, relation.anchor)
+        return self._always_follows(role, relation.anchor)
 
-    def _follows(self, role: StepRole, step: int) -> bool:
+    def _always_follows(self, role: StepRole, step: int) -> bool:
         """Return whether the event before one in this role is always of the given step."""
         return {edge.step for edge in self.sources.get(role.edge.source, ())} == {step}
 
@@ -301,8 +303,10 @@ class _OfFindAny:
 
         That makes its search flat where events are searched by place.
         """
-        atoms = {equality.atom for one in self.all for equality in one.equalities}
-        lone = len(atoms) == 1 and all(one is role or one.starts or one.free for one in self.all)
+        atoms = {equality.atom for one in self.possible_roles for equality in one.equalities}
+        lone = len(atoms) == 1 and all(
+            one is role or one.starts or one.free for one in self.possible_roles
+        )
         return self.roles.by_place and lone
 
     def _undecided(self, role: StepRole) -> TextPlace:
@@ -329,15 +333,15 @@ class _OfFindAny:
         return self.text.atom(role.edge.step, atom)
 
 
-def _possible(roles: Roles, edge: StepEdge, theory: Theory) -> list[StepRole]:
+def _possible_roles(roles: Roles, edge: StepEdge, theory: Theory) -> list[StepRole]:
     """Return the roles that events can have on an edge, by what local atoms leave of its guard.
 
     Where there are too many, the role of the whole guard, which is not exact, stands for all.
     """
     relational = {n for n in variables(edge.formula) if theory.atoms[n].relational}
     parts = conjuncts(edge.formula)
-    asked = conjunction([part for part in parts if relational & variables(part)])
-    local = sorted(variables(asked) - relational)
+    required = conjunction([part for part in parts if relational & variables(part)])
+    local = sorted(variables(required) - relational)
     known = theory.narrowed(
         PartialAssignment(), [part for part in parts if not relational & variables(part)]
     )
@@ -346,5 +350,5 @@ def _possible(roles: Roles, edge: StepEdge, theory: Theory) -> list[StepRole]:
         regions = split(regions, number, ("var", number, True), theory)
         if len(regions) > RESIDUALS_MAX:
             return [roles.role(edge, edge.formula)]
-    left = (simplify(asked, {n: n in held for n in local}) for held, _ in regions)
+    left = (simplify(required, {n: n in held for n in local}) for held, _ in regions)
     return [roles.role(edge, formula) for formula in dict.fromkeys(left) if formula is not False]

@@ -66,17 +66,17 @@ class PatternPlaces:
         names = registers(atom).steps
         for node in walk(self._guards[self._compiled.automaton.steps[step]]):
             if isinstance(node, syntax.Causal | syntax.Conc):
-                found = atom.shape in _SHAPES[type(node)] and atom.payload == (node.anchor,)
+                matches = atom.shape in _SHAPES[type(node)] and atom.payload == (node.anchor,)
             elif isinstance(node, syntax.Comparison | syntax.Membership | syntax.Function):
                 read = {reference.step for reference in references(node)}
-                found = atom.shape not in RELATIONS and bool(names) and names <= read
+                matches = atom.shape not in RELATIONS and bool(names) and names <= read
             else:
                 continue
-            if found:
+            if matches:
                 return self.place(node, self._compiled.automaton.steps[step])
         return self.step(step)
 
-    def reading(self, *, beyond_prior: bool) -> TextPlace:
+    def register_read(self, *, beyond_prior: bool) -> TextPlace:
         """Return the first part of a step's guard that reads a register."""
         automaton = self._compiled.automaton
         for variant, formula in zip(automaton.variants, automaton.formulas, strict=True):

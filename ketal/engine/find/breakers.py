@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 
-from ketal.engine.configurations import Configuration, Known, Seen, SeenTable
+from ketal.engine.configurations import Configuration, JointPast, Seen, SeenTable
 from ketal.engine.machine import Machine
 
 SWEEP_MIN = 1_024
@@ -28,7 +28,7 @@ SWEEP_MIN = 1_024
 class Breakers:
     """The events offered to one scope that can break a `not`."""
 
-    __slots__ = ("_machine", "_maybe", "_sure", "_sweep_at", "by_place")
+    __slots__ = ("_certain", "_machine", "_possible", "_sweep_at", "by_place")
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -39,18 +39,18 @@ class Breakers:
     def _index(self) -> None:
         """Rebuild the indexes: events by `not`, and under CausalOrder by node."""
         nots = range(len(self._machine.automaton.nots))
-        self._sure: list[dict[str, list[Seen]]] = [{} for _ in nots]
-        self._maybe: list[dict[str, list[Seen]]] = [{} for _ in nots]
+        self._certain: list[dict[str, list[Seen]]] = [{} for _ in nots]
+        self._possible: list[dict[str, list[Seen]]] = [{} for _ in nots]
         for seen in self.by_place.values():
             self._put(seen)
 
     def _put(self, seen: Seen) -> None:
         machine = self._machine
         line = "" if machine.arrival else seen.node
-        for number in range(len(self._sure)):
+        for number in range(len(self._certain)):
             formula = machine.breaks[number, seen.mask]
             if formula is not False:
-                index = (self._sure if formula is True else self._maybe)[number]
+                index = (self._certain if formula is True else self._possible)[number]
                 index.setdefault(line, []).append(seen)
 
     def add(self, seen: Seen) -> None:
@@ -86,33 +86,33 @@ class Breakers:
         """
         if self._machine.arrival:
             return max((self._last_place(n, seen) for n in numbers), default=0)
-        return max((self._known(n, seen).first_allowed(node) for n in numbers), default=0)
+        return max((self._joint_past(n, seen).first_allowed(node) for n in numbers), default=0)
 
     def _last_place(self, number: int, seen: Seen) -> int:
-        line = self._sure[number].get("", ())
+        line = self._certain[number].get("", ())
         i = bisect_left(line, seen.place, key=_place)
         return line[i - 1].place if i else 0
 
-    def _known(self, number: int, seen: Seen) -> Known:
+    def _joint_past(self, number: int, seen: Seen) -> JointPast:
         """Return the joint past of the events before `seen` that are N's whatever was taken."""
-        known = seen.known.get(number)
-        if known is None:
+        past = seen.joint_pasts.get(number)
+        if past is None:
             own: dict[str, int] = {}
             others: dict[str, int] = {}
-            for node, line in self._sure[number].items():
-                i = _known_to(line, node, seen)
+            for node, line in self._certain[number].items():
+                i = _count_before(line, node, seen)
                 if i:
                     last = line[i - 1]
                     own[node] = last.counter
                     for other, counter in last.clock.items():
                         if other != node and counter > others.get(other, 0):
                             others[other] = counter
-            known = seen.known[number] = Known(own, others)
-        return known
+            past = seen.joint_pasts[number] = JointPast(own, others)
+        return past
 
     def broken(self, configuration: Configuration, prior: Seen, seen: Seen) -> tuple[bool, ...]:
         """Return, for each `not`, whether it is broken between two adjacent events of a match."""
-        flags = [False] * len(self._sure)
+        flags = [False] * len(self._certain)
         pending = self._machine.pending[configuration.state]
         at = prior.place if self._machine.arrival else prior.counter
         for number in pending:
@@ -124,13 +124,13 @@ class Breakers:
 
     def _between(self, number: int, prior: Seen, seen: Seen) -> Iterator[Seen]:
         """Yield the events between two that may be N's, depending on the events taken."""
-        for node, line in self._maybe[number].items():
+        for node, line in self._possible[number].items():
             if self._machine.arrival:
                 low = bisect_right(line, prior.place, key=_place)
                 yield from line[low : bisect_left(line, seen.place, low, key=_place)]
             else:
                 low = bisect_left(line, prior.counter, key=lambda x: x.last_before(prior.node))
-                yield from line[low : _known_to(line, node, seen)]
+                yield from line[low : _count_before(line, node, seen)]
 
     # --- state ---
 
@@ -148,7 +148,7 @@ class Breakers:
         assert all(place == seen.place for place, seen in self.by_place.items())
         indexed = {
             seen.place
-            for indexes in (self._sure, self._maybe)
+            for indexes in (self._certain, self._possible)
             for index in indexes
             for line in index.values()
             for seen in line
@@ -156,7 +156,7 @@ class Breakers:
         assert indexed == self.by_place.keys()
 
 
-def _known_to(line: list[Seen], node: str, seen: Seen) -> int:
+def _count_before(line: list[Seen], node: str, seen: Seen) -> int:
     """Return how many events of a node, which are in `line`, happened before `seen`."""
     return bisect_right(line, seen.last_before(node), key=_counter)
 

@@ -51,7 +51,7 @@ class MatchWindow:
         self.bounded = self.us is not None or self.events is not None
         self.length: float = self.us if self.us is not None else self.events or inf
 
-    def at(self, seen: Seen) -> int:
+    def position(self, seen: Seen) -> int:
         """Return the time or place of an event, by which the window is measured."""
         if self.us is None:
             return seen.place
@@ -74,7 +74,7 @@ class Expiring:
         return len(self._heap)
 
     @property
-    def first(self) -> float:
+    def earliest(self) -> float:
         """The earliest begin, whether or not its event is alive; infinity if there is none."""
         return self._heap[0][0] if self._heap else inf
 
@@ -82,13 +82,13 @@ class Expiring:
         """Add the event at a place, whose window begins at `low`."""
         heappush(self._heap, (low, place))
 
-    def first_alive(self, alive: Container[int]) -> float:
+    def earliest_alive(self, alive: Container[int]) -> float:
         """Return the earliest begin of an event in `alive`; infinity if there is none."""
         while self._heap and self._heap[0][1] not in alive:
             heappop(self._heap)
-        return self.first
+        return self.earliest
 
-    def passed(self, last: float) -> Iterator[int]:
+    def take_passed(self, last: float) -> Iterator[int]:
         """Remove and yield, in order, the places of events whose windows begin by `last`."""
         while self._heap and self._heap[0][0] <= last:
             yield heappop(self._heap)[1]
@@ -98,7 +98,7 @@ class Expiring:
         self._heap.clear()
 
 
-class Firsts:
+class UnmatchedStarts:
     """For `find any`: the first-step events whose window is open and that are in no match."""
 
     __slots__ = ("_expiring", "waiting", "window")
@@ -128,7 +128,7 @@ class Firsts:
 
     def expire(self, last: int, findings: Findings) -> None:
         """Time out, in order, the events whose windows begin by `last`."""
-        for place in self._expiring.passed(last):
+        for place in self._expiring.take_passed(last):
             if place in self.waiting:
                 findings.timed_out.append((self.waiting.pop(place),))
 
@@ -139,9 +139,9 @@ class Firsts:
         self._expiring.clear()
 
     @property
-    def first(self) -> float:
+    def earliest(self) -> float:
         """The earliest begin of a window that waits to expire; infinity if there is none."""
-        return self._expiring.first_alive(self.waiting)
+        return self._expiring.earliest_alive(self.waiting)
 
     # --- state ---
 
@@ -152,4 +152,4 @@ class Firsts:
     def load(self, value: Any, seens: SeenTable) -> None:
         """Load the events that `save` returned."""
         for step, number in value:
-            self.add(seens[number], step, self.window.at(seens[number]))
+            self.add(seens[number], step, self.window.position(seens[number]))

@@ -51,7 +51,7 @@ def _pulled(kept: KeptEvents, role: StepRole, seen: Seen, at: float) -> tuple[fl
                 assert column.before is not None
                 if column.before.greatest > before:
                     low, high = _range_before(column, node, role, seen, seen)
-                    before = max(before, column.before.top(low, high))
+                    before = max(before, column.before.maximum(low, high))
     after = -at if role.ends else NEVER
     if not role.ends:
         for columns in kept.out.get(role.edge.target, ()):
@@ -59,7 +59,7 @@ def _pulled(kept: KeptEvents, role: StepRole, seen: Seen, at: float) -> tuple[fl
                 assert column.after is not None
                 if column.after.greatest > after:
                     low, high = _range_after(column, node, columns.role, seen, seen)
-                    after = max(after, column.after.top(low, high))
+                    after = max(after, column.after.maximum(low, high))
     return min(before, at), min(after, -at)
 
 

@@ -85,12 +85,14 @@ class Bounds:
         """Keep only the events at some indexes."""
         self.fill([self.at(i) for i in kept])
 
-    def top(self, low: int, high: int) -> float:
+    def maximum(self, low: int, high: int) -> float:
         """Return the greatest number in [low, high)."""
         first, last = -(-low // BLOCK), high // BLOCK
         if first >= last:
-            return self._top_of(low, high)
-        best = max(self._top_of(low, first * BLOCK), self._top_of(last * BLOCK, high))
+            return self._maximum_of_few(low, high)
+        best = max(
+            self._maximum_of_few(low, first * BLOCK), self._maximum_of_few(last * BLOCK, high)
+        )
         low, high = -(-first // BLOCK), last // BLOCK
         if low >= high:
             return max(best, max(self._maxima[first:last]))
@@ -98,14 +100,14 @@ class Bounds:
         ends = self._maxima[first : low * BLOCK] + self._maxima[high * BLOCK : last]
         return max(best, max(ends, default=NEVER))
 
-    def _top_of(self, low: int, high: int) -> float:
+    def _maximum_of_few(self, low: int, high: int) -> float:
         """Return the greatest number in a range that is in two blocks at most."""
         if low >= high:
             return NEVER
         first, last = low // BLOCK, (high - 1) // BLOCK
         return max(max(self._values[low:high]), self._tags[first], self._tags[last])
 
-    def above(self, low: int, high: int, limit: float) -> Iterator[int]:
+    def indexes_above(self, low: int, high: int, limit: float) -> Iterator[int]:
         """Yield the indexes in [low, high) of numbers above a limit."""
         values, tags, maxima = self._values, self._tags, self._maxima
         while low < high:
@@ -284,7 +286,7 @@ class Column:
 
     # --- the events to visit ---
 
-    def worth(self, low: int, high: int, limit: float, *, forward: bool) -> list[Seen]:
+    def candidates_before(self, low: int, high: int, limit: float, *, forward: bool) -> list[Seen]:
         """Return the events in [low, high) that a match which starts after a limit may reach."""
         seens, starts = self.seens, self.starts
         if forward:
@@ -293,13 +295,13 @@ class Column:
             return [seens[i] for i in range(low, high) if starts[i] > limit]
         if self.before is None:
             return seens[low:high]
-        return [seens[i] for i in self.before.above(low, high, limit)]
+        return [seens[i] for i in self.before.indexes_above(low, high, limit)]
 
-    def worth_after(self, low: int, high: int, limit: float) -> list[Seen]:
+    def candidates_after(self, low: int, high: int, limit: float) -> list[Seen]:
         """Return the events in [low, high) after which a match may end before minus a limit."""
         if self.after is None:
             return self.seens[low:high]
-        return [self.seens[i] for i in self.after.above(low, high, limit)]
+        return [self.seens[i] for i in self.after.indexes_above(low, high, limit)]
 
     def validate_state(self) -> None:
         """Assert the rule of this module."""

@@ -94,7 +94,8 @@ class EventStore:
 
     __slots__ = (
         "_breakers", "_by_start", "_garbage", "_kept_events", "_limits", "_live", "_order",
-        "_reached", "_roles", "_unpassed", "_window", "count", "counting", "search", "unindexed",
+        "_reached_states", "_roles", "_unpassed", "_window", "count", "counting", "search",
+        "unindexed",
     )  # fmt: skip
 
     def __init__(
@@ -118,7 +119,7 @@ class EventStore:
     def _begin(self, *, forward: bool, by_place: bool) -> None:
         """Begin a new search, with no events kept."""
         self.unindexed: deque[Offered] = deque()
-        self._reached = 1  # the sources that kept events lead to: see `Use.sources`
+        self._reached_states = 1  # the sources that kept events lead to: see `Use.sources`
         self._unpassed = Expiring()  # the indexed events
         self._garbage = 0  # events that the window has passed and that are not swept
         self._kept_events = KeptEvents(
@@ -159,7 +160,11 @@ class EventStore:
         is the index of the first event that cannot be deferred, which must be offered.
         """
         by_mask, order, by_start = self._roles.by_mask, self._order, self._by_start
-        unindexed, timed, reached = self.unindexed, self._window.us is not None, self._reached
+        unindexed, reached, timed = (
+            self.unindexed,
+            self._reached_states,
+            self._window.us is not None,
+        )
         waited, offset, room = len(unindexed), place - begin, -1 if self.search.forward else 0
         latest: Any = unindexed[-1][0].time if timed and unindexed else -math.inf
         for number in range(begin, end):
@@ -186,7 +191,7 @@ class EventStore:
         else:
             number = end
         if len(unindexed) > waited:
-            self._reached = reached
+            self._reached_states = reached
             self._add(len(unindexed) - waited)
         return number
 
@@ -205,11 +210,11 @@ class EventStore:
     def take_passed(self, last: float) -> Iterator[Seen]:
         """Remove and yield the deferred events whose windows begin by `last`."""
         unindexed = self.unindexed
-        while unindexed and self._at(unindexed[0]) <= last:
+        while unindexed and self._position(unindexed[0]) <= last:
             self._add(-1)
             yield Seen(*unindexed.popleft())
 
-    def _at(self, offered: Offered) -> int:
+    def _position(self, offered: Offered) -> int:
         event, _, place = offered
         if self._window.us is None:
             return place
@@ -219,7 +224,7 @@ class EventStore:
 
     # --- keeping ---
 
-    def watch(self, seen: Seen) -> None:
+    def check_order(self, seen: Seen) -> None:
         """Switch to a search in which any event may come last, if this one comes out of order.
 
         Deferred events must have been indexed before.
@@ -239,10 +244,10 @@ class EventStore:
     def _keep_again(self, seens: Iterable[Seen]) -> None:
         """Keep again events that were offered before, in the order offered."""
         for seen in seens:
-            self.watch(seen)
-            self.keep(seen, self._window.at(seen), self._roles.use_of(seen))
+            self.check_order(seen)
+            self.keep(seen, self._window.position(seen), self._roles.use_of(seen))
 
-    def counts(self, use: Use) -> bool:
+    def still_counts(self, use: Use) -> bool:
         """Return whether matches are still counted, not listed, once an event has this use."""
         self.counting = self.counting and self._live.counting and use.countable
         return self.counting
@@ -254,7 +259,7 @@ class EventStore:
         """
         search = self.search
         by_start = search.forward and self._by_start
-        counting = self.counts(use)
+        counting = self.still_counts(use)
         # Computed for all roles before the event is added to any: it does not precede itself.
         placed: list[tuple[StepRole, float, int]] = []
         if search.forward:
@@ -275,7 +280,7 @@ class EventStore:
         if (limit := self.limit()) is not None:
             return limit
         self._add(1)
-        self._reached |= use.targets
+        self._reached_states |= use.targets
         if search.forward or not self._roles.bounding:
             for role, start, ways in placed:
                 self._kept_events.columns(role).add(seen, start, NO_BOUNDS, ways)
@@ -290,15 +295,15 @@ class EventStore:
     # --- eviction ---
 
     @property
-    def first(self) -> float:
+    def earliest(self) -> float:
         """The earliest begin of a kept event's window; infinity if there is none."""
-        waits_from = self._at(self.unindexed[0]) if self.unindexed else math.inf
-        return min(waits_from, self._unpassed.first)
+        waits_from = self._position(self.unindexed[0]) if self.unindexed else math.inf
+        return min(waits_from, self._unpassed.earliest)
 
     def evict(self, last: float) -> None:
         """Evict the indexed events whose windows begin by `last`; `take_passed` comes first."""
         self.search.passed = max(self.search.passed, last)
-        count = sum(1 for _ in self._unpassed.passed(last))
+        count = sum(1 for _ in self._unpassed.take_passed(last))
         self._add(-count)
         if self._by_start and self.count == len(self.unindexed):
             self._evict_unstarted()
@@ -307,7 +312,7 @@ class EventStore:
             self._garbage = 0
             self._kept_events.sweep(self._is_unpassed)
         if not self.count:
-            self._reached = 1
+            self._reached_states = 1
             if self._breakers is not None and self._breakers.by_place:
                 self._breakers.sweep(None)
 
@@ -321,7 +326,7 @@ class EventStore:
     def _is_unpassed(self, seen: Seen, start: float) -> bool:
         # An event that is kept whatever its starts is needed until its own time has passed.
         by_start = self.search.forward and self._by_start
-        return (start if by_start else self._window.at(seen)) > self.search.passed
+        return (start if by_start else self._window.position(seen)) > self.search.passed
 
     # --- state ---
 
@@ -359,5 +364,5 @@ class EventStore:
         places = [*(seen.place for seen in indexed[-1:]), *(place for _, _, place in unindexed)]
         assert places == sorted(set(places))
         if self._window.us is not None:
-            times = list(map(self._at, unindexed))
+            times = list(map(self._position, unindexed))
             assert times == sorted(times)

@@ -57,7 +57,7 @@ class RoleColumns:
         for columns in (self.nodes, *keyed):
             column = columns.get(name)
             if column is None:
-                column = self._begun(columns, name)
+                column = self._add_column(columns, name)
             column.add(at, seen, start, bounds, ways)
 
     def _values(self, seen: Seen) -> Iterator[tuple[Indexed, Key]]:
@@ -70,7 +70,7 @@ class RoleColumns:
             if value is not None:
                 yield index, value
 
-    def _begun(self, columns: Columns, name: str) -> Column:
+    def _add_column(self, columns: Columns, name: str) -> Column:
         """Add and return a new column; columns stay sorted, as they decide the order of matches."""
         column = columns[name] = self._new_column()
         names = list(columns)
@@ -174,11 +174,11 @@ class KeptEvents:
     def can_stand(self, role: StepRole) -> bool:
         """Return whether there are events for the steps before and after one in a role."""
         if self._reach is None:
-            self._reach = self._reached()
+            self._reach = self._compute_reach()
         comes, leads = self._reach
         return role.edge.source in comes and role.edge.target in leads
 
-    def _reached(self) -> tuple[frozenset[int], frozenset[int]]:
+    def _compute_reach(self) -> tuple[frozenset[int], frozenset[int]]:
         """Return the states that events lead to, and those from which events lead to a final."""
         edges = [role.edge for role in self._by_role]
         comes, leads = {0}, set(self._roles.machine.automaton.finals)
@@ -188,7 +188,7 @@ class KeptEvents:
             leads |= more
         return frozenset(comes), frozenset(leads)
 
-    def lines_after(self, after: RoleColumns, taken: Taken) -> Iterable[tuple[str, Column]]:
+    def columns_after_word(self, after: RoleColumns, taken: Taken) -> Iterable[tuple[str, Column]]:
         """Return the columns to search for the event just after a part of a word."""
         for equality in after.role.equalities:
             anchor = last_of(taken, equality.step)
@@ -197,7 +197,7 @@ class KeptEvents:
                 return after.having((True, equality.atom), value).items()
         return after.nodes.items()
 
-    def lines_before(
+    def columns_before_word(
         self, before: RoleColumns, path: Path, taken: Taken
     ) -> Iterable[tuple[str, Column]]:
         """Return the columns to search for the event just before a part of a word.
@@ -214,7 +214,7 @@ class KeptEvents:
                 break
         return before.nodes.items()
 
-    def earliest(self, path: Path, taken: Taken, *, forward: bool) -> int | None:
+    def earliest_place(self, path: Path, taken: Taken, *, forward: bool) -> int | None:
         """Return a lower bound of the place of the event just before a part of a word.
 
         Each equality of the part whose earlier event is still to be found is looked up in its

@@ -14,27 +14,27 @@ from ketal.engine.find_any.roles import ALL_ANCHOR, PRIOR_ANCHOR, Path, StepRole
 from ketal.engine.machine import Machine
 from ketal.model.events.event import Event
 
-Asked = list[tuple[Seen, bool]]
+RequiredRelations = list[tuple[Seen, bool]]
 """Relations that an event must have: the other event, and whether they must be concurrent."""
 Checks = list[tuple[Callable[[Event, Event], bool], Seen]]
 """Comparisons, each with the one of its two events that is chosen already."""
 
 
-def asked_before(role: StepRole, path: Path, taken: Taken) -> Asked:
+def relations_before(role: StepRole, path: Path, taken: Taken) -> RequiredRelations:
     """Return the relations that an event in a role must have just before a part of a word.
 
     An anchor is the last event of its step, so an event of the step in the part hides this one.
     """
     step = role.edge.step
     seen = taken[0][1]
-    asked = [(seen, r.concurrent) for r in path[0].relations if r.anchor < 0 or r.anchor == step]
+    required = [(seen, r.concurrent) for r in path[0].relations if r.anchor < 0 or r.anchor == step]
     hidden = path[0].edge.step == step
     for i in range(1, len(path)):
         for r in path[i].relations:
             if r.anchor == ALL_ANCHOR or (r.anchor == step and not hidden):
-                asked.append((taken[i][1], r.concurrent))
+                required.append((taken[i][1], r.concurrent))
         hidden = hidden or path[i].edge.step == step
-    return asked
+    return required
 
 
 def checks_before(role: StepRole, path: Path, taken: Taken) -> Checks:
@@ -54,17 +54,17 @@ def checks_after(role: StepRole, taken: Taken) -> Checks:
     return [(holds, seen) for holds, seen in found if seen is not None]
 
 
-def asked_after(role: StepRole, taken: Taken) -> Asked:
+def relations_after(role: StepRole, taken: Taken) -> RequiredRelations:
     """Return the relations that an event in a role must have just after a part of a word."""
-    asked: Asked = []
+    required: RequiredRelations = []
     for r in role.relations:
         if r.anchor == PRIOR_ANCHOR:
-            asked.append((taken[-1][1], r.concurrent))
+            required.append((taken[-1][1], r.concurrent))
         elif r.anchor == ALL_ANCHOR:
-            asked += [(seen, r.concurrent) for _, seen in taken]
+            required += [(seen, r.concurrent) for _, seen in taken]
         elif (seen := last_of(taken, r.anchor)) is not None:
-            asked.append((seen, r.concurrent))
-    return asked
+            required.append((seen, r.concurrent))
+    return required
 
 
 def last_of(taken: Taken, step: int) -> Seen | None:
@@ -81,7 +81,7 @@ def replays(machine: Machine, breakers: Breakers | None, path: Path, taken: Take
             flags = breakers.broken(configuration, prior, seen)
             configuration = configuration._replace(broken=flags)
         plan = machine.plans[configuration.state, seen.mask]
-        sub = None if plan is None else plan.under(seen, prior)
+        sub = None if plan is None else plan.part_for(seen, prior)
         if sub is None:
             return False
         if (step, role.edge.target) not in machine.decide(sub, configuration, seen):
@@ -91,7 +91,9 @@ def replays(machine: Machine, breakers: Breakers | None, path: Path, taken: Take
     return True
 
 
-def moves_of(matches: Sequence[Taken], paths: Sequence[Path]) -> list[tuple[int, int, int, Seen]]:
+def transitions_of(
+    matches: Sequence[Taken], paths: Sequence[Path]
+) -> list[tuple[int, int, int, Seen]]:
     """Return the transitions of matches, each once, in the form of `Findings.moves`."""
     moves = [
         (role.edge.source, step, role.edge.target, seen)

@@ -179,7 +179,7 @@ class Roles:
         numbers = frozenset().union(*(variables(edge.formula) for edge in self.edges))
         used = [atom for n in numbers if (atom := automaton.atoms[n]).relational]
         related = any(atom.shape in RELATIONS for atom in used)
-        self.by_mask = Memo(self._use, MASKS_MAX)
+        self.by_mask = Memo(self._new_use, MASKS_MAX)
         self.nots = bool(automaton.nots)
         self.plain = not used and not self.nots
         self.classes = automaton.classes
@@ -189,7 +189,7 @@ class Roles:
             if n in numbers and len(steps := registers(automaton.atoms[n]).steps) == 1
         }
         self.returns = any(not edge.target for edge in self.edges)
-        later = [self._role(e, e.formula) for e in self.edges if e.source or self.returns]
+        later = [self._new_role(e, e.formula) for e in self.edges if e.source or self.returns]
         self.not_causal = tuple([role for role in later if not role.causal])
         one_class = len({self.classes[edge.step] for edge in self.edges}) == 1
         self.order: ReleaseOrder | None = None
@@ -200,7 +200,7 @@ class Roles:
         elif not self.not_causal:
             self.order = ReleaseOrder.CAUSAL
         # Where a match's events have one order, mirror images are words of the same classes.
-        self.mirrors = automaton.mirrors and not (self.order and self._has_one_word_a_class_word())
+        self.mirrors = automaton.mirrors and not (self.order and self._classes_decide_word())
         self.countable = not (self.window.bounded or self.mirrors)
         in_place = machine.arrival and not related
         self.by_place = in_place or self.order is ReleaseOrder.CANONICAL
@@ -213,7 +213,7 @@ class Roles:
         }
         self._made: dict[tuple[int, Formula], StepRole] = {}
 
-    def _has_one_word_a_class_word(self) -> bool:
+    def _classes_decide_word(self) -> bool:
         """Return whether the steps that leave a state have different classes, in every state."""
         leaving: dict[int, set[int]] = {}
         for edge in self.edges:
@@ -250,11 +250,11 @@ class Roles:
         assert use is not None, "an event that is kept has a role"
         return use
 
-    def _use(self, mask: int) -> Use | None:
-        known = self.machine.local(mask)
+    def _new_use(self, mask: int) -> Use | None:
+        known = self.machine.local_truth(mask)
         left = [(edge, simplify(edge.formula, known)) for edge in self.edges]
         roles = tuple([self.role(edge, f) for edge, f in left if f is not False])
-        breaks = self.machine.breaks_some(mask)
+        breaks = self.machine.may_break_not(mask)
         if not (roles or breaks):
             return None
         lasting = tuple([role for role in roles if not role.alone])
@@ -277,13 +277,13 @@ class Roles:
         """Return the role of the events whose masks leave `left` of an edge's guard."""
         role = self._made.get((edge.number, left))
         if role is None:
-            role = self._made[edge.number, left] = self._role(edge, left)
+            role = self._made[edge.number, left] = self._new_role(edge, left)
         return role
 
-    def _role(self, edge: StepEdge, left: Formula) -> StepRole:
+    def _new_role(self, edge: StepEdge, left: Formula) -> StepRole:
         machine = self.machine
         atoms, steps = machine.automaton.atoms, machine.automaton.steps
-        asked = necessary(left)
+        required = necessary(left)
         relations, equalities, checks = [], [], []
         covered: set[tuple[int, bool]] = set()  # literals that relations, checks and nots decide
         reads = False
@@ -292,7 +292,7 @@ class Roles:
             if not atom.relational:
                 continue
             reads = reads or (atom.shape not in RELATIONS and bool(registers(atom).steps))
-            if n not in asked:
+            if n not in required:
                 continue
             if atom.shape in ("before", "concurrent"):
                 name = atom.payload[0]
@@ -326,8 +326,8 @@ class Roles:
             exact=edge.whole and literals == covered and all(part[0] == "var" for part in parts),
             starts=not edge.source and not reads,
             ends=edge.target in machine.automaton.finals,
-            goes_on=machine.has_way_on[edge.target],
-            alone=not (edge.source or self.returns or machine.has_way_on[edge.target]),
+            goes_on=machine.can_continue[edge.target],
+            alone=not (edge.source or self.returns or machine.can_continue[edge.target]),
         )
 
     # --- the two sides of an equality ---

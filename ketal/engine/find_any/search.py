@@ -25,11 +25,11 @@ from ketal.engine.find.findings import Taken
 from ketal.engine.find_any.columns import NEVER, Column
 from ketal.engine.find_any.kept_events import KeptEvents
 from ketal.engine.find_any.paths import (
-    Asked,
-    asked_after,
-    asked_before,
+    RequiredRelations,
     checks_after,
     checks_before,
+    relations_after,
+    relations_before,
     replays,
 )
 from ketal.engine.find_any.roles import Path, Roles, StepRole
@@ -76,11 +76,11 @@ class Search:
         the search stopped.
         """
         self._begin()
-        at = self._window.at(seen)
+        at = self._window.position(seen)
         for role in roles:
             if self.forward or self._kept_events.can_stand(role):
                 taken: Taken = ((role.edge.step, seen),)
-                if not self._back((role,), taken, at, at):
+                if not self._extend_back((role,), taken, at, at):
                     break
         return self._matches, self._paths, self._limit
 
@@ -101,11 +101,11 @@ class Search:
         for before in self._kept_events.into.get(role.edge.source, ()):
             path: Path = (role,)
             taken: Taken = ((role.edge.step, seen),)
-            asked = asked_before(before.role, path, taken)
-            for node, column in self._kept_events.lines_before(before, path, taken):
+            required = relations_before(before.role, path, taken)
+            for node, column in self._kept_events.columns_before_word(before, path, taken):
                 if column.latest <= best:
                     continue
-                low, high = self._range(column, node, before.role, path, taken, asked)
+                low, high = self._range(column, node, before.role, path, taken, required)
                 best = max(best, column.latest_start(low, high))
                 if best > NEVER and not self._window.bounded:
                     return at
@@ -121,16 +121,16 @@ class Search:
         for before in self._kept_events.into.get(role.edge.source, ()):
             path: Path = (role,)
             taken: Taken = ((role.edge.step, seen),)
-            asked = asked_before(before.role, path, taken)
+            required = relations_before(before.role, path, taken)
             for node, column in before.nodes.items():
-                low, high = self._range(column, node, before.role, path, taken, asked)
+                low, high = self._range(column, node, before.role, path, taken, required)
                 if low < high:
                     count += column.beginnings(low, high)
         return count
 
     # --- backwards ---
 
-    def _back(self, path: Path, taken: Taken, least: int, most: int) -> bool:
+    def _extend_back(self, path: Path, taken: Taken, least: int, most: int) -> bool:
         """Find the matches that extend a part of a word backwards; return False at a limit.
 
         Under a search that is not forward, each word that begins with a start is then extended
@@ -141,14 +141,14 @@ class Search:
             has_room = (
                 self._complete(path, taken)
                 if self.forward
-                else self._ahead(path, taken, least, most)
+                else self._extend_ahead(path, taken, least, most)
             )
             if not has_room:
                 return False
         columns_before = self._kept_events.into.get(first.edge.source)
         if not columns_before:
             return True
-        earliest = self._kept_events.earliest(path, taken, forward=self.forward)
+        earliest = self._kept_events.earliest_place(path, taken, forward=self.forward)
         if earliest is None:
             return True
         forward, window, passed = self.forward, self._window, self.passed
@@ -158,22 +158,22 @@ class Search:
             role = before.role
             step = role.edge.step
             longer = (role, *path)
-            asked = asked_before(role, path, taken)
+            required = relations_before(role, path, taken)
             checks = checks_before(role, path, taken)
-            for node, column in self._kept_events.lines_before(before, path, taken):
-                low, high = self._range(column, node, role, path, taken, asked)
+            for node, column in self._kept_events.columns_before_word(before, path, taken):
+                low, high = self._range(column, node, role, path, taken, required)
                 if earliest > 0 and low < high and column.rising:
                     low = bisect_left(column.places, earliest, low, high)
                 if low >= high:
                     continue
                 mixed = self._by_place and not column.rising
-                worth = column.worth(low, high, oldest, forward=forward)
-                if not self._visit(len(worth)):
+                candidates = column.candidates_before(low, high, oldest, forward=forward)
+                if not self._visit(len(candidates)):
                     return False
-                for x in worth:
+                for x in candidates:
                     lo, hi = least, most
                     if bounded:
-                        at = window.at(x)
+                        at = window.position(x)
                         lo, hi = min(lo, at), max(hi, at)
                         if at <= passed or hi - lo >= length:
                             continue
@@ -182,7 +182,7 @@ class Search:
                     if checks and not all(check(later.event, x.event) for check, later in checks):
                         continue
                     more = ((step, x), *taken)
-                    if not self._back(longer, more, lo, hi):
+                    if not self._extend_back(longer, more, lo, hi):
                         return False
         return True
 
@@ -214,7 +214,7 @@ class Search:
 
     # --- forwards ---
 
-    def _ahead(self, path: Path, taken: Taken, least: int, most: int) -> bool:
+    def _extend_ahead(self, path: Path, taken: Taken, least: int, most: int) -> bool:
         """Find the matches that begin with a part of a word; return False at a limit."""
         last, prior, breakers = path[-1], taken[-1][1], self._breakers
         if last.ends and not self._complete(path, taken):
@@ -224,21 +224,21 @@ class Search:
         join = vector.join([seen.clock for _, seen in taken])
         for after in self._kept_events.out.get(last.edge.target, ()):
             role = after.role
-            asked = asked_after(role, taken)
+            required = relations_after(role, taken)
             checks = checks_after(role, taken)
             longer = (*path, role)
             mirrored = self._roles.are_mirrored(last, role)
-            for node, column in self._kept_events.lines_after(after, taken):
-                low, high = _range_after(column, node, join, asked)
+            for node, column in self._kept_events.columns_after_word(after, taken):
+                low, high = _range_after(column, node, join, required)
                 if low < high and mirrored:
                     low = bisect_right(column.seens, prior.key, low, high, key=_key)
                 if low >= high:
                     continue
-                worth = column.worth_after(low, high, -least - self._window.length)
-                if not self._visit(len(worth)):
+                candidates = column.candidates_after(low, high, -least - self._window.length)
+                if not self._visit(len(candidates)):
                     return False
-                for y in worth:
-                    at = self._window.at(y)
+                for y in candidates:
+                    at = self._window.position(y)
                     lo, hi = min(least, at), max(most, at)
                     if self._window.bounded and (
                         at <= self.passed or hi - lo >= self._window.length
@@ -253,14 +253,20 @@ class Search:
                     if not all(check(y.event, x.event) for check, x in checks):
                         continue
                     more = (*taken, (role.edge.step, y))
-                    if not self._ahead(longer, more, lo, hi):
+                    if not self._extend_ahead(longer, more, lo, hi):
                         return False
         return True
 
     # --- ranges of columns ---
 
     def _range(
-        self, column: Column, node: str, of: StepRole, path: Path, taken: Taken, asked: Asked
+        self,
+        column: Column,
+        node: str,
+        of: StepRole,
+        path: Path,
+        taken: Taken,
+        required: RequiredRelations,
     ) -> tuple[int, int]:
         """Return the range of a role's column that can come just before a part of a word."""
         low, high = 0, len(column.seens)
@@ -281,7 +287,7 @@ class Search:
                     high = column.first_knowing(later, low, high)
                 if low < high and self._roles.are_mirrored(of, role):
                     high = bisect_left(column.seens, seen.key, low, high, key=_key)
-        for other, concurrent in asked:
+        for other, concurrent in required:
             if low >= high:
                 break
             known = other.last_before(node)
@@ -294,12 +300,12 @@ class Search:
 
 
 def _range_after(
-    column: Column, node: str, join: Mapping[str, int], asked: Asked
+    column: Column, node: str, join: Mapping[str, int], required: RequiredRelations
 ) -> tuple[int, int]:
     """Return the range of a column that can come after a word; `join` joins the word's clocks."""
     low = bisect_right(column.counters, join.get(node, 0))
     high = len(column.seens)
-    for x, concurrent in asked:
+    for x, concurrent in required:
         if concurrent:
             low = bisect_right(column.counters, x.clock.get(node, 0), low)
             high = column.first_knowing(x, low, high)

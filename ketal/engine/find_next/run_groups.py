@@ -62,7 +62,7 @@ class RunGroup:
         The step and the event that were taken last.
     parents : dict of RunGroup to None
         The groups that took the event; empty for a start.
-    heirs : list of RunGroup
+    children : list of RunGroup
         The groups that have this one as a parent.
     run : Run or None
         The run, if the group is a start.
@@ -73,7 +73,7 @@ class RunGroup:
     """
 
     __slots__ = (
-        "binding", "configuration", "heirs", "number", "parents", "run", "span", "waiting",
+        "binding", "children", "configuration", "number", "parents", "run", "span", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -90,7 +90,7 @@ class RunGroup:
         self.configuration = configuration
         self.binding = binding
         self.parents = parents
-        self.heirs: list[RunGroup] = []
+        self.children: list[RunGroup] = []
         self.run = run
         self.span = span
         self.waiting = False
@@ -108,7 +108,7 @@ Tail = tuple[tuple[int, Seen], Any] | None
 """The end of a match, as a linked list of bindings; several matches share their ends."""
 
 
-def _joined(spans: list[TimeSpan], time_us: int) -> TimeSpan:
+def _joined_span(spans: list[TimeSpan], time_us: int) -> TimeSpan:
     """Return the span of all runs of some groups after they take an event at `time_us`."""
     oldest, newest, least, greatest = spans[0]
     for span in spans:
@@ -168,47 +168,49 @@ class RunGroups:
         if self._window_us is not None:
             time_us = binding[1].time_us
             assert time_us is not None, "events without a time are offered to no window"
-            span = _joined([parent.span for parent in parents if parent.span is not None], time_us)
+            span = _joined_span(
+                [parent.span for parent in parents if parent.span is not None], time_us
+            )
         group = RunGroup(self._made, configuration, binding, parents, run=None, span=span)
         for parent in parents:
-            parent.heirs.append(group)
+            parent.children.append(group)
         self.count += 1
         self._made += 1
         return group
 
     def release(self, group: RunGroup) -> None:
         """Remove a group unless it is needed, and then the parents that only it needed."""
-        unsure = [group]
-        while unsure:
-            group = unsure.pop()
-            if group.waiting or group.heirs:
+        todo = [group]
+        while todo:
+            group = todo.pop()
+            if group.waiting or group.children:
                 continue
             self.count -= 1
             for parent in group.parents:
-                parent.heirs.remove(group)
-                unsure.append(parent)
+                parent.children.remove(group)
+                todo.append(parent)
             if group.run is not None:
                 group.run.starts.remove(group)
                 if not group.run.starts:
-                    self._forget(group.run)
+                    self._remove_run(group.run)
 
     def end(self, run: Run) -> list[RunGroup]:
         """Remove a run; return the waiting groups that had no other run."""
-        over: list[RunGroup] = []
+        ended: list[RunGroup] = []
         empty = list(run.starts)
         while empty:
             group = empty.pop()
             self.count -= 1
             if group.waiting:
-                over.append(group)
-            for heir in group.heirs:
-                del heir.parents[group]
-                if not heir.parents:
-                    empty.append(heir)
-        self._forget(run)
-        return over
+                ended.append(group)
+            for child in group.children:
+                del child.parents[group]
+                if not child.parents:
+                    empty.append(child)
+        self._remove_run(run)
+        return ended
 
-    def _forget(self, run: Run) -> None:
+    def _remove_run(self, run: Run) -> None:
         del self.runs[run.start.place]
         self.live.count -= 1
 
@@ -219,7 +221,7 @@ class RunGroups:
 
         Either is the group itself if it has all runs, and None if it has none.
         """
-        halves = self._alike(group, time_us, time_us)
+        halves = self._split_by_span(group, time_us, time_us)
         if halves is not None:
             return halves
         decided: dict[tuple[RunGroup, int, int], tuple[RunGroup | None, RunGroup | None]] = {}
@@ -229,7 +231,7 @@ class RunGroups:
             at = todo[-1]
             group, low, high = at
             if at not in decided:
-                halves = self._alike(*at)
+                halves = self._split_by_span(*at)
                 if halves is None:
                     own = group.prior.time_us
                     assert own is not None
@@ -238,12 +240,12 @@ class RunGroups:
                     if missing:
                         todo += missing
                         continue
-                    halves = self._halves(group, [decided[parent] for parent in parents])
+                    halves = self._split_by_parents(group, [decided[parent] for parent in parents])
                 decided[at] = halves
             todo.pop()
         return decided[at]
 
-    def _alike(
+    def _split_by_span(
         self, group: RunGroup, low: int, high: int
     ) -> tuple[RunGroup | None, RunGroup | None] | None:
         """Return the result of `split` if the span of the group decides it; None otherwise."""
@@ -258,7 +260,7 @@ class RunGroups:
             return None, group
         return None
 
-    def _halves(
+    def _split_by_parents(
         self, group: RunGroup, halves: list[tuple[RunGroup | None, RunGroup | None]]
     ) -> tuple[RunGroup | None, RunGroup | None]:
         """Return the result of `split`, given the results for the group's parents."""
@@ -275,7 +277,7 @@ class RunGroups:
 
     # --- matches ---
 
-    def taken(self, parents: Collection[RunGroup], binding: tuple[int, Seen]) -> Iterator[Taken]:
+    def paths(self, parents: Collection[RunGroup], binding: tuple[int, Seen]) -> Iterator[Taken]:
         """Yield the events of each path to some groups, extended by an event that they take.
 
         Without groups, the event is the first of its run.
@@ -286,7 +288,7 @@ class RunGroups:
             if parent.run is not None:
                 yield parent.binding, binding
             else:
-                yield from _ways_to(parent, (binding, None))
+                yield from _paths_to(parent, (binding, None))
 
     def mark_matched(self, groups: Iterable[RunGroup]) -> None:
         """Mark all runs of some groups as matched."""
@@ -308,14 +310,14 @@ class RunGroups:
         out: list[tuple[int, Seen]] = []
         while len(groups) == 1:
             out.append(groups[0].binding)
-            groups = groups[0].heirs
+            groups = groups[0].children
         return (*out, *_longest(groups)) if groups else tuple(out)
 
     # --- state ---
 
     def groups(self) -> Iterator[RunGroup]:
         """Yield all groups in the order in which they were made, each after its parents."""
-        yield from _with_heirs(group for run in self.runs.values() for group in run.starts)
+        yield from _with_descendants(group for run in self.runs.values() for group in run.starts)
 
     def save(self, seens: SeenTable) -> Any:
         """Return `groups()` as plain data; `seens` numbers their events."""
@@ -350,11 +352,11 @@ class RunGroups:
         groups = list(self.groups())
         assert len(groups) == self.count
         for group in groups:
-            assert group.waiting != bool(group.heirs)
+            assert group.waiting != bool(group.children)
             assert (group.run is None) == bool(group.parents)
-            assert all(parent.heirs.count(group) == 1 for parent in group.parents)
+            assert all(parent.children.count(group) == 1 for parent in group.parents)
             assert all(parent.number < group.number for parent in group.parents)
-            assert all(group in heir.parents for heir in group.heirs)
+            assert all(group in child.parents for child in group.children)
             assert (group.span is not None) == (self._window_us is not None)
         for place, run in self.runs.items():
             assert place == run.start.place
@@ -362,7 +364,7 @@ class RunGroups:
             assert all(group.run is run for group in run.starts)
 
 
-def _ways_to(group: RunGroup, tail: Tail) -> Iterator[Taken]:
+def _paths_to(group: RunGroup, tail: Tail) -> Iterator[Taken]:
     """Yield the events of each path from a start to a group, extended by `tail`."""
     todo: list[tuple[RunGroup, Tail]] = [(group, tail)]
     while todo:
@@ -371,10 +373,10 @@ def _ways_to(group: RunGroup, tail: Tail) -> Iterator[Taken]:
             tail = (group.binding, tail)
             todo += [(parent, tail) for parent in reversed(group.parents)]
             continue
-        yield _taken((group.binding, tail))
+        yield _bindings((group.binding, tail))
 
 
-def _taken(tail: Tail) -> Taken:
+def _bindings(tail: Tail) -> Taken:
     out = []
     while tail is not None:
         out.append(tail[0])
@@ -382,15 +384,15 @@ def _taken(tail: Tail) -> Taken:
     return tuple(out)
 
 
-def _with_heirs(groups: Iterable[RunGroup]) -> list[RunGroup]:
+def _with_descendants(groups: Iterable[RunGroup]) -> list[RunGroup]:
     """Return groups and all their descendants, in the order in which they were made."""
     met = dict.fromkeys(groups)
     todo = list(met)
     while todo:
-        for heir in todo.pop().heirs:
-            if heir not in met:
-                met[heir] = None
-                todo.append(heir)
+        for child in todo.pop().children:
+            if child not in met:
+                met[child] = None
+                todo.append(child)
     return sorted(met, key=lambda group: group.number)
 
 
@@ -401,9 +403,9 @@ def _longest(groups: list[RunGroup]) -> Taken:
     def best(groups: list[RunGroup]) -> tuple[int, Tail]:
         most = max([longest[group][0] for group in groups], default=0)
         ways = [longest[group] for group in groups if longest[group][0] == most]
-        return min(ways, key=lambda way: rank(_taken(way[1])), default=(0, None))
+        return min(ways, key=lambda way: rank(_bindings(way[1])), default=(0, None))
 
-    for group in reversed(_with_heirs(groups)):
-        length, tail = best(group.heirs)
+    for group in reversed(_with_descendants(groups)):
+        length, tail = best(group.children)
         longest[group] = length + 1, (group.binding, tail)
-    return _taken(best(groups)[1])
+    return _bindings(best(groups)[1])

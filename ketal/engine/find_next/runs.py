@@ -33,8 +33,8 @@ class RunsFind:
     """The runs of one scope of a `find next` or `find strict`."""
 
     __slots__ = (
-        "_expiring", "_findings", "_groups", "_strict", "_traced", "_waiting", "breakers",
-        "limits", "machine", "window",
+        "_expiring", "_findings", "_groups", "_strict", "_traced", "_waiting", "breakers", "limits",
+        "machine", "window",
     )  # fmt: skip
 
     def __init__(self, machine: Machine, limits: Limits, live: Live, *, traced: bool) -> None:
@@ -60,26 +60,26 @@ class RunsFind:
         """Return whether no event offered so far can affect later findings."""
         return not self._groups.runs
 
-    def passes_over(self, mask: int) -> bool:
+    def ignores(self, mask: int) -> bool:
         """Return whether an event with this mask would change nothing if it came next."""
-        return self.take_plain((), (mask,), 0, 0) == 1
+        return self.take_by_mask((), (mask,), 0, 0) == 1
 
     # --- offering ---
 
-    def take_plain(
+    def take_by_mask(
         self, events: Sequence[Event], masks: Sequence[int], begin: int, place: int
     ) -> int:
         """Skip events that concern no run; return the index of the first other event.
 
-        The arguments are those of `CheckRun.take_plain`.
+        The arguments are those of `CheckRun.take_by_mask`.
         """
         waiting = self._waiting.states()
         if self._strict and waiting:
             return begin  # a waiting run takes the next event, or ends at it
         number, end, concerned = begin, len(masks), self.machine.concerned
-        if self.window.events is not None and self._expiring.first != inf:
+        if self.window.events is not None and self._expiring.earliest != inf:
             end = max(
-                begin, min(end, begin + int(self._expiring.first) + self.window.events - place)
+                begin, min(end, begin + int(self._expiring.earliest) + self.window.events - place)
             )
         while number < end and not concerned[waiting, masks[number]]:
             number += 1
@@ -88,7 +88,7 @@ class RunsFind:
     def offer(self, event: Event, mask: int, place: int) -> Findings | None:
         """Take an event; return its findings, if any. The arguments are those of `Seen`."""
         findings = self._findings
-        if self.window.events is not None and self._expiring.first <= place - self.window.events:
+        if self.window.events is not None and self._expiring.earliest <= place - self.window.events:
             self._expire(place - self.window.events, findings)
         self._take(Seen(event, mask, place), findings)
         if findings.is_empty():
@@ -112,7 +112,7 @@ class RunsFind:
         for group in born:
             self._waiting.add(group)
         if self.breakers is not None:
-            self._bar(seen, self.breakers, findings)
+            self._hold_breaker(seen, self.breakers, findings)
         if self.machine.automaton.mirrors and len(matches := findings.matches) > 1:
             left = without_mirrors(matches, self.machine.automaton.classes)
             findings.matches = [matches[number] for number in left]
@@ -149,9 +149,9 @@ class RunsFind:
                 if self._traced:
                     findings.moves.append((state, step, target, seen))
                 if target in self.machine.automaton.finals:
-                    self._match(fitting, (step, seen), findings)
-                if self.machine.has_way_on[target]:
-                    self._go_on(fitting, step, target, seen, born, findings)
+                    self._add_matches(fitting, (step, seen), findings)
+                if self.machine.can_continue[target]:
+                    self._continue_groups(fitting, step, target, seen, born, findings)
             for group in fitting:
                 self._groups.release(group)
 
@@ -162,7 +162,7 @@ class RunsFind:
             configuration = configuration._replace(broken=flags)
         return self.machine.decide(sub, configuration, seen)
 
-    def _go_on(
+    def _continue_groups(
         self,
         groups: list[RunGroup],
         step: int,
@@ -202,7 +202,7 @@ class RunsFind:
             if target in machine.automaton.finals:
                 is_match = True
                 findings.matches.append(((step, seen),))
-            if not machine.has_way_on[target]:
+            if not machine.can_continue[target]:
                 continue
             if self._groups.live.count >= self.limits.runs_max and seen.place not in self.runs:
                 findings.overflow("runs_max", RUNS)
@@ -214,16 +214,16 @@ class RunsFind:
         run = self.runs.get(seen.place)
         if run is not None:
             run.matched = is_match
-            self._follow(run)
+            self._watch_window(run)
 
-    def _follow(self, run: Run) -> None:
+    def _watch_window(self, run: Run) -> None:
         """Let a run expire with its window, if there is one."""
         if self.window.bounded:
-            self._expiring.add(self.window.at(run.start), run.start.place)
+            self._expiring.add(self.window.position(run.start), run.start.place)
 
-    def _bar(self, seen: Seen, breakers: Breakers, findings: Findings) -> None:
+    def _hold_breaker(self, seen: Seen, breakers: Breakers, findings: Findings) -> None:
         """Hold an event that can break a `not` of a waiting run."""
-        if self.idle() or not self.machine.breaks_some(seen.mask):
+        if self.idle() or not self.machine.may_break_not(seen.mask):
             return
         if self._is_full():
             findings.overflow("candidates_max", "events that can break a `not`")
@@ -239,7 +239,7 @@ class RunsFind:
 
     def _expire(self, last: int, findings: Findings) -> None:
         """End the runs whose windows begin by `last`."""
-        for place in self._expiring.passed(last):
+        for place in self._expiring.take_passed(last):
             if place in self.runs:
                 self._end(self.runs[place], findings)
 
@@ -258,7 +258,7 @@ class RunsFind:
 
     def earliest_us(self) -> int | None:
         """Return the earliest begin of a time window; None if there is none."""
-        earliest = self._expiring.first_alive(self.runs)
+        earliest = self._expiring.earliest_alive(self.runs)
         return None if earliest == inf else int(earliest)
 
     def _end(self, run: Run, findings: Findings) -> None:
@@ -276,7 +276,7 @@ class RunsFind:
     def beginnings(self) -> Iterator[tuple[Configuration, Taken]]:
         """Yield the configuration of each waiting group, with the events of each path to it."""
         for group in self._waiting.groups():
-            for taken in self._groups.taken(group.parents, group.binding):
+            for taken in self._groups.paths(group.parents, group.binding):
                 yield group.configuration, taken
 
     def save(self, seens: SeenTable) -> Any:
@@ -293,7 +293,7 @@ class RunsFind:
         if self.breakers is not None:
             self.breakers.load(value["breakers"], seens)
         for run in self.runs.values():
-            self._follow(run)
+            self._watch_window(run)
 
     def validate_state(self) -> None:
         """Assert the rule of this module, and those of its parts."""
@@ -304,11 +304,13 @@ class RunsFind:
 
     # --- matches ---
 
-    def _match(self, groups: list[RunGroup], binding: tuple[int, Seen], findings: Findings) -> None:
+    def _add_matches(
+        self, groups: list[RunGroup], binding: tuple[int, Seen], findings: Findings
+    ) -> None:
         """Add the matches that an event completes to `findings`."""
         matches = findings.matches
         room = self.limits.matches_per_event_max - len(matches)
-        matches += islice(self._groups.taken(groups, binding), room + 1)
+        matches += islice(self._groups.paths(groups, binding), room + 1)
         if len(matches) > self.limits.matches_per_event_max:
             findings.overflow("matches_per_event_max", "matches of one event")
             matches.pop()

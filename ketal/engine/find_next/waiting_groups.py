@@ -153,20 +153,20 @@ class WaitingGroups:
             self._put(self._keyed[number].setdefault(value, {}), group)
 
     def _put(self, rows: GroupRows, group: RunGroup) -> None:
-        node, at = self._where(group)
+        node, at = self._position(group)
         row = rows.get(node)
         if row is None:
             row = rows[node] = GroupRow(len(rows))
         row.add(at, group)
 
-    def _where(self, group: RunGroup) -> tuple[str, int]:
+    def _position(self, group: RunGroup) -> tuple[str, int]:
         prior = group.binding[1]
         return (prior.node, prior.counter) if self._by_node else ("", prior.place)
 
     def remove(self, group: RunGroup) -> None:
         """Remove a group, which does not wait any more."""
         group.waiting = False
-        node, at = self._where(group)
+        node, at = self._position(group)
         self.rows[node].remove(at, group)
         for number, by_value in self._keyed.items():
             value = self._values[number](group.configuration)
@@ -195,7 +195,7 @@ class WaitingGroups:
             by_value.clear()
         self.count = 0
 
-    def _among(self, key: int | None, value: Key | None) -> Iterable[tuple[str, GroupRow]]:
+    def _rows_having(self, key: int | None, value: Key | None) -> Iterable[tuple[str, GroupRow]]:
         """Return the rows, by node, of the groups with this value of a key (None: of all)."""
         if key is None:
             return self.rows.items()
@@ -213,9 +213,9 @@ class WaitingGroups:
         for row in self.rows.values():
             yield from row.groups
 
-    def having(self, key: int | None, value: Key | None) -> list[RunGroup]:
+    def groups_having(self, key: int | None, value: Key | None) -> list[RunGroup]:
         """Return the groups with this value of a key (None: all)."""
-        return [group for _, row in self._among(key, value) for group in row.groups]
+        return [group for _, row in self._rows_having(key, value) for group in row.groups]
 
     def candidates(
         self, plan: Plan, seen: Seen, value: Key | None, oldest_us: int | None
@@ -225,7 +225,7 @@ class WaitingGroups:
         `value` is the event's value of the plan's key. Groups whose runs all started at
         `oldest_us` or before are out of the window and left out.
         """
-        for node, row in self._among(plan.key, value):
+        for node, row in self._rows_having(plan.key, value):
             groups = row.groups
             first = row.first_started_after(oldest_us)
             if first == len(groups):
@@ -343,15 +343,15 @@ class WaitingByState(dict[int, WaitingGroups]):
             plan = machine.not_plans[state, seen.mask]
             if not waiting.count or not plan.guards:
                 continue
-            over = []
+            ended = []
             value = machine.relations.key_value(plan.key, seen.event)
-            for group in waiting.having(plan.key, value):
+            for group in waiting.groups_having(plan.key, value):
                 after = machine.skip(group.configuration, seen)
                 if after is None:
-                    over.append(group)
+                    ended.append(group)
                 else:
                     group.configuration = after
-            self.drop(waiting, over)
+            self.drop(waiting, ended)
 
     # --- state ---
 
