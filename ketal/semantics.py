@@ -232,14 +232,14 @@ def received(node: str, order: Iterable[Event]) -> list[Event]:
 
 
 @dataclass(frozen=True)
-class _At:
+class _AutomatonRest:
     """The rest of an automaton body that is in `state`."""
 
     body: ast.AutomatonBody
     state: str
 
 
-_Item = ast.Body | ast.Absent | _At
+_Item = ast.Body | ast.Absent | _AutomatonRest
 Rest = tuple[_Item, ...]
 """The rest of a word: these items, one after the other."""
 First = tuple[frozenset[ast.Guard], str, Rest]
@@ -251,7 +251,7 @@ class Words:
 
     def may_end(self, rest: Rest) -> bool:
         """Return whether the rest of the word may be empty."""
-        return all(self._empty(item) for item in rest)
+        return all(self._may_be_empty(item) for item in rest)
 
     @functools.lru_cache(maxsize=10_000)  # noqa: B019 (a judge lives for one call)
     def firsts(self, rest: Rest) -> tuple[First, ...]:
@@ -262,21 +262,21 @@ class Words:
         if isinstance(head, ast.Absent):
             return tuple((nots | {head.guard}, s, r) for nots, s, r in self.firsts(tail))
         found = [(nots, s, r + tail) for nots, s, r in self._firsts_of(head)]
-        if self._empty(head):
+        if self._may_be_empty(head):
             found += self.firsts(tail)
         return tuple(dict.fromkeys(found))
 
-    def _empty(self, item: _Item) -> bool:
+    def _may_be_empty(self, item: _Item) -> bool:
         match item:
             case ast.Sequence(items) | ast.Together(items):
-                return all(self._empty(i) for i in items)
+                return all(self._may_be_empty(i) for i in items)
             case ast.Alternation(items):
-                return any(self._empty(i) for i in items)
+                return any(self._may_be_empty(i) for i in items)
             case ast.Repeat(inner, least, _):
-                return least == 0 or self._empty(inner)
+                return least == 0 or self._may_be_empty(inner)
             case ast.AutomatonBody():
-                return self._empty(_At(item, item.initial))
-            case _At(body, state):
+                return self._may_be_empty(_AutomatonRest(item, item.initial))
+            case _AutomatonRest(body, state):
                 return body.finals is None or state in body.finals
         return False  # a step, or a `not`, which stands between two of them
 
@@ -298,18 +298,18 @@ class Words:
                 for nots, step, rest in self.firsts((inner,)):
                     yield nots, step, (*rest, fewer)
             case ast.AutomatonBody():
-                yield from self._firsts_of(_At(item, item.initial))
-            case _At(body, state):
+                yield from self._firsts_of(_AutomatonRest(item, item.initial))
+            case _AutomatonRest(body, state):
                 for edge in body.edges:
                     if edge.source == state and self._leads_to_end(body, edge.target):
-                        yield frozenset(), edge.step, (_At(body, edge.target),)
+                        yield frozenset(), edge.step, (_AutomatonRest(body, edge.target),)
 
     def _leads_to_end(self, body: ast.AutomatonBody, state: str) -> bool:
         reached, grew = {state}, True
         while grew:
             more = {e.target for e in body.edges if e.source in reached} - reached
             reached, grew = reached | more, bool(more)
-        return any(self._empty(_At(body, s)) for s in reached)
+        return any(self._may_be_empty(_AutomatonRest(body, s)) for s in reached)
 
 
 @dataclass(frozen=True)
@@ -360,17 +360,17 @@ _RESULT_TYPE = ast.Attribute(("result_type",))
 _ARG_TYPES = ast.Attribute(("arg_types",))
 
 
-def _all(truths: Iterable[Truth]) -> Truth:
+def _kleene_and(truths: Iterable[Truth]) -> Truth:
     seen = list(truths)
     return False if False in seen else None if None in seen else True
 
 
-def _any(truths: Iterable[Truth]) -> Truth:
+def _kleene_or(truths: Iterable[Truth]) -> Truth:
     seen = list(truths)
     return True if True in seen else None if None in seen else False
 
 
-def _not(truth: Truth) -> Truth:
+def _kleene_not(truth: Truth) -> Truth:
     return None if truth is None else not truth
 
 
@@ -412,50 +412,54 @@ def _calculate(op: str, left: typing.Any, right: typing.Any) -> int | float | No
     return result if math.isfinite(result) else None
 
 
-def _glob(glob: str, text: str) -> bool:
+def _matches_glob(glob: str, text: str) -> bool:
     wild = {"*": ".*", "?": "."}
     regex = "".join(wild.get(c) or re.escape(c) for c in glob)
     return re.fullmatch(regex, text, re.DOTALL) is not None
 
 
-def _host(glob: str, node: str) -> bool:
-    return _glob(glob, re.sub(r"#[0-9]+$", "", node))
+def _matches_host(glob: str, node: str) -> bool:
+    return _matches_glob(glob, re.sub(r"#[0-9]+$", "", node))
 
 
-def _types(glob: str, text: str) -> bool:
-    return _glob(glob.replace("?", "\0"), text.replace("?", "\0"))  # only `*` is wild here
+def _matches_type(glob: str, text: str) -> bool:
+    return _matches_glob(glob.replace("?", "\0"), text.replace("?", "\0"))  # only `*` is wild here
 
 
-def _target(target: str, text: str) -> bool:
+def _matches_target(target: str, text: str) -> bool:
     names = [re.escape(n).replace(r"\*", r"[^.]*") for n in target.split("..")]
     return re.fullmatch(r"\.(?:.+\.)?".join(names), text, re.DOTALL) is not None
 
 
-def _arguments(globs: tuple[str, ...], types: list[str]) -> bool:
+def _matches_arguments(globs: tuple[str, ...], types: list[str]) -> bool:
     if not globs:
         return not types
     if globs[0] == "..":
-        return any(_arguments(globs[1:], types[n:]) for n in range(len(types) + 1))
-    return bool(types) and _types(globs[0], types[0]) and _arguments(globs[1:], types[1:])
+        return any(_matches_arguments(globs[1:], types[n:]) for n in range(len(types) + 1))
+    return (
+        bool(types)
+        and _matches_type(globs[0], types[0])
+        and _matches_arguments(globs[1:], types[1:])
+    )
 
 
-def _call(call: ast.Call, at: Moment) -> Truth:
+def _call_truth(call: ast.Call, at: Moment) -> Truth:
     kind: Truth = True
     if call.result != "*":
         result = at.read(_RESULT_TYPE)
-        kind = _types(call.result, result) if isinstance(result, str) else None
+        kind = _matches_type(call.result, result) if isinstance(result, str) else None
     arguments: Truth = True
     if call.arguments != ("..",):
         types = at.read(_ARG_TYPES)
         known = isinstance(types, list) and all(isinstance(t, str) for t in types)
-        arguments = _arguments(call.arguments, types) if known else None
-    return _all([_target(call.target, at.read(_TYPE)), kind, arguments])
+        arguments = _matches_arguments(call.arguments, types) if known else None
+    return _kleene_and([_matches_target(call.target, at.read(_TYPE)), kind, arguments])
 
 
 _KINDS = {int: "number", float: "number", str: "string", bool: "boolean"}
 
 
-def _annotated(function: Callable[..., Truth], values: list[typing.Any]) -> bool:
+def _fits_annotations(function: Callable[..., Truth], values: list[typing.Any]) -> bool:
     """Return whether each value has the kind that the function is annotated with."""
     hints = typing.get_type_hints(function)
     for name, value in zip(inspect.signature(function).parameters, values, strict=True):
@@ -466,7 +470,7 @@ def _annotated(function: Callable[..., Truth], values: list[typing.Any]) -> bool
     return True
 
 
-def _ns(length: ast.Duration) -> Fraction:
+def _nanoseconds(length: ast.Duration) -> Fraction:
     return Fraction(str(length.amount)) * UNIT_NS[length.unit]
 
 
@@ -520,7 +524,7 @@ class Guards:
             case ast.Literal(constant):
                 return constant
             case ast.Duration():
-                return float(_ns(value) / 10**9)
+                return float(_nanoseconds(value) / 10**9)
             case ast.Field() | ast.Attribute():
                 return at.read(value)
             case ast.Reference(step, of):
@@ -546,19 +550,21 @@ class Guards:
             case ast.Truth(constant):
                 return constant
             case ast.Not(operand):
-                return _not(self.truth(operand, at))
+                return _kleene_not(self.truth(operand, at))
             case ast.And(operands):
-                return _all(self.truth(g, at) for g in operands)
+                return _kleene_and(self.truth(g, at) for g in operands)
             case ast.Or(operands):
-                return _any(self.truth(g, at) for g in operands)
+                return _kleene_or(self.truth(g, at) for g in operands)
             case ast.Name(name):
                 return self.truth(self.guards[name], at)
             case ast.Causal(inner, anchor):
-                return _all([self.truth(inner, at), self.related(happened_before, anchor, at)])
+                return _kleene_and(
+                    [self.truth(inner, at), self.related(happened_before, anchor, at)]
+                )
             case ast.Conc(inner, anchor):
-                return _all([self.truth(inner, at), self.related(concurrent, anchor, at)])
+                return _kleene_and([self.truth(inner, at), self.related(concurrent, anchor, at)])
             case ast.Membership(value, items):
-                return _any(
+                return _kleene_or(
                     _compare("==", self.value(value, at), self.value(item, at)) for item in items
                 )
             case _:
@@ -580,14 +586,14 @@ class Guards:
             case ast.Function("exists", (of,)):
                 return self.value(of, at) is not None
             case ast.Function("host", (ast.Literal(str(glob)),)):
-                return _host(glob, at.read(_NODE))
+                return _matches_host(glob, at.read(_NODE))
             case ast.Function("origin", (ast.Literal(str(glob)),)):
                 origin = at.read(_ORIGIN)
-                return _host(glob, origin if isinstance(origin, str) else at.read(_NODE))
+                return _matches_host(glob, origin if isinstance(origin, str) else at.read(_NODE))
             case ast.Localhost():
                 return at.local
             case ast.Call():
-                return _call(guard, at)
+                return _call_truth(guard, at)
             case ast.Function(name, arguments):
                 return self.answer(name, [self.value(a, at) for a in arguments], at)
         raise AssertionError(guard)
@@ -614,12 +620,12 @@ class Guards:
             certain = certain or concurrent(event, at.event)
             certain = certain or (relation is happened_before and not relation(event, at.event))
             truths.append(relation(event, at.event) if certain else None)
-        return _all(truths)
+        return _kleene_and(truths)
 
     def answer(self, name: str, values: list[typing.Any], at: Moment) -> Truth:
         """Return the result of a registered guard."""
         function = self.registered[name]
-        answer = function(*values) if _annotated(function, values) else None
+        answer = function(*values) if _fits_annotations(function, values) else None
         return answer if isinstance(answer, bool) else None
 
 
@@ -650,16 +656,16 @@ class _Judge(Guards):
         )
         self.index = {d.name: i for i, d in enumerate(declarations)}
         self.alphabet = [e.name for e in pattern.events]
-        self.alphabet += [e.name for e in file.events if e.name in self._named()]
+        self.alphabet += [e.name for e in file.events if e.name in self._own_names()]
         self.causal = pattern.order.kind == "causal"
         self.strategy = pattern.strategy or ("next" if not self.causal else None)
         length = pattern.window.length if pattern.window else None
         if isinstance(length, ast.ParamRef):
             length = typing.cast("ast.Duration | int", self.params[length.name])
-        self.window_us = _ns(length) / 1000 if isinstance(length, ast.Duration) else None
+        self.window_us = _nanoseconds(length) / 1000 if isinstance(length, ast.Duration) else None
         self.window_events = length if isinstance(length, int) else None
 
-    def _named(self) -> set[str]:
+    def _own_names(self) -> set[str]:
         """Return the names of events and steps in the pattern's own text."""
         names = set()
         for node in walk(self.pattern):
@@ -697,12 +703,12 @@ class _Judge(Guards):
         """Return whether an event lacks the time that the window needs."""
         return self.window_us is not None and event.time is None
 
-    def _counts(self, event: Event) -> bool:
+    def _could_be_scoped(self, event: Event) -> bool:
         """Return whether an event would be in a scope if it had its key and its time."""
         where = self.pattern.deployment
         if where is None:
             return self.in_alphabet(event, False)
-        here = where.glob is None or _host(where.glob, event.node)
+        here = where.glob is None or _matches_host(where.glob, event.node)
         return (here and self.in_alphabet(event, True)) or self.in_alphabet(event, False)
 
     def scopes(self, order: list[Event]) -> Iterator[_Scope]:
@@ -715,7 +721,7 @@ class _Judge(Guards):
             copies = {
                 n: order if where.everything else seen(n, order)
                 for n in nodes
-                if where.glob is None or _host(where.glob, n)
+                if where.glob is None or _matches_host(where.glob, n)
             }
         for node, events in copies.items():
             groups: dict[Hashable, list[Event]] = {}
@@ -730,7 +736,7 @@ class _Judge(Guards):
     def outcome(self, arrival: Seq[Event]) -> Outcome:
         """Return the result of the pattern on the whole execution."""
         assert len({e.dot for e in arrival}) == len(arrival), "events are distinct"
-        lost = [e for e in arrival if self._counts(e)]
+        lost = [e for e in arrival if self._could_be_scoped(e)]
         out = Outcome(
             unscoped=sum(self.unscoped(e) for e in lost),
             untimed=sum(self.untimed(e) for e in lost),
@@ -810,7 +816,7 @@ class _Scope:
         self.offered = offered
         self.place = {event.dot: i for i, event in enumerate(offered)}
         self.start = Configuration((), frozenset({(judge.pattern.body,)}))
-        self.heeds_not = judge.pattern.kind == "find"
+        self.checks_nots = judge.pattern.kind == "find"
 
     # one step
 
@@ -847,7 +853,7 @@ class _Scope:
         for rest in here.rests:
             for nots, step, after in self.judge.words.firsts(rest):
                 if self.accepts(self.judge.guards[step], event, here.bound) and not (
-                    self.heeds_not and any(self.barred(n, here.bound, event) for n in nots)
+                    self.checks_nots and any(self.barred(n, here.bound, event) for n in nots)
                 ):
                     taken.setdefault(step, set()).add(after)
         self.judge.work_left -= len(taken)
@@ -1079,7 +1085,8 @@ def _probes(
     domains: dict[_Variable, list[typing.Any]] = {}
     for variables, members in groups:
         numbers, strings, texts = _constants(members, value)
-        around, after = _around(numbers, len(variables)), _after(texts, len(variables))
+        around = _numbers_around(numbers, len(variables))
+        after = _strings_after(texts, len(variables))
         regexes = {
             n.regex for member in members for n in walk(member) if isinstance(n, ast.Matches)
         }
@@ -1165,7 +1172,7 @@ def _matched_freely(texts: list[str], constants: set[str], regexes: list[str]) -
             yield unwritten
 
 
-def _around(constants: set[float], count: int) -> list[float]:
+def _numbers_around(constants: set[float], count: int) -> list[float]:
     """Return the constants, and `count` numbers in every gap and beyond."""
     ordered = sorted(constants) or [0]
     ends = [ordered[0] - 1, *ordered, ordered[-1] + 1]
@@ -1177,7 +1184,7 @@ def _around(constants: set[float], count: int) -> list[float]:
     return [*ordered, *inside]
 
 
-def _after(constants: set[str], count: int) -> list[str]:
+def _strings_after(constants: set[str], count: int) -> list[str]:
     """Return the constants, and `count` strings in every gap and beyond."""
     starts = {"", *constants}
     return sorted({s + "\0" * i for s in starts for i in range(count + 1)})

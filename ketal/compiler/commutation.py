@@ -31,7 +31,7 @@ from ketal.compiler.predicates import (
 )
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
-from ketal.operators.topology.domain_order import gives_up
+from ketal.operators.topology.domain_order import gives_up_order
 
 SWAPS_MAX = 200_000
 """Pairs of symbolic events tried before a proof is given up."""
@@ -134,7 +134,7 @@ def order_sensitivity(
     """Return why a pattern is order-sensitive, None where it is proven not to be."""
     if needs_no_order(pattern):
         return None
-    if pattern.topology is not None and gives_up(pattern.topology, theory.limits):
+    if pattern.topology is not None and gives_up_order(pattern.topology, theory.limits):
         why = "across a `relaxed` edge an event may be offered before its causes"
         return Sensitivity("topology", f"order-sensitive: {why}")
     reason = _of_the_steps(pattern, automaton, alphabet, theory)

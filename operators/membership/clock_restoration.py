@@ -80,7 +80,9 @@ class Restorer(Stateful):
         # lower than their closure's; and how many were released with a part of the past missing.
         self._low: dict[str, int] = {}
         self._incomplete = 0
-        self._cut = False  # whether the last closure lacks entries for which there was no room
+        self._truncated = (
+            False  # whether entries of the last closure were left out for want of room
+        )
 
     def begin(self, highest: Mapping[str, int]) -> None:
         """Load the highest counter of each node, before any node left."""
@@ -102,7 +104,7 @@ class Restorer(Stateful):
         """Return a released event with its clock restored; hold its closure for later events."""
         node, counter = event.node, event.clock[event.node]
         whole = self._close(event)
-        out = self.remembered(event)
+        out = self.last_restored(event)
         if counter > self._released.get(node, 0):
             # Another queue may release it once more; it is counted once.
             self._released[node] = counter
@@ -111,14 +113,14 @@ class Restorer(Stateful):
                 for name, entry in known.past.items():
                     if entry > out.clock.get(name, 0):
                         self._low[name] = self._low.get(name, 0) + 1
-            if not whole and self.low(out):
+            if not whole and self.may_be_low(out):
                 self._doubted[node] = counter
                 self.in_doubt += 1
             elif not whole:
                 self._incomplete += 1
         return out
 
-    def found_low(self, event: Event) -> None:
+    def count_offered_low(self, event: Event) -> None:
         """Count an event as doubtful: it was offered with a lower clock than `restore` returned."""
         node, counter = event.node, event.clock[event.node]
         if counter > self._doubted.get(node, 0):
@@ -126,16 +128,16 @@ class Restorer(Stateful):
             self._doubted[node] = counter
             self.in_doubt += 1
 
-    def so_far(self, event: Event) -> Event:
+    def restore_so_far(self, event: Event) -> Event:
         """Return an event with its clock restored from the arrivals so far; hold its closure.
 
         No entry is too high. Later arrivals may raise entries, until `restore`.
         """
         self._close(event)
-        return self.remembered(event)
+        return self.last_restored(event)
 
-    def remembered(self, event: Event) -> Event:
-        """Return an event as `restore` or `so_far` returned it last.
+    def last_restored(self, event: Event) -> Event:
+        """Return an event as `restore` or `restore_so_far` returned it last.
 
         Entries of departed nodes are those of its closure, where that has higher ones.
         """
@@ -150,7 +152,7 @@ class Restorer(Stateful):
         higher = {n: c for n, c in closure.items() if n in departed and c > clock.get(n, 0)}
         return msgspec.structs.replace(event, clock={**clock, **higher})
 
-    def low(self, event: Event, arrived: Event | None = None) -> bool:
+    def may_be_low(self, event: Event, arrived: Event | None = None) -> bool:
         """Return whether a restored clock's entry of a node that left may be too low.
 
         A clock that arrived with an entry for the node was not shrunk. One without may
@@ -178,13 +180,13 @@ class Restorer(Stateful):
         """Compute and hold the closure of an event; return whether its direct causes are known."""
         node, clock = event.node, event.clock
         counter = clock[node]
-        self._cut = False
+        self._truncated = False
         known = self.memory.find(node, counter)
         if known is not None and known.final:
             return True
         fresh = known is None or known.closure is None
         closure, whole, growing = self._closure(node, counter, clock)
-        self.in_doubt += fresh and self._cut
+        self.in_doubt += fresh and self._truncated
         self.memory.close(node, counter, clock, closure, final=whole and not growing)
         if counter > self._last.get(node, 0):
             self._last[node] = counter
@@ -233,11 +235,11 @@ class Restorer(Stateful):
             fresh = sorted(higher.keys() - closure.keys())[max(0, room) :]
             for name in fresh:
                 del higher[name]
-            self._cut = True
+            self._truncated = True
         return {**closure, **higher}
 
 
-def in_question(
+def possibly_low(
     memory: ClockMemory, seen: Mapping[str, tuple[int, list[int]]]
 ) -> list[tuple[str, int, Clock]]:
     """Return the events held whose clock may have to be raised, in order of arrival.
@@ -327,7 +329,7 @@ def _blocked(by_node: dict[str, list[Event]], event: Event) -> tuple[str, int] |
     return None
 
 
-def dropped(events: Sequence[Event]) -> set[str]:
+def dropped_nodes(events: Sequence[Event]) -> set[str]:
     """Return the nodes whose entry some node dropped between two of its events."""
     out: set[str] = set()
     last: dict[str, Clock] = {}
@@ -338,7 +340,7 @@ def dropped(events: Sequence[Event]) -> set[str]:
         if before is not None:
             if before[node] > clock[node]:
                 # A log that is not in the order of each node is put in order first.
-                return dropped(sorted(events, key=lambda e: e.counter))
+                return dropped_nodes(sorted(events, key=lambda e: e.counter))
             if not before.keys() <= clock.keys():
                 out |= before.keys() - clock.keys()
     return out
@@ -368,13 +370,13 @@ def restored_with_doubts(
         How many of the clocks may still be too low.
     """
     events = list(events)
-    departed = {*left, *dropped(events)}
+    departed = {*left, *dropped_nodes(events)}
     if not departed:
         return events, 0
     restorer = Restorer(ClockMemory(len(events) + 1), departed, limits.clock_entries_max)
     for event in present_order(events):
         restorer.restore(event)
-    return [restorer.remembered(event) for event in events], restorer.in_doubt
+    return [restorer.last_restored(event) for event in events], restorer.in_doubt
 
 
 def obvious_restored(events: Iterable[Event], left: Collection[str] = ()) -> list[Event]:

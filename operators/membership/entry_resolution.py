@@ -77,7 +77,7 @@ class EntryResolver(Stateful):
         """
         clock, names = event.clock, self.table.names
         return {
-            base: self._incarnation(base, event, own)
+            base: self._resolve_entry(base, event, own)
             for base in sorted(clock.keys() & self.table.numbers.keys())
             if base != event.node and not any(n in clock for n in names(base) if n != base)
         }
@@ -117,7 +117,7 @@ class EntryResolver(Stateful):
             if name in larger or (name not in self.departed and name not in self.table.bases)
         )
 
-    def _incarnation(self, base: str, event: Event, own: str) -> str:
+    def _resolve_entry(self, base: str, event: Event, own: str) -> str:
         """Return the incarnation to which the clock's entry for another node refers."""
         counter, names = event.clock[base], self.table.names(base)
         stored = self.memory.find(own, event.counter)

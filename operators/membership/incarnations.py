@@ -97,20 +97,20 @@ class Incarnations(Stateful):
         """
         if INCARNATION in event.data or event.node in self.table.numbered:
             # An event without a number, where others have one, belongs to the first run.
-            return self._named(event, self._number(event, event.data.get(INCARNATION, 1)))
+            return self._renamed(event, self._program_number(event, event.data.get(INCARNATION, 1)))
         numbers = self.table.numbers.get(event.node)
         if event.clock[event.node] == 1:
-            return self._first(event, numbers or (1,))
+            return self._rename_first(event, numbers or (1,))
         if numbers is None:
-            return self._named(event, 1) if self.table.numbers else event
-        return self._later(event, numbers, status)
+            return self._renamed(event, 1) if self.table.numbers else event
+        return self._rename_later(event, numbers, status)
 
     def arrived(self, event: Event) -> None:
         """Record a new event, under the name that `rename` gave it."""
         self.table.count(event.node, event.clock[event.node])
         self._resolver.arrived(event)
 
-    def _number(self, event: Event, value: object) -> int:
+    def _program_number(self, event: Event, value: object) -> int:
         """Return the incarnation's number that the program gave an event; add it if it is new.
 
         Raises
@@ -146,20 +146,20 @@ class Incarnations(Stateful):
             table.add(node, number, event, with_first=True)
         return number
 
-    def _first(self, event: Event, numbers: tuple[int, ...]) -> Event:
+    def _rename_first(self, event: Event, numbers: tuple[int, ...]) -> Event:
         """Return an event of counter 1, renamed: a duplicate, a missing first one or a restart."""
         node, content_digest = event.node, digest(event)
         for number in reversed(numbers):
             first = self._firsts.get(name_of(node, number))
             if first is None or first == content_digest:
                 self._firsts[name_of(node, number)] = content_digest
-                return self._named(event, number)
+                return self._renamed(event, number)
         number = numbers[-1] + 1
         self.table.add(node, number, event, with_first=True)
         self._firsts[name_of(node, number)] = content_digest
-        return self._named(event, number)
+        return self._renamed(event, number)
 
-    def _later(self, event: Event, numbers: tuple[int, ...], status: Status) -> Event:
+    def _rename_later(self, event: Event, numbers: tuple[int, ...], status: Status) -> Event:
         """Return an event of a node that restarted, renamed."""
         node, counter = event.node, event.clock[event.node]
         reached = self.table.highest.get(name_of(node, numbers[-1]), 0)
@@ -173,7 +173,7 @@ class Incarnations(Stateful):
                 # latest run would have to skip counters to reach this one.
                 continue
             try:
-                named = self._named(event, number)
+                named = self._renamed(event, number)
             except EventError as error:
                 unresolved = error
                 continue
@@ -191,9 +191,9 @@ class Incarnations(Stateful):
                 "in the events (an attribute `incarnation`) or in their names",
                 place=str(event.dot),
             )
-        return possible[0] if possible else self._named(event, numbers[-1])
+        return possible[0] if possible else self._renamed(event, numbers[-1])
 
-    def _named(self, event: Event, number: int) -> Event:
+    def _renamed(self, event: Event, number: int) -> Event:
         """Return an event under the names of its incarnation and of those in its clock."""
         own = name_of(event.node, number)
         names = self._resolver.incarnations_of(event, own)

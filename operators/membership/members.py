@@ -48,9 +48,9 @@ class MembershipStage(Stateful):
 
     Notes
     -----
-    The calls for each event, in turn: `rename` as it arrives; `arrived` if it is new; `so_far` if
-    it is offered on arrival; `restorer.restore` when it is released, before it is offered or
-    sorted. The clocks of the memory are saved separately (`ClockMemory.rows`).
+    The calls for each event, in turn: `rename` as it arrives; `arrived` if it is new;
+    `restore_so_far` if it is offered on arrival; `restorer.restore` when it is released, before it
+    is offered or sorted. The clocks of the memory are saved separately (`ClockMemory.rows`).
     """
 
     STATE: ClassVar = "live", "_left", "departed", "incarnations", "restorer"
@@ -62,7 +62,7 @@ class MembershipStage(Stateful):
         self.incarnations = Incarnations(self.memory, self.departed, limits.incarnations_max)
         self.restorer = Restorer(self.memory, self.departed, limits.clock_entries_max)
         self.rename = self.incarnations.rename
-        self.so_far = self.restorer.so_far
+        self.restore_so_far = self.restorer.restore_so_far
         self.live: set[str] = set()
         self._left: set[str] = set()
 

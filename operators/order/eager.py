@@ -110,11 +110,11 @@ class Eager(ReleasePolicy):
         """Mark an event as ready, hold it, or refuse it; return whether there was room."""
         store = self.store
         if store.unsettled(event) is None:
-            heappush(self._ready, store.arrival(event))
+            heappush(self._ready, store.new_arrival(event))
             return True
         if store.count >= self.options.held_back_max and not self.options.gives_up:
             return False
-        store.await_settled(store.hold(store.arrival(event)))
+        store.await_settled(store.hold(store.new_arrival(event)))
         return True
 
     def next(self) -> Held | None:

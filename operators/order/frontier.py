@@ -103,7 +103,7 @@ class Frontier(ReleasePolicy):
             watermark_us = self.watermark_us
             if watermark_us is None or due >= watermark_us:
                 return False
-        self._hold(store.arrival(event, time_us), due, canonical_key(event))
+        self._hold(store.new_arrival(event, time_us), due, canonical_key(event))
         return True
 
     def _date_untimed(self) -> None:
@@ -127,7 +127,7 @@ class Frontier(ReleasePolicy):
         heapq.heappush(self._heap, (due, place))
 
     def _due(self, event: Event, time_us: int) -> int:
-        for node, counter in self._remembered(event).clock.items():
+        for node, counter in self._last_restored(event).clock.items():
             times = self._times.get(node)
             if times is not None and (largest := times.largest(counter)) > time_us:
                 time_us = largest
@@ -142,7 +142,7 @@ class Frontier(ReleasePolicy):
             self._find_due()
             if not self._due_now:
                 return None
-        return self._taken(self._due_now.pop())
+        return self._take_held(self._due_now.pop())
 
     def _find_due(self) -> None:
         """Pop the events that are due from the heap, in canonical order; at the end all are due."""
@@ -163,7 +163,7 @@ class Frontier(ReleasePolicy):
         # Sorted only now: a clock read later in the loop may show that a node has left.
         self._due_now = sorted(map(self._place_now, due_now), reverse=True)
 
-    def _taken(self, key: CanonicalKey) -> Held:
+    def _take_held(self, key: CanonicalKey) -> Held:
         """Return the held event to release; evict the times that matter no more."""
         held, progress = self._held(key), self.store.nodes[key[1]]
         if len(progress.held) == 1:
@@ -180,7 +180,7 @@ class Frontier(ReleasePolicy):
             held = self._held(key)
             later = self._due(held.event, held.time_us)
             if later <= due:
-                return self._taken(key)
+                return self._take_held(key)
             heapq.heappush(self._heap, (later, self._place_now(key)))
 
     def _place_now(self, key: CanonicalKey) -> CanonicalKey:
@@ -208,7 +208,7 @@ class Frontier(ReleasePolicy):
                 if before is not None:
                     dots.append((other, before.counter))
         for event in present_order(found):
-            restorer.so_far(event)
+            restorer.restore_so_far(event)
 
     # --- state ---
 
@@ -238,4 +238,4 @@ class Frontier(ReleasePolicy):
         self._timed = state["timed"]
         for index, time_us, due, total in state["held"]:
             event = events[index]
-            self._hold(self.store.arrival(event, time_us), due, (total, *event.dot))
+            self._hold(self.store.new_arrival(event, time_us), due, (total, *event.dot))

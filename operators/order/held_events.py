@@ -52,7 +52,7 @@ class HeldEvents:
         Restores clocks, once a node has left.
     arrivals : iterator of int
         The numbers of arrivals.
-    size : callable or None
+    sum_clock : callable or None
         Returns the sum of an event's clock, as far as it is known; None if the policy needs no
         sums.
     unrecorded : bool
@@ -64,7 +64,7 @@ class HeldEvents:
         self.settled: defaultdict[str, int] = defaultdict(int)
         self.count = 0
         self.restorer: Restorer | None = None
-        self.size: Callable[[Event], int] | None = None
+        self.sum_clock: Callable[[Event], int] | None = None
         self.unrecorded = False
         self._domains = domains
         # The entries of an event's clock that it waits for.
@@ -73,7 +73,7 @@ class HeldEvents:
         )
         self.arrivals = itertools.count(1)
         # The held events that name a dot, by their arrival, under a topology.
-        self._naming: dict[tuple[str, int], dict[int, Held]] = {}
+        self._by_named_dot: dict[tuple[str, int], dict[int, Held]] = {}
 
     def node(self, name: str) -> NodeProgress:
         """Return the progress of a node's events, which begins now for a new node."""
@@ -84,7 +84,7 @@ class HeldEvents:
 
     # --- held events ---
 
-    def arrival(self, event: Event, time_us: int = 0) -> Held:
+    def new_arrival(self, event: Event, time_us: int = 0) -> Held:
         """Return an event as the next arrival, not held yet."""
         return Held(next(self.arrivals), event, time_us)
 
@@ -94,10 +94,10 @@ class HeldEvents:
         progress = self.node(event.node)
         progress.held[event.clock[event.node]] = held
         self.count += 1
-        progress.place(self.size)
+        progress.place(self.sum_clock)
         if self._domains is not None:
             for dot in event.clock.items():
-                self._naming.setdefault(dot, {})[held.arrival] = held
+                self._by_named_dot.setdefault(dot, {})[held.arrival] = held
         return held
 
     def remove(self, event: Event) -> None:
@@ -111,10 +111,10 @@ class HeldEvents:
             progress.held = {}  # a dict that was large does not shrink
         if self._domains is not None:
             for dot in event.clock.items():
-                named = self._naming[dot]
+                named = self._by_named_dot[dot]
                 del named[held.arrival]
                 if not named:
-                    del self._naming[dot]
+                    del self._by_named_dot[dot]
 
     def is_held(self, held: Held) -> bool:
         """Return whether an event is still held."""
@@ -131,13 +131,13 @@ class HeldEvents:
         held = [held for progress in self.nodes.values() for held in progress.held.values()]
         return sorted(held, key=lambda held: held.arrival)
 
-    def naming(self, node: str, first: int, last: int) -> list[Held]:
+    def events_naming(self, node: str, first: int, last: int) -> list[Held]:
         """Return the held events, under a topology, whose clocks name a dot of a hole."""
-        if last - first < len(self._naming):
+        if last - first < len(self._by_named_dot):
             dots = [(node, c) for c in range(first, last + 1)]
         else:
-            dots = [dot for dot in self._naming if dot[0] == node and first <= dot[1] <= last]
-        return [held for dot in dots for held in self._naming.get(dot, {}).values()]
+            dots = [dot for dot in self._by_named_dot if dot[0] == node and first <= dot[1] <= last]
+        return [held for dot in dots for held in self._by_named_dot.get(dot, {}).values()]
 
     # --- the dots that events wait for ---
 

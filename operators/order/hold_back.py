@@ -134,7 +134,7 @@ class HoldBackQueue:
     def _pass_on(self, arriving: Iterator[Event], step: ReleaseStep) -> Event | None:
         """Take in events that no option and no departed node concerns; return the first other."""
         restoring, ended = self._store.restorer is not None, self._policy.ended
-        waiting = self._live.departed or self._limits.since
+        waiting = self._live.departed or self._limits.missing_since
         if self._options_matter or restoring or ended or waiting:
             return next(arriving, None)
         return self._policy.pass_on(arriving, step, self._passed_held_max)
@@ -149,9 +149,9 @@ class HoldBackQueue:
         progress = limits.activate(event.node)
         counter = event.clock[event.node]
         if policy.ended or counter <= settled[event.node] or counter <= progress.declared:
-            self._overtaken(event, step)
-        elif policy.passed(event):
-            self._overtaken(event, step)
+            self._mark_late(event, step)
+        elif policy.place_has_passed(event):
+            self._mark_late(event, step)
             limits.pass_over(event)
             limits.record(event)  # Dots that only its clock names are missing all the same.
             self._release_ready(step)
@@ -209,7 +209,7 @@ class HoldBackQueue:
         """End the stream: no node is waited for, every `gap` has passed, new arrivals are late."""
         self._policy.ended = True
         step = ReleaseStep()
-        while self.options.gap_us is not None and (rows := self._limits.since.remove_all()):
+        while self.options.gap_us is not None and (rows := self._limits.missing_since.remove_all()):
             for node, upto in rows:
                 self._limits.declare_lost(node, upto, step)
             self._release_ready(step)
@@ -223,10 +223,10 @@ class HoldBackQueue:
         if self._limits.expire(step) or not self._policy.awaits_dots:
             self._release_ready(step)
 
-    def _overtaken(self, event: Event, step: ReleaseStep) -> None:
+    def _mark_late(self, event: Event, step: ReleaseStep) -> None:
         step.late.append(event)
         # It may be in the past of the first event in the order, whose clock it then raises.
-        self._policy.changed()
+        self._policy.invalidate()
 
     def _release_ready(self, step: ReleaseStep) -> None:
         """Release all events that can be released, and record what the others wait for."""
@@ -234,9 +234,9 @@ class HoldBackQueue:
         while True:
             while (held := policy.next()) is not None:
                 event = held.event
-                if self._store.restorer is not None and policy.passed(event):
+                if self._store.restorer is not None and policy.place_has_passed(event):
                     self._store.remove(event)
-                    self._overtaken(event, step)
+                    self._mark_late(event, step)
                     self._limits.pass_over(event)
                 else:
                     self._release(event, step)
@@ -261,7 +261,7 @@ class HoldBackQueue:
 
     def _give_up(self, step: ReleaseStep) -> None:
         """End one wait of a queue that is too full: declare dots lost, or release an event."""
-        given_up = self._policy.give_up(self._limits.since)
+        given_up = self._policy.give_up(self._limits.missing_since)
         if isinstance(given_up, Held):
             self._release(given_up.event, step)
             return
@@ -339,6 +339,6 @@ class HoldBackQueue:
         self._limits.load(state["waits"])
         self._policy.ended = state["ended"]
         self._policy.load(state["policy"], events)
-        self._policy.changed()
+        self._policy.invalidate()
         if state["options"] != self.options.written():
             self._limits.restart()

@@ -161,7 +161,7 @@ class MissingDots(Stateful):
                 continue
             known[node] = needed
             if node in self._departed:
-                self._declare(node, needed, step)
+                self._declare_lost(node, needed, step)
             else:
                 self._since.add(node, needed)
         return step
@@ -180,7 +180,7 @@ class MissingDots(Stateful):
         """Declare lost the dots missing for too long, by events' times or a watermark."""
         if watermark_us is not None:
             self._time.tick(watermark_us)
-        return self._lost(iter(self._since.overdue, None))
+        return self._declare_all_lost(iter(self._since.overdue, None))
 
     def join(self, node: str) -> ReleaseStep:
         """Mark a node as present."""
@@ -190,7 +190,7 @@ class MissingDots(Stateful):
     def leave(self, *nodes: str) -> ReleaseStep:
         """Mark nodes as gone: their missing dots are lost."""
         self._departed |= dict.fromkeys(nodes)
-        return self._lost((node, self._known.get(node, 0)) for node in nodes)
+        return self._declare_all_lost((node, self._known.get(node, 0)) for node in nodes)
 
     def view(self, members: Iterable[str]) -> ReleaseStep:
         """Apply a membership view: all other nodes have left."""
@@ -202,7 +202,7 @@ class MissingDots(Stateful):
 
     def end(self) -> ReleaseStep:
         """End the stream: all missing dots are lost."""
-        return self._lost(self._since.remove_all())
+        return self._declare_all_lost(self._since.remove_all())
 
     def dots(self) -> Iterator[Dot]:
         """Yield the missing dots by node and counter; of a hole beyond `lost_max`, its ends."""
@@ -224,14 +224,14 @@ class MissingDots(Stateful):
             return arrived.beyond.holes(max(arrived.upto, above) + 1, upto)
         return iter(((above + 1, upto),) if above < upto else ())
 
-    def _lost(self, dots: Iterable[tuple[str, int]]) -> ReleaseStep:
+    def _declare_all_lost(self, dots: Iterable[tuple[str, int]]) -> ReleaseStep:
         """Declare lost the missing dots of nodes, each up to a counter."""
         step = ReleaseStep()
         for node, upto in dots:
-            self._declare(node, upto, step)
+            self._declare_lost(node, upto, step)
         return step
 
-    def _declare(self, node: str, upto: int, step: ReleaseStep) -> None:
+    def _declare_lost(self, node: str, upto: int, step: ReleaseStep) -> None:
         declared = self._declared.get(node, 0)
         if upto <= declared:
             return

@@ -101,22 +101,22 @@ class NodeProgress:
         self._received = received
         return received
 
-    def place(self, size: Callable[[Event], int] | None) -> None:
+    def place(self, sum_clock: Callable[[Event], int] | None) -> None:
         """Move `placed` beyond the events that were received or given up.
 
         Parameters
         ----------
-        size : callable or None
+        sum_clock : callable or None
             Returns the sum of an event's clock; None if sums are not needed.
         """
-        if size is None:
+        if sum_clock is None:
             return
         held, given_up = self.held, self.given_up
         placed = self.placed
         while True:
             if (one := held.get(placed + 1)) is not None:
                 placed += 1
-                self.clock_sum = max(self.clock_sum + 1, size(one.event))
+                self.clock_sum = max(self.clock_sum + 1, sum_clock(one.event))
             elif (last := given_up.get(placed + 1)) is not None:
                 self.clock_sum += last - placed
                 placed = last

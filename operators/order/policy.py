@@ -65,7 +65,7 @@ class ReleasePolicy:
     def begin(self) -> None:
         """Reset to holding no events."""
 
-    def passed(self, event: Event) -> bool:
+    def place_has_passed(self, event: Event) -> bool:
         """Return whether the place of a new event has passed."""
         return False
 
@@ -105,7 +105,7 @@ class ReleasePolicy:
         """Return the wait that a queue which is too full ends."""
         raise NotImplementedError
 
-    def changed(self) -> None:
+    def invalidate(self) -> None:
         """Drop the values computed from the live nodes and the first event's clock."""
 
     def least_sum(self, node: str, before: int) -> int | None:
@@ -122,7 +122,7 @@ class ReleasePolicy:
     def load(self, state: dict[str, Any], events: Sequence[Event]) -> None:
         """Load what `save` returned, and hold its events."""
         for index in state["held"]:
-            self.load_held(self.store.arrival(events[index]))
+            self.load_held(self.store.new_arrival(events[index]))
 
     def load_held(self, held: Held) -> None:
         """Hold an event of a saved state."""
@@ -134,11 +134,11 @@ class ReleasePolicy:
         """Return the held event of a place."""
         return self.store.nodes[key[1]].held[key[2]]
 
-    def _remembered(self, event: Event) -> Event:
+    def _last_restored(self, event: Event) -> Event:
         """Return an event with its clock restored as far as it is known."""
         restorer = self.store.restorer
-        return event if restorer is None else restorer.remembered(event)
+        return event if restorer is None else restorer.last_restored(event)
 
     def _place(self, event: Event) -> CanonicalKey:
         """Return an event's place in the canonical order, as far as its clock is known."""
-        return canonical_key(self._remembered(event))
+        return canonical_key(self._last_restored(event))

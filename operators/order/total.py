@@ -36,7 +36,7 @@ class Total(ReleasePolicy):
 
     def begin(self) -> None:
         """Reset to holding no events."""
-        self.store.size = self._size
+        self.store.sum_clock = self._sum_clock
         self._heap: list[CanonicalKey] = []
         self._skipped: list[CanonicalKey] = []  # out of the heap while, at the end, others are not
         self._last: CanonicalKey | None = None
@@ -45,12 +45,12 @@ class Total(ReleasePolicy):
         self._placed: CanonicalKey | None = None  # the first of the heap, if its place is known
         self._parked: set[tuple[str, int]] = set()
 
-    def _size(self, event: Event) -> int:
-        return sum(self._remembered(event).clock.values())
+    def _sum_clock(self, event: Event) -> int:
+        return sum(self._last_restored(event).clock.values())
 
     # --- arrivals ---
 
-    def passed(self, event: Event) -> bool:
+    def place_has_passed(self, event: Event) -> bool:
         """Return whether the place of an event is before that of the last one released."""
         restorer = self.store.restorer
         if self._last is None or self._place(event) >= self._last:
@@ -58,20 +58,20 @@ class Total(ReleasePolicy):
         if restorer is None or self.store.unsettled(event) is None:
             return True
         # If the clock may still be raised, the place is known once the past is released.
-        return not restorer.low(restorer.remembered(event))
+        return not restorer.may_be_low(restorer.last_restored(event))
 
     def admit(self, event: Event) -> bool:
         """Hold an event, or refuse it; return whether there was room."""
         store = self.store
         progress = store.node(event.node)
         before = progress.placed, progress.clock_sum
-        store.hold(store.arrival(event))
+        store.hold(store.new_arrival(event))
         key = self._place(event)
         if progress.placed != before[0] and self._bound and self._bound[1] == event.node:
             self._bound = None
         full = store.count > self.options.held_back_max and not self.options.gives_up
         # A full queue still takes an event that lets one be released, or it would stay full.
-        if full and not self._may_go(min([key, *self._heap[:1]])):
+        if full and not self._is_releasable(min([key, *self._heap[:1]])):
             store.remove(event)
             progress.placed, progress.clock_sum = before
             self._bound = None
@@ -92,19 +92,19 @@ class Total(ReleasePolicy):
         heapq.heappush(self._heap, self._place(held.event))
         self._bound = None
 
-    def changed(self) -> None:
+    def invalidate(self) -> None:
         """Drop the values computed from the live nodes and the first event's clock."""
         self._bound = self._placed = None
 
     # --- releasing ---
 
-    def _may_go(self, key: CanonicalKey) -> bool:
-        return self._heard_past(key) and self._is_ready(key)
+    def _is_releasable(self, key: CanonicalKey) -> bool:
+        return self._precedes_unseen(key) and self._is_ready(key)
 
     def _is_ready(self, key: CanonicalKey) -> bool:
         return self.store.unsettled(self._held(key).event) is None
 
-    def _heard_past(self, key: CanonicalKey) -> bool:
+    def _precedes_unseen(self, key: CanonicalKey) -> bool:
         """Return whether no live node can still send an event that comes before `key`."""
         if self._bound is None:
             self._bound = min(filter(None, map(self._next_place, self.live.active)), default=None)
@@ -130,13 +130,13 @@ class Total(ReleasePolicy):
         """
         restorer = self.store.restorer
         while True:
-            if restorer is not None and (overtaken := self._place_first(restorer)) is not None:
+            if restorer is not None and (overtaken := self._place_front(restorer)) is not None:
                 return overtaken
             if not self._heap:
                 break
             key = self._heap[0]
             known = restorer is None or key == self._placed
-            if known and (self._is_ready(key) if self.ended else self._may_go(key)):
+            if known and (self._is_ready(key) if self.ended else self._is_releasable(key)):
                 return self._take_first()
             if not self.ended:
                 return None
@@ -168,12 +168,12 @@ class Total(ReleasePolicy):
         if before >= progress.placed:
             least = max(least, progress.clock_sum + before - progress.placed)
         if (held := progress.held.get(before)) is not None:
-            least = max(least, self._size(held.event))
+            least = max(least, self._sum_clock(held.event))
         return least
 
     # --- places that are not known yet ---
 
-    def _place_first(self, restorer: Restorer) -> Held | None:
+    def _place_front(self, restorer: Restorer) -> Held | None:
         """Move events to the places of their restored clocks, until the first one's is known.
 
         Returns
@@ -218,7 +218,7 @@ class Total(ReleasePolicy):
             key
             for key in self._heap
             # The places of all other held events follow from their clocks.
-            if self.store.restorer is not None and key[0] != self._size(self._held(key).event)
+            if self.store.restorer is not None and key[0] != self._sum_clock(self._held(key).event)
         ]
         places = {"last": self._last, "raised": sorted(raised), "parked": sorted(self._parked)}
         return {**super().save(number), **places}

@@ -36,14 +36,14 @@ class WaitLimits(Stateful):
 
     Attributes
     ----------
-    since : MissingSince
+    missing_since : MissingSince
         Since when dots are missing.
     """
 
-    STATE: ClassVar = "_live", "since"
+    STATE: ClassVar = "_live", "missing_since"
 
     def __init__(self, policy: ReleasePolicy, domains: DomainPast | None) -> None:
-        self.since = MissingSince(policy.options, policy.time, policy.store.lacks)
+        self.missing_since = MissingSince(policy.options, policy.time, policy.store.lacks)
         self._options = policy.options
         self._store = policy.store
         self._live = policy.live
@@ -56,7 +56,7 @@ class WaitLimits(Stateful):
     def activate(self, node: str) -> NodeProgress:
         """Mark a node as active; return the progress of its events."""
         if self._live.activate(node):
-            self._policy.changed()
+            self._policy.invalidate()
         return self._store.node(node)
 
     def leave(self, node: str, step: ReleaseStep, *, returns: bool) -> None:
@@ -71,7 +71,7 @@ class WaitLimits(Stateful):
             Whether the node is live again once it is active.
         """
         self._live.leave(node, returns=returns)
-        self._policy.changed()
+        self._policy.invalidate()
         self.record_held()
         progress = self._store.nodes.get(node)
         if progress is not None and progress.received < progress.needed:
@@ -96,7 +96,7 @@ class WaitLimits(Stateful):
             if node in self._live.active:
                 self.activate(node)  # the event's clock shows that it was active
             if self._options.dates_missing:
-                self.since.add(node, needed)
+                self.missing_since.add(node, needed)
 
     def record_held(self) -> None:
         """Record the needs of the events that were held without recording them."""
@@ -126,7 +126,7 @@ class WaitLimits(Stateful):
             Whether anything was given up.
         """
         expired = False
-        while (row := self.since.overdue()) is not None:
+        while (row := self.missing_since.overdue()) is not None:
             self.declare_lost(*row, step)
             expired = True
         while (idle := self._live.idle()) is not None:
@@ -143,7 +143,7 @@ class WaitLimits(Stateful):
             step.declare_lost(node, first, last, self._options.lost_max, least)
             if self._domains is not None:
                 self._domains.add_lost(node, first, last)
-                self._widened += self._store.naming(node, first, last)
+                self._widened += self._store.events_naming(node, first, last)
         progress.declared = max(progress.declared, upto)
         self._settle_given_up(progress)
 
@@ -155,14 +155,14 @@ class WaitLimits(Stateful):
         """
         progress, counter = self._store.node(event.node), event.clock[event.node]
         progress.give_up_arrived(counter)
-        if self._store.size is not None and counter > progress.placed:
+        if self._store.sum_clock is not None and counter > progress.placed:
             progress.placed = counter
-            progress.clock_sum = max(progress.clock_sum, self._store.size(event))
+            progress.clock_sum = max(progress.clock_sum, self._store.sum_clock(event))
         self._settle_given_up(progress)
 
     def _settle_given_up(self, progress: NodeProgress) -> None:
-        progress.place(self._store.size)
-        self._policy.changed()
+        progress.place(self._store.sum_clock)
+        self._policy.invalidate()
         self.settle(progress, 0)
 
     def settle(self, progress: NodeProgress, counter: int) -> None:
@@ -210,10 +210,10 @@ class WaitLimits(Stateful):
         nodes = self._store.nodes
         came = {node for node, progress in nodes.items() if progress.received or progress.held}
         self._live.restart(self._options.nodes, came)
-        self.since.remove_all()
+        self.missing_since.remove_all()
         for progress in nodes.values():
             progress.needed = min(progress.needed, progress.received)
         if self._policy.awaits_dots:
             for held in self._store.by_arrival():
                 self.record(held.event)
-        self._policy.changed()
+        self._policy.invalidate()

@@ -29,7 +29,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.syntax import Topology
 from ketal.model.values import base_node
-from ketal.operators.topology.domains import Domains, domains, nodes_of, reopened
+from ketal.operators.topology.domains import Domains, domains, nodes_of, with_node
 
 
 def nodes_sharing_domain(groups: Domains) -> dict[str, frozenset[str]]:
@@ -58,7 +58,7 @@ def domains_of(topology: Topology, limits: Limits = DEFAULT) -> Domains:
     )
 
 
-def gives_up(topology: Topology, limits: Limits = DEFAULT) -> bool:
+def gives_up_order(topology: Topology, limits: Limits = DEFAULT) -> bool:
     """Return whether some message along an edge can make a pair whose order is given up.
 
     Only a message along a relaxed edge can, between nodes that have no domain in common.
@@ -129,12 +129,12 @@ class DomainPast:
             return False, ""
         self._met.update(event.clock)
         fresh = sorted({base_node(node) for node in event.clock} - self._known)
-        return (True, self._add(fresh)) if fresh else (False, "")
+        return (True, self._add_nodes(fresh)) if fresh else (False, "")
 
-    def _add(self, fresh: Iterable[str]) -> str:
+    def _add_nodes(self, fresh: Iterable[str]) -> str:
         for node in fresh:
             self._added.append(node)
-            self.topology = reopened(self.topology, node)
+            self.topology = with_node(self.topology, node)
         self._known = nodes_of(self.topology)
         if self._near is None:
             return ""
@@ -177,10 +177,10 @@ class DomainPast:
         """Return the entries of an event's clock that are waited for."""
         if self._near is None:
             return event.clock
-        around = self._nodes(event, self._near)
+        around = self._awaited_nodes(event, self._near)
         return {n: counter for n, counter in event.clock.items() if base_node(n) in around}
 
-    def _nodes(self, event: Event, near: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    def _awaited_nodes(self, event: Event, near: Mapping[str, frozenset[str]]) -> frozenset[str]:
         """Return the nodes, without their incarnations, whose entries are read."""
         own, clock = base_node(event.node), event.clock
         around = near.get(own, frozenset((own,)))
@@ -202,6 +202,6 @@ class DomainPast:
         """Load what `save` returned."""
         added, lost = state
         if added:
-            self._add(added)
+            self._add_nodes(added)
         self.lost = {node: [(first, last) for first, last in r] for node, r in lost.items()}
         self._ranges = sum(map(len, self.lost.values()))

@@ -57,7 +57,7 @@ def _ends(edge: TopologyEdge) -> tuple[str, str]:
     return base_node(edge.source), base_node(edge.target)
 
 
-def reopened(topology: Topology, node: str) -> Topology:
+def with_node(topology: Topology, node: str) -> Topology:
     """Return an open topology with a new node added.
 
     Parameters
@@ -208,7 +208,7 @@ class _ChannelGraph:
         while choices:
             self.steps += 1
             if self.steps > self.steps_max:
-                raise _too_hard(self.steps_max, self.span)
+                raise _steps_error(self.steps_max, self.span)
             first, second = choices.pop()
             while True:
                 first = self._between(p, r, first)
@@ -288,7 +288,7 @@ class _ChannelGraph:
                 needed |= here
 
 
-def _too_hard(steps_max: int, span: Span | None) -> PatternError:
+def _steps_error(steps_max: int, span: Span | None) -> PatternError:
     return pattern_error(
         "K214",
         f"the domains of this topology take more than {steps_max:,} steps of search; "

@@ -84,7 +84,7 @@ class ProgramKinds:
         self._fingerprints = {one.name: one.fingerprint for one in patterns}
         self._read = 0
 
-    def look(self, new: Sequence[Event]) -> None:
+    def sample(self, new: Sequence[Event]) -> None:
         """Count those of the new events that are in the sample."""
         events = sampled(new, self._read) if self._reading else ()
         self._read += len(new)

@@ -90,13 +90,13 @@ class LogNames:
         self._count_unmet()
 
     @property
-    def looking(self) -> bool:
+    def is_looking(self) -> bool:
         """Whether there is anything left to look for."""
         return bool(self.unmet) or self.apart is not None
 
-    def look(self, new: Sequence[Event]) -> None:
+    def sample(self, new: Sequence[Event]) -> None:
         """Look for unmet names in those of the new events that are in the sample."""
-        if not self.looking:
+        if not self.is_looking:
             return
         events = sampled(new, self._read)
         self._read += len(new)
@@ -123,7 +123,7 @@ class LogNames:
         if met_more:
             for key in [key for key, name in self.unmet.items() if self._is_met(name)]:
                 del self.unmet[key]
-        if met_more or not self.looking:
+        if met_more or not self.is_looking:
             self._count_unmet()
 
     def _count_beside(self, name: NamedValue, events: Iterable[Event]) -> None:
@@ -145,7 +145,7 @@ class LogNames:
         for what, counter in self.counts.items():
             if len(counter) > NAMES_MAX:
                 self.counts[what] = Counter(dict(_most_common(counter)))
-        if not self.looking:
+        if not self.is_looking:
             self.looked_at = self._read = 0
 
     def met(self) -> NamesMet:

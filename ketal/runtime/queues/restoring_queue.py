@@ -63,8 +63,8 @@ class RestoringQueue(PatternQueue):
         """Offer events whose clocks are whole; return them with those clocks."""
         taken = []
         for event in events:
-            known = self._restorer.remembered(event)
-            if self._restorer.low(known, event):
+            known = self._restorer.last_restored(event)
+            if self._restorer.may_be_low(known, event):
                 known = event
             else:
                 self.withheld.add(event.dot)
@@ -90,7 +90,7 @@ class RestoringQueue(PatternQueue):
         for event in step.released:
             if self._is_offered(event, changed=event.dot in raised):
                 lost = self._losses.before((), [event.clock])
-                if lost and self._restorer.low(event):
+                if lost and self._restorer.may_be_low(event):
                     # Its clock may be too low, so a match does not stand on its own events.
                     for run in self.runs:
                         run.losses.past_matters = True
@@ -116,7 +116,7 @@ class RestoringQueue(PatternQueue):
         if not self._was_withheld(event):
             return True
         if changed and event.dot not in self._losses:  # else it was late, and never offered
-            self._restorer.found_low(event)
+            self._restorer.count_offered_low(event)
         return False
 
     def end(self) -> list[Verdict]:

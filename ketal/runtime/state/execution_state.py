@@ -85,8 +85,8 @@ class Progress:
 
     def look(self, new: Sequence[Event]) -> None:
         """Look at new events: at their names, and at the kinds of what comparisons read."""
-        self.names.look(new)
-        self.kinds.look(new)
+        self.names.sample(new)
+        self.kinds.sample(new)
 
 
 class SavedState:
