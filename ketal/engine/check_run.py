@@ -25,7 +25,7 @@ _IN_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A `check` run met an event that no configuration allows.
+    """The refusal of an event that no configuration of a `check` run allows.
 
     `resumed` is true where the fresh run of `on violation resume` took the event.
     """
@@ -128,7 +128,7 @@ class CheckRun:
         return Refused(self.machine.automaton.named(states), expected, reason)
 
     def _near_misses(self, seen: Seen) -> Iterator[str]:
-        """Yield the relations that fail, of each step whose local guard the event satisfies."""
+        """Yield a text for each relation that fails of a step whose local guard is satisfied."""
         machine = self.machine
         automaton = machine.automaton
         known = machine.local_truth(seen.mask)

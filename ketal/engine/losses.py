@@ -211,7 +211,9 @@ class Losses:
             dots = (d for d in dots if d not in self._places or self._places[d][0] < upto)
         return first_named(dots) or self._evicted_dots()
 
-    def before(self, scope: ScopeName, clocks: Iterable[Mapping[str, int]]) -> tuple[Dot, ...]:
+    def missed_before(
+        self, scope: ScopeName, clocks: Iterable[Mapping[str, int]]
+    ) -> tuple[Dot, ...]:
         """Return the missed dots that may belong to a scope, in the past of any of the clocks."""
         if not (self.any_missed and self.past_matters):
             return NO_DOTS

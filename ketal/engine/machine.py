@@ -50,7 +50,7 @@ Decided = Memo[int, "tuple[tuple[Configuration, ...], Decided] | None"]
 
 
 class SubPlan:
-    """A plan once the relation to the prior event is known.
+    """The part of a plan for one relation of the prior event to the event.
 
     Attributes
     ----------

@@ -65,7 +65,7 @@ class ScopeSteps:
         before: tuple[Configuration, ...] | None = None
         if isinstance(run, CheckRun):
             before = run.configurations
-            if losses.any_missed and (scope.past or losses.before(name, (event.clock,))):
+            if losses.any_missed and (scope.past or losses.missed_before(name, (event.clock,))):
                 scope.past = vector.join((scope.past or {}, event.clock))
         if not run.take_by_mask((event,), (mask,), 0, scope.offered):
             out = self._take(scope, event, mask)
@@ -172,7 +172,7 @@ class ScopeSteps:
             scopes.mark_dirty(scope)
             passed_us, node = watermark_us, None
             if copies is not None and not copies.everything:
-                # A node may learn of an event after its release: its time has not passed till then.
+                # For this copy, the time of an event passes only once its node has learned of it.
                 node = scope.key[-1][1]
                 passed_us = min(watermark_us, copies.unlearned_us(node))
             run.advance(passed_us, findings := Findings())

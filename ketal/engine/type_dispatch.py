@@ -57,16 +57,17 @@ class TypeDispatch:
                 of_type = places[event.type] = []
             of_type.append(place)
         types_of: dict[int, list[str]] = {}
-        for of, at in places.items():
-            for number in self.concerned(events[at[0]]):
-                types_of.setdefault(number, []).append(of)
+        for event_type, of_type in places.items():
+            for number in self.concerned(events[of_type[0]]):
+                types_of.setdefault(number, []).append(event_type)
         offered: dict[tuple[str, ...], tuple[list[int], list[Event]]] = {}
         by_place: dict[int, list[RunVerdict]] = {}
         for number, types in sorted(types_of.items()):
             part = offered.get(key := tuple(types))
             if part is None:
-                merged = sorted(chain.from_iterable([places[of] for of in types]))
+                merged = sorted(chain.from_iterable([places[one] for one in types]))
                 part = offered[key] = merged, [events[place] for place in merged]
-            for at_number, verdicts in self.runs[number].process(part[1]):
-                by_place.setdefault(part[0][at_number], []).extend(verdicts)
+            merged, part_events = part
+            for index, verdicts in self.runs[number].process(part_events):
+                by_place.setdefault(merged[index], []).extend(verdicts)
         return sorted(by_place.items())

@@ -248,7 +248,7 @@ class VerdictBuilder:
         if self.learned_at is not None:
             low, high = None, self.learned_at
         between = self.losses.missed_between(scope.name, low, high)
-        return first_named(sorted((*self.losses.before(scope.name, clocks), *between)))
+        return first_named(sorted((*self.losses.missed_before(scope.name, clocks), *between)))
 
     def _awaited_in_vain(self, scope: Scope, event: Event | None = None) -> tuple[Dot, ...]:
         """Return the dots that a scope may have awaited in vain, up to an event (None: the end)."""

@@ -80,9 +80,8 @@ class Restorer(Stateful):
         # lower than their closure's; and how many were released with a part of the past missing.
         self._low: dict[str, int] = {}
         self._incomplete = 0
-        self._truncated = (
-            False  # whether entries of the last closure were left out for want of room
-        )
+        # Whether entries of the last closure were left out for want of room.
+        self._truncated = False
 
     def begin(self, highest: Mapping[str, int]) -> None:
         """Load the highest counter of each node, before any node left."""
@@ -287,7 +286,7 @@ def present_order(events: Iterable[Event]) -> list[Event]:
 
     The canonical order of shrunk clocks does not: a clock that loses an entry
     has a smaller sum than its causes. Events with each other in their pasts
-    are no execution; of these the least in canonical order goes first.
+    form no execution; of these the least in canonical order goes first.
     """
     by_node: dict[str, list[Event]] = {}
     for event in events:

@@ -117,7 +117,7 @@ class IncarnationTable(Stateful):
         if run is not None:
             self._named_runs.setdefault(run[0], set()).add(run[1])
 
-    def _bases(self) -> dict[str, str]:
+    def _computed_bases(self) -> dict[str, str]:
         """Return `bases`, computed from `numbers`."""
         numbers = self.numbers.items()
         return {name_of(base, number): base for base, of in numbers for number in of}
@@ -125,9 +125,9 @@ class IncarnationTable(Stateful):
     def load(self, state: Any) -> None:
         """Load what `save` returned into a fresh table."""
         super().load(state)
-        self.bases = self._bases()
+        self.bases = self._computed_bases()
         self.begin(self.highest)
 
     def validate_state(self) -> None:
         """Assert the rule of this module."""
-        assert self.bases == self._bases()
+        assert self.bases == self._computed_bases()

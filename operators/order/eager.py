@@ -4,7 +4,7 @@ Each waiting event is indexed by one dot that is not settled, so an arrival cost
 only for the events that it releases. Most events need no index: one whose past is settled when
 it arrives, and for which no event waits, costs one pass over its clock and two numbers.
 
-Events that have each other in their pasts, in a circle, are no execution: they wait for
+Events that have each other in their pasts, in a circle, form no execution: they wait for
 each other, until the end or until a full queue gives them up.
 
 The one rule: a held event waits for a missing dot, or is in such a circle or after one.

@@ -73,9 +73,9 @@ class LiveNodes(Stateful):
         node, active_us = next(iter(self.active.items()))
         return node if self._time.passed(active_us, self._idle_us) else None
 
-    def restart(self, declared: Iterable[str], came: Collection[str]) -> None:
+    def restart(self, declared: Iterable[str], arrived: Collection[str]) -> None:
         """Count idle time from now on; keep the nodes that are declared or had an event."""
         declared = dict.fromkeys(declared)
-        nodes = [n for n in {**self.active, **declared} if n in came or n in declared]
+        nodes = [n for n in {**self.active, **declared} if n in arrived or n in declared]
         present = [node for node in nodes if node not in self.departed]
         self.active = OrderedDict.fromkeys(present, self._time.now)

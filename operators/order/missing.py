@@ -1,4 +1,4 @@
-"""Missing dots: since when they are missing, also for patterns whose events are not held back.
+"""Missing dots: since when each is missing, also for patterns whose events are not held back.
 
 A dot is missing if it is in the past of an event that arrived, and its own event has not arrived.
 It is missing since the first event arrived that has it in its past, and is declared lost after
@@ -39,7 +39,7 @@ _ROWS_LEAST: Final = 1_024
 
 
 class MissingSince(Stateful):
-    """Records since when the dots of a node, up to a counter, are missing; longest first.
+    """Records since when the dots of a node, up to a counter, have been missing; longest first.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ that is known so far, which is never too late in the order. If it gets to the fr
 past is released, it is *parked* until the dot that it waits for is settled: the event of that
 dot, or one that it depends on, is in the queue, and comes before the parked event and before all
 that the parked event's node sends later. So a parked event, and a node whose last event is
-parked, bound nothing. Events that have each other in their pasts are no execution: they stay
+parked, bound nothing. Events that have each other in their pasts form no execution: they stay
 parked.
 
 The one rule: events are released in canonical order; one that cannot be is late.

@@ -208,8 +208,8 @@ class WaitLimits(Stateful):
     def restart(self) -> None:
         """Count all waits from now on, as the options have changed."""
         nodes = self._store.nodes
-        came = {node for node, progress in nodes.items() if progress.received or progress.held}
-        self._live.restart(self._options.nodes, came)
+        arrived = {node for node, progress in nodes.items() if progress.received or progress.held}
+        self._live.restart(self._options.nodes, arrived)
         self.missing_since.remove_all()
         for progress in nodes.values():
             progress.needed = min(progress.needed, progress.received)

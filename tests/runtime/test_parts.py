@@ -132,15 +132,15 @@ def test_beyond_the_limit_the_lowest_that_is_forgotten_stands_for_all_in_every_s
     one, other = (("number", 1),), (("number", 2),)
     first, second, third, fourth = (e(f"n@{counter}", "a") for counter in range(1, 5))
     assert [losses.miss_event(first, one), losses.miss_event(second, other)] == [0, 0]
-    assert losses.awaited_in_vain(one) == losses.before(one, [third.clock]) == (first.dot,)
+    assert losses.awaited_in_vain(one) == losses.missed_before(one, [third.clock]) == (first.dot,)
     assert losses.miss(first.dot) == 0, "what is known of it stays known"
     assert losses.awaited_in_vain(other) == (second.dot,)
     assert losses.miss_event(third, None) == 1
     assert losses.awaited_in_vain(other) == (second.dot,)
-    assert losses.awaited_in_vain(one) == losses.before(one, [first.clock]) == (first.dot,)
+    assert losses.awaited_in_vain(one) == losses.missed_before(one, [first.clock]) == (first.dot,)
     assert losses.miss(fourth.dot) == 1
     assert losses.awaited_in_vain(one) == losses.awaited_in_vain(other) == (fourth.dot,)
-    assert losses.before(one, [third.clock]) == (first.dot,)
+    assert losses.missed_before(one, [third.clock]) == (first.dot,)
     losses.unmiss(fourth.dot)
     losses.unmiss(first.dot)
     assert losses.awaited_in_vain(one) == (first.dot,)
@@ -173,9 +173,9 @@ def test_what_stands_for_the_forgotten_is_never_taken_away(rng: random.Random) -
             concerning = [dot for dot, of in missed.items() if scope in of]
             assert losses.awaited_in_vain(scope) or not concerning
             for later in events:
-                past = losses.before(scope, [later.clock])
+                past = losses.missed_before(scope, [later.clock])
                 assert past or not any(dot.counter <= later.counter for dot in concerning)
-                assert again.before(scope, [later.clock]) == past
+                assert again.missed_before(scope, [later.clock]) == past
             assert again.awaited_in_vain(scope) == losses.awaited_in_vain(scope)
 
 

@@ -81,8 +81,8 @@ class Breakers:
     def first_allowed(self, numbers: Iterable[int], seen: Seen, node: str) -> int:
         """Return the first counter of a node (place, under arrival order) that is not barred.
 
-        An event before that cannot be the A of `A not N B` with `seen` as B: after it there is
-        an event that is an N whatever was taken, for one of the numbers of N.
+        An event before that cannot be the A of `A not N B` with `seen` as B: between the two there
+        is an event that is an N by its local guard alone. `numbers` are those of the N's.
         """
         if self._machine.arrival:
             return max((self._last_place(n, seen) for n in numbers), default=0)
@@ -94,7 +94,7 @@ class Breakers:
         return line[i - 1].place if i else 0
 
     def _joint_past(self, number: int, seen: Seen) -> JointPast:
-        """Return the joint past of the events before `seen` that are N's whatever was taken."""
+        """Return the joint past of the events before `seen` that are N's by their local guards."""
         past = seen.joint_pasts.get(number)
         if past is None:
             own: dict[str, int] = {}
@@ -123,7 +123,7 @@ class Breakers:
         return tuple(flags)
 
     def _between(self, number: int, prior: Seen, seen: Seen) -> Iterator[Seen]:
-        """Yield the events between two that may be N's, depending on the events taken."""
+        """Yield the events between two that are N's for some values of the registers."""
         for node, line in self._possible[number].items():
             if self._machine.arrival:
                 low = bisect_right(line, prior.place, key=_place)

@@ -60,9 +60,9 @@ class MatchWindow:
 
 
 class Expiring:
-    """A queue of events by the begin (time or place) of their windows, which expire in that order.
+    """A queue of events by the start (time or place) of their windows, which expire in that order.
 
-    It is a heap of places, so clocks that are set back or run ahead cost O(log n) and no room.
+    It is a heap of places, so clocks that are set back or run ahead cost O(log n) and no memory.
     """
 
     __slots__ = ("_heap",)
@@ -75,21 +75,21 @@ class Expiring:
 
     @property
     def earliest(self) -> float:
-        """The earliest begin, whether or not its event is alive; infinity if there is none."""
+        """The earliest start, whether or not its event is alive; infinity if there is none."""
         return self._heap[0][0] if self._heap else inf
 
     def add(self, low: float, place: int) -> None:
-        """Add the event at a place, whose window begins at `low`."""
+        """Add the event at a place, whose window starts at `low`."""
         heappush(self._heap, (low, place))
 
     def earliest_alive(self, alive: Container[int]) -> float:
-        """Return the earliest begin of an event in `alive`; infinity if there is none."""
+        """Return the earliest start of an event in `alive`; infinity if there is none."""
         while self._heap and self._heap[0][1] not in alive:
             heappop(self._heap)
         return self.earliest
 
     def take_passed(self, last: float) -> Iterator[int]:
-        """Remove and yield, in order, the places of events whose windows begin by `last`."""
+        """Remove and yield, in order, the events whose windows start at `last` or before."""
         while self._heap and self._heap[0][0] <= last:
             yield heappop(self._heap)[1]
 
@@ -109,7 +109,7 @@ class UnmatchedStarts:
         self._expiring = Expiring()
 
     def add(self, seen: Seen, step: int, at: int) -> None:
-        """Add an event that can be first, whose window begins at `at`."""
+        """Add an event that can be first, whose window starts at `at`."""
         self.waiting[seen.place] = (step, seen)
         self._expiring.add(at, seen.place)
 
@@ -127,7 +127,7 @@ class UnmatchedStarts:
                         del waiting[seen.place]
 
     def expire(self, last: int, findings: Findings) -> None:
-        """Time out, in order, the events whose windows begin by `last`."""
+        """Time out, in order, the events whose windows start at `last` or before."""
         for place in self._expiring.take_passed(last):
             if place in self.waiting:
                 findings.timed_out.append((self.waiting.pop(place),))
@@ -140,7 +140,7 @@ class UnmatchedStarts:
 
     @property
     def earliest(self) -> float:
-        """The earliest begin of a window that waits to expire; infinity if there is none."""
+        """The earliest start of a window that waits to expire; infinity if there is none."""
         return self._expiring.earliest_alive(self.waiting)
 
     # --- state ---

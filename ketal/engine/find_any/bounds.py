@@ -26,7 +26,7 @@ from ketal.engine.find_any.roles import StepRole
 def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], at: float) -> None:
     """Keep an event in its roles, with its bounds, and raise those of others.
 
-    Its window begins at `at`; without a window `at` is the same for all events, as one start is
+    Its window starts at `at`; without a window `at` is the same for all events, as one start is
     then as good as another.
     """
     bounds = [_pulled(kept, role, seen, at) for role in roles]

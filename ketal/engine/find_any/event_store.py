@@ -208,7 +208,7 @@ class EventStore:
         return [Seen(*offered) for offered in unindexed]
 
     def take_passed(self, last: float) -> Iterator[Seen]:
-        """Remove and yield the deferred events whose windows begin by `last`."""
+        """Remove and yield the deferred events whose windows start at `last` or before."""
         unindexed = self.unindexed
         while unindexed and self._position(unindexed[0]) <= last:
             self._add(-1)
@@ -225,7 +225,7 @@ class EventStore:
     # --- keeping ---
 
     def check_order(self, seen: Seen) -> None:
-        """Switch to a search in which any event may come last, if this one comes out of order.
+        """Switch to a search in which any event may come last, if this event is out of order.
 
         Deferred events must have been indexed before.
         """
@@ -255,7 +255,7 @@ class EventStore:
     def keep(self, seen: Seen, at: int, use: Use) -> str | None:
         """Index an event in the roles in which later events may need it.
 
-        Its window begins at `at`. Returned is the limit, if any, because of which it is not kept.
+        Its window starts at `at`. Returned is the limit, if any, because of which it is not kept.
         """
         search = self.search
         by_start = search.forward and self._by_start
@@ -296,12 +296,15 @@ class EventStore:
 
     @property
     def earliest(self) -> float:
-        """The earliest begin of a kept event's window; infinity if there is none."""
+        """The earliest start of a kept event's window; infinity if there is none."""
         waits_from = self._position(self.unindexed[0]) if self.unindexed else math.inf
         return min(waits_from, self._unpassed.earliest)
 
     def evict(self, last: float) -> None:
-        """Evict the indexed events whose windows begin by `last`; `take_passed` comes first."""
+        """Evict the indexed events whose windows start at `last` or before.
+
+        `take_passed` must have removed such deferred events before.
+        """
         self.search.passed = max(self.search.passed, last)
         count = sum(1 for _ in self._unpassed.take_passed(last))
         self._add(-count)

@@ -187,14 +187,14 @@ class AnyFind:
 
     # --- windows ---
 
-    def _earliest_begin(self) -> float:
-        """Return the earliest begin (time or place) of a window; infinity if there is none."""
+    def _earliest_start(self) -> float:
+        """Return the earliest start (time or place) of a window; infinity if there is none."""
         return min(self.unmatched_starts.earliest, self._store.earliest)
 
     def _set_expiry_place(self) -> None:
         """Set the first place at which a window of events expires."""
         if self._window.events is not None:
-            self._expiry_place = self._earliest_begin() + self._window.events
+            self._expiry_place = self._earliest_start() + self._window.events
 
     def _expire_places(self, place: int) -> Findings | None:
         """Expire the windows of events that have passed at a place; return the time-outs."""
@@ -203,7 +203,7 @@ class AnyFind:
         return findings if findings.timed_out else None
 
     def _expire(self, last: int, findings: Findings) -> None:
-        """Expire, in order, the windows that begin by `last`."""
+        """Expire, in order, the windows that start at `last` or before."""
         for seen in self._store.take_passed(last):
             self._await_match(seen, self._window.position(seen), self._roles.use_of(seen))
         self.unmatched_starts.expire(last, findings)
@@ -227,8 +227,8 @@ class AnyFind:
         return unindexed[0][0].time_us if unindexed else None
 
     def earliest_us(self) -> int | None:
-        """Return the earliest begin of a time window; None if there is none."""
-        earliest = self._earliest_begin()
+        """Return the earliest start of a time window; None if there is none."""
+        earliest = self._earliest_start()
         return None if self._window.us is None or earliest == inf else int(earliest)
 
     # --- state ---

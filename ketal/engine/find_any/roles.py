@@ -118,7 +118,7 @@ class StepRole:
     countable: bool = field(init=False)  # whether its conditions are relations to the prior event
     free: bool = field(init=False)  # whether any earlier event may come before it
     causal: bool = field(init=False)  # whether its event is after the one before it in the word
-    conc: bool = field(init=False)  # whether it is concurrent with that one
+    conc: bool = field(init=False)  # whether its event is concurrent with that one
 
     def __post_init__(self) -> None:
         self.sort_key = self.edge.number, repr(self.left)

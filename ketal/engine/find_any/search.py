@@ -38,7 +38,7 @@ from ketal.model.limits import Limits
 
 
 class Search:
-    """The search through the events that one scope keeps and whose windows begin after `passed`."""
+    """The search through the events that one scope keeps and whose windows start after `passed`."""
 
     __slots__ = (
         "_breakers", "_by_place", "_kept_events", "_limit", "_limits", "_matches", "_paths",

@@ -238,7 +238,7 @@ class RunsFind:
     # --- windows ---
 
     def _expire(self, last: int, findings: Findings) -> None:
-        """End the runs whose windows begin by `last`."""
+        """End the runs whose windows start at `last` or before."""
         for place in self._expiring.take_passed(last):
             if place in self.runs:
                 self._end(self.runs[place], findings)
@@ -257,7 +257,7 @@ class RunsFind:
                 self._end(run, findings)
 
     def earliest_us(self) -> int | None:
-        """Return the earliest begin of a time window; None if there is none."""
+        """Return the earliest start of a time window; None if there is none."""
         earliest = self._expiring.earliest_alive(self.runs)
         return None if earliest == inf else int(earliest)
 

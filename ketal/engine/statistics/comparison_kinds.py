@@ -79,8 +79,8 @@ class ProgramKinds:
     """The kinds of the values that the comparisons of a program read, in a sample of the events."""
 
     def __init__(self, patterns: Sequence[CompiledPattern]) -> None:
-        self._of = {one.name: ComparisonKinds(one) for one in patterns}
-        self._reading = [kinds for kinds in self._of.values() if kinds.counts]
+        self._by_pattern = {one.name: ComparisonKinds(one) for one in patterns}
+        self._reading = [kinds for kinds in self._by_pattern.values() if kinds.counts]
         self._fingerprints = {one.name: one.fingerprint for one in patterns}
         self._read = 0
 
@@ -94,7 +94,7 @@ class ProgramKinds:
 
     def met(self) -> dict[str, Counts]:
         """Return the counts so far, by the name of the pattern."""
-        return {name: kinds.save() for name, kinds in self._of.items()}
+        return {name: kinds.save() for name, kinds in self._by_pattern.items()}
 
     def save(self) -> Any:
         """Return the state as plain data."""
@@ -103,7 +103,7 @@ class ProgramKinds:
     def load(self, value: Any) -> None:
         """Load what `save` returned into a fresh object; drop counts of patterns that changed."""
         self._read, fingerprints, counts = value
-        for name, kinds in self._of.items():
+        for name, kinds in self._by_pattern.items():
             if fingerprints.get(name) == self._fingerprints[name]:
                 kinds.load(counts[name])
 

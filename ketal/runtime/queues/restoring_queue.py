@@ -89,7 +89,7 @@ class RestoringQueue(PatternQueue):
         raised = set(step.raised)
         for event in step.released:
             if self._is_offered(event, changed=event.dot in raised):
-                lost = self._losses.before((), [event.clock])
+                lost = self._losses.missed_before((), [event.clock])
                 if lost and self._restorer.may_be_low(event):
                     # Its clock may be too low, so a match does not stand on its own events.
                     for run in self.runs:
