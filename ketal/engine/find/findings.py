@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ketal.engine.configurations import Seen
+
+MATCHES: Final = "matches of one event"
+"""The text for the matches that a limit drops."""
 
 Taken = tuple[tuple[int, Seen], ...]
 """The events taken, in order, each with the number of its step: (step, event)."""

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from ketal.engine.configurations import Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
-from ketal.engine.find.findings import Findings, Live, without_mirrors
+from ketal.engine.find.findings import MATCHES, Findings, Live, without_mirrors
 from ketal.engine.find.windows import UnmatchedStarts
 from ketal.engine.find_any.event_store import EventStore
 from ketal.engine.find_any.paths import replays, transitions_of
@@ -157,7 +157,7 @@ class AnyFind:
             return findings
         findings = findings or Findings()
         if limit is not None:
-            findings.overflow(limit, "matches of one event")
+            findings.overflow(limit, MATCHES)
         self.unmatched_starts.matched(matches)
         if self._roles.mirrors and len(matches) > 1:
             left = without_mirrors(matches, self._roles.classes)

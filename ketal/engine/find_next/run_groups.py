@@ -151,10 +151,8 @@ class RunGroups:
             time_us = seen.time_us
             assert time_us is not None, "events without a time are offered to no window"
             span = TimeSpan(time_us, time_us, inf, time_us)
-        group = RunGroup(self._made, configuration, binding, NO_PARENTS, run=run, span=span)
+        group = self._new(configuration, binding, NO_PARENTS, run=run, span=span)
         run.starts.append(group)
-        self.count += 1
-        self._made += 1
         return group
 
     def extend(
@@ -171,9 +169,22 @@ class RunGroups:
             span = _joined_span(
                 [parent.span for parent in parents if parent.span is not None], time_us
             )
-        group = RunGroup(self._made, configuration, binding, parents, run=None, span=span)
+        group = self._new(configuration, binding, parents, run=None, span=span)
         for parent in parents:
             parent.children.append(group)
+        return group
+
+    def _new(
+        self,
+        configuration: Configuration,
+        binding: tuple[int, Seen],
+        parents: dict[RunGroup, None],
+        *,
+        run: Run | None,
+        span: TimeSpan | None,
+    ) -> RunGroup:
+        """Return a new group, counted and numbered; its parents do not have it as a child yet."""
+        group = RunGroup(self._made, configuration, binding, parents, run=run, span=span)
         self.count += 1
         self._made += 1
         return group

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ketal.engine.configurations import Configuration, Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
-from ketal.engine.find.findings import Findings, Live, Taken, without_mirrors
+from ketal.engine.find.findings import MATCHES, Findings, Live, Taken, without_mirrors
 from ketal.engine.find.windows import Expiring, MatchWindow
 from ketal.engine.find_next.run_groups import Run, RunGroup, RunGroups
 from ketal.engine.find_next.waiting_groups import WaitingByState, WaitingGroups
@@ -312,7 +312,7 @@ class RunsFind:
         room = self.limits.matches_per_event_max - len(matches)
         matches += islice(self._groups.paths(groups, binding), room + 1)
         if len(matches) > self.limits.matches_per_event_max:
-            findings.overflow("matches_per_event_max", "matches of one event")
+            findings.overflow("matches_per_event_max", MATCHES)
             matches.pop()
         if self.window.bounded:
             self._groups.mark_matched(groups)
