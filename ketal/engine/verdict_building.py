@@ -38,8 +38,8 @@ class VerdictBuilder:
     ----------
     learned_at : tuple or None
         Under `at every node`, the place in canonical order of the event that is processed:
-        with it, copies are offered events of earlier places. None where events are offered in
-        order, or none is missed.
+        with it, copies are offered events of earlier places. None if events are offered in order,
+        or if no event was missed.
     """
 
     def __init__(

@@ -260,7 +260,7 @@ class _FindAnyCost:
         return Cost(dead_ends, place, reason, f"{_EQUALITY}; `partition by`")
 
     def _counting(self) -> tuple[bool, str]:
-        """Return whether matches are counted, and the reason why not or the condition."""
+        """Return whether matches are counted, with the condition if so and the reason if not."""
         roles = self.roles
         if roles.window.bounded:
             return False, "the pattern has a window"

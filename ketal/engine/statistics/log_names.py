@@ -34,12 +34,12 @@ class NamesMet:
     """The names of a program that no event of an execution, or of several parts of one, has."""
 
     unmet: list[NameKey]  # the names that no sampled event has
-    looked_at: int  # how many events were sampled
+    sampled_count: int  # how many events were sampled
     # How many of these have each type, node or attribute, the most frequent first; only of kinds
     # of which a name is unmet.
     counts: dict[str, dict[str, int]]
     # The nodes, if no clock has an entry of another node and a pattern reads such entries.
-    apart: tuple[str, ...] = ()
+    isolated_nodes: tuple[str, ...] = ()
 
     def counted(self, what: str) -> dict[str, int]:
         """Return how many events have each name of a kind; empty once all of the kind are met."""
@@ -55,11 +55,11 @@ class NamesMet:
             for part in parts:
                 counter.update(part.counts.get(kind, {}))
             counts[kind] = dict(_most_common(counter))
-        apart: set[str] = set()
-        if all(part.apart for part in parts):
-            apart = set().union(*(part.apart for part in parts))
-        looked_at = sum(part.looked_at for part in parts)
-        return cls(unmet, looked_at, counts, tuple(sorted(apart)))
+        isolated_nodes: set[str] = set()
+        if all(part.isolated_nodes for part in parts):
+            isolated_nodes = set().union(*(part.isolated_nodes for part in parts))
+        sampled_count = sum(part.sampled_count for part in parts)
+        return cls(unmet, sampled_count, counts, tuple(sorted(isolated_nodes)))
 
 
 def _most_common(counter: Counter[str]) -> list[tuple[str, int]]:
@@ -81,9 +81,9 @@ class LogNames:
     def __init__(self, names: Iterable[NamedValue], *, causal: bool) -> None:
         self.unmet = {name.key: name for name in names}
         # The nodes, until a clock has an entry of another node; None if no pattern reads such.
-        self.apart: set[str] | None = set() if causal else None
+        self.isolated_nodes: set[str] | None = set() if causal else None
         self._all = sorted(self.unmet)
-        self.looked_at = 0
+        self.sampled_count = 0
         self._read = 0
         self._globs = {name.key: name.matcher() for name in self.unmet.values() if name.glob}
         self.counts: dict[str, Counter[str]] = {}  # as in `NamesMet`
@@ -92,7 +92,7 @@ class LogNames:
     @property
     def is_looking(self) -> bool:
         """Whether there is anything left to look for."""
-        return bool(self.unmet) or self.apart is not None
+        return bool(self.unmet) or self.isolated_nodes is not None
 
     def sample(self, new: Sequence[Event]) -> None:
         """Look for unmet names in those of the new events that are in the sample."""
@@ -102,12 +102,12 @@ class LogNames:
         self._read += len(new)
         if not events:
             return
-        if self.apart is not None:
+        if self.isolated_nodes is not None:
             if any(len(event.clock) > 1 for event in events):
-                self.apart = None
-            elif len(self.apart) < NAMES_MAX:
-                self.apart.update(map(_NODE, events))
-        self.looked_at += len(events)
+                self.isolated_nodes = None
+            elif len(self.isolated_nodes) < NAMES_MAX:
+                self.isolated_nodes.update(map(_NODE, events))
+        self.sampled_count += len(events)
         before = [len(counter) for counter in self.counts.values()]
         for what, counter in self.counts.items():
             if what == "type":
@@ -146,13 +146,13 @@ class LogNames:
             if len(counter) > NAMES_MAX:
                 self.counts[what] = Counter(dict(_most_common(counter)))
         if not self.is_looking:
-            self.looked_at = self._read = 0
+            self.sampled_count = self._read = 0
 
     def met(self) -> NamesMet:
         """Return the result so far."""
         counts = {what: dict(_most_common(counter)) for what, counter in self.counts.items()}
-        apart = tuple(sorted(self.apart or ()))
-        return NamesMet(sorted(self.unmet), self.looked_at, counts, apart)
+        isolated_nodes = tuple(sorted(self.isolated_nodes or ()))
+        return NamesMet(sorted(self.unmet), self.sampled_count, counts, isolated_nodes)
 
     # --- state ---
 
@@ -160,19 +160,19 @@ class LogNames:
         """Return the state as plain data."""
         counts = {what: dict(sorted(counter.items())) for what, counter in self.counts.items()}
         unmet = sorted(map(list, self.unmet))
-        numbers = [self.looked_at, self._read]
-        apart = None if self.apart is None else sorted(self.apart)
-        return [list(map(list, self._all)), unmet, numbers, counts, apart]
+        numbers = [self.sampled_count, self._read]
+        isolated_nodes = None if self.isolated_nodes is None else sorted(self.isolated_nodes)
+        return [list(map(list, self._all)), unmet, numbers, counts, isolated_nodes]
 
     def load(self, value: Any) -> None:
         """Load what `save` returned into a fresh object; ignore it if its names are others."""
-        every, unmet, numbers, counts, apart = value
+        every, unmet, numbers, counts, isolated_nodes = value
         if every != list(map(list, self._all)):
             return
         left = set(map(tuple, unmet))
         self.unmet = {key: name for key, name in self.unmet.items() if key in left}
-        self.looked_at, self._read = numbers
+        self.sampled_count, self._read = numbers
         self.counts = {what: Counter(counter) for what, counter in counts.items()}
-        if self.apart is not None:
-            self.apart = None if apart is None else set(apart)
+        if self.isolated_nodes is not None:
+            self.isolated_nodes = None if isolated_nodes is None else set(isolated_nodes)
         self._count_unmet()

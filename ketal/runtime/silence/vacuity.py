@@ -218,7 +218,7 @@ class _Vacuity:
 
     def _clocks(self) -> Iterator[Entry]:
         """Yield that no clock knows of another node, where a pattern asks for more."""
-        apart = len(self._names.apart)
+        apart = len(self._names.isolated_nodes)
         if self._compiled.counted.asks_causality and apart > 1 and self._events >= APART_MIN:
             message = (
                 f"no clock of the events of {apart} nodes knows another node, so all that is of "
@@ -273,11 +273,11 @@ class _Vacuity:
     def _name_entry(self, name: NamedValue, rest: str, **more: Any) -> Entry:
         noun = _NOUNS.get(name.what, name.what)
         is_of = "is of" if name.what == "node" else "has"
-        looked_at = self._names.looked_at
+        looked_at = self._names.sampled_count
         none = "no event" if looked_at >= self._events else f"none of {looked_at:,} events"
         message = f"{none} {is_of} the {noun} `{name.name}`{rest}"
         entry = self._entry(name.what, name.name, name.span, message, **more)
-        return entry | {"events": self._names.looked_at}
+        return entry | {"events": self._names.sampled_count}
 
     def _misspelt(self, name: NamedValue, nothing: bool) -> Iterator[Entry]:
         """Yield the entry of a name that is near one of the log."""
