@@ -339,11 +339,11 @@ class Moment:
     is_probe: bool = False
 
 
-def _read(event: Event, of: ast.Field | ast.Attribute) -> typing.Any:
-    if isinstance(of, ast.Field):
-        return getattr(event, of.name)
+def _read(event: Event, leaf: ast.Field | ast.Attribute) -> typing.Any:
+    if isinstance(leaf, ast.Field):
+        return getattr(event, leaf.name)
     value: typing.Any = event.data
-    for name in of.path:
+    for name in leaf.path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
@@ -527,9 +527,9 @@ class Guards:
                 return float(_nanoseconds(value) / 10**9)
             case ast.Field() | ast.Attribute():
                 return at.read(value)
-            case ast.Reference(step, of):
+            case ast.Reference(step, leaf):
                 event = _last(at.history, step)
-                return None if event is None else _read(event, of)
+                return None if event is None else _read(event, leaf)
             case ast.ParamRef(name):
                 given = self.params[name]
                 return self.value(given, at) if isinstance(given, ast.Duration) else given
@@ -583,8 +583,8 @@ class Guards:
                 return bool(re2.search(regex, text)) if isinstance(text, str) else None
             case ast.Function(name) if at.is_probe and name not in _FUNCTIONS:
                 return at.read(guard)  # type: ignore[no-any-return]
-            case ast.Function("exists", (of,)):
-                return self.value(of, at) is not None
+            case ast.Function("exists", (leaf,)):
+                return self.value(leaf, at) is not None
             case ast.Function("host", (ast.Literal(str(glob)),)):
                 return _matches_host(glob, at.read(_NODE))
             case ast.Function("origin", (ast.Literal(str(glob)),)):
@@ -684,15 +684,15 @@ class _Judge(Guards):
 
     def key(self, event: Event) -> tuple[tuple[str, str | None, typing.Any], ...]:
         """Return (name, kind, value) of each partition key."""
-        found = [(_read(event, of), of) for of in self.pattern.partition]
+        found = [(_read(event, leaf), leaf) for leaf in self.pattern.partition]
         return tuple(
             (
-                of.last_name,
+                leaf.last_name,
                 _kind(value),
                 # 1 and 1.0 are one scope, and it is called 1 whichever came first.
                 int(value) if isinstance(value, float) and value.is_integer() else value,
             )
-            for value, of in found
+            for value, leaf in found
         )
 
     def unscoped(self, event: Event) -> bool:

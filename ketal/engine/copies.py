@@ -179,11 +179,11 @@ class Copies(dict[str, Copy]):
         node, counter = event.node, event.counter
         if self.receiving:
             dot = event.dot
-            return [at for at, copy in self.items() if at == node or dot in copy.awaited]
+            return [owner for owner, copy in self.items() if owner == node or dot in copy.awaited]
         return [
-            at
-            for at, copy in self.items()
-            if at == node or self.everything or copy.known.get(node, 0) >= counter
+            owner
+            for owner, copy in self.items()
+            if owner == node or self.everything or copy.known.get(node, 0) >= counter
         ]
 
     def hold(self, event: Event, mask: int | None) -> Unlearned | None:
@@ -264,16 +264,16 @@ class EarliestAfter:
 
     def add(self, counter: int, time_us: int) -> None:
         """Add an event."""
-        at = bisect_left(self._counters, counter)
-        if at < len(self._times) and self._times[at] <= time_us:
+        index = bisect_left(self._counters, counter)
+        if index < len(self._times) and self._times[index] <= time_us:
             return
-        first = at
+        first = index
         while first and self._times[first - 1] >= time_us:
             first -= 1
-        self._counters[first:at] = [counter]
-        self._times[first:at] = [time_us]
+        self._counters[first:index] = [counter]
+        self._times[first:index] = [time_us]
 
     def after(self, counter: int) -> int | None:
         """Return the earliest time of an event above a counter; None if there is no event."""
-        at = bisect_right(self._counters, counter)
-        return self._times[at] if at < len(self._times) else None
+        index = bisect_right(self._counters, counter)
+        return self._times[index] if index < len(self._times) else None

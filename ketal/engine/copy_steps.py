@@ -50,12 +50,12 @@ class CopySteps:
         numbers, offered, offered_masks = self._met.in_alphabet(events, masks, outside)
         verdicts_by_number: dict[int, list[RunVerdict]] = {}
         for node in self.copies:
-            for at, verdicts in self._steps.step_all((keyed(node),), offered, offered_masks):
-                verdicts_by_number.setdefault(numbers[at], []).extend(verdicts)
+            for index, verdicts in self._steps.step_all((keyed(node),), offered, offered_masks):
+                verdicts_by_number.setdefault(numbers[index], []).extend(verdicts)
         for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
             self.copies.learn(event)
-            if mask not in outside and (over := self._hold(event, mask)):
-                verdicts_by_number.setdefault(number, []).extend(over)
+            if mask not in outside and (overflow := self._hold(event, mask)):
+                verdicts_by_number.setdefault(number, []).extend(overflow)
         return sorted(verdicts_by_number.items())
 
     def step(self, event: Event, mask: int) -> list[RunVerdict]:
@@ -73,10 +73,10 @@ class CopySteps:
                 steps.scopes.count_unscoped(event, steps.counts)
             other = False
         else:
-            for at in copies.nodes_seeing(event):
-                if own if at == node else other:
-                    copy_mask = own_mask if at == node else mask
-                    out += steps.step((*name, keyed(at)), event, copy_mask)
+            for copy_node in copies.nodes_seeing(event):
+                if own if copy_node == node else other:
+                    copy_mask = own_mask if copy_node == node else mask
+                    out += steps.step((*name, keyed(copy_node)), event, copy_mask)
         if other or copies.receiving:
             out += self._hold(event, mask if other else None)
         return out

@@ -196,7 +196,7 @@ class Losses:
         return known is ANY or known == scope
 
     def _dot_sets(self, scope: ScopeName) -> list[DotSet]:
-        return [of for name in (ANY, scope) if (of := self._by_scope.get(name)) is not None]
+        return [dots for name in (ANY, scope) if (dots := self._by_scope.get(name)) is not None]
 
     def awaited_in_vain(
         self, scope: ScopeName, upto: CanonicalKey | None = None
@@ -218,8 +218,8 @@ class Losses:
         if not (self.any_missed and self.past_matters):
             return NO_DOTS
         clock = vector.join(clocks)
-        dots = [of.before(clock) for of in self._dot_sets(scope)]
-        return first_named(heapq.merge(*dots)) or self._evicted_dots(clock)
+        missed = [dots.before(clock) for dots in self._dot_sets(scope)]
+        return first_named(heapq.merge(*missed)) or self._evicted_dots(clock)
 
     def missed_between(
         self, scope: ScopeName, low: CanonicalKey | None, high: CanonicalKey

@@ -116,7 +116,8 @@ class PatternRun:
         outside = self.met.add(masks)
         if self._are_of_one_scope(events):
             numbers, events, masks = self.met.in_alphabet(events, masks, outside)
-            return [(numbers[at], found) for at, found in self.steps.step_all((), events, masks)]
+            steps = self.steps.step_all((), events, masks)
+            return [(numbers[index], verdicts) for index, verdicts in steps]
         if self._are_of_alike_copies(events):
             assert self._copy_steps is not None
             return self._copy_steps.step_alike(events, masks, outside)

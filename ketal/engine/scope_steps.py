@@ -132,21 +132,21 @@ class ScopeSteps:
         as the pattern has no partition.
         """
         assert not self.scopes.removes
-        at, end = 0, len(masks)
+        index, end = 0, len(masks)
         by_mask = self.by_mask and not self.losses.any_missed
-        while at < end:
+        while index < end:
             scope = self._scope(name) if by_mask else None
             if scope is None:
-                verdicts = self.step(name, events[at], masks[at])
+                verdicts = self.step(name, events[index], masks[index])
             else:
-                begin, at = at, scope.run.take_by_mask(events, masks, at, scope.offered)
-                self._count_taken(scope, at - begin)
-                if at == end:
+                begin, index = index, scope.run.take_by_mask(events, masks, index, scope.offered)
+                self._count_taken(scope, index - begin)
+                if index == end:
                     return
-                verdicts = self._take(scope, events[at], masks[at])
+                verdicts = self._take(scope, events[index], masks[index])
             if verdicts:
-                yield at, verdicts
-            at += 1
+                yield index, verdicts
+            index += 1
 
     # --- time and the end ---
 

@@ -164,13 +164,13 @@ class VerdictBuilder:
             for taken in findings.timed_out:
                 common = self._common(scope.mapping, _time(taken[-1][1].event), lost)
                 out.append(TimedOut(steps=self._steps(taken), **common))
-        for (limit_name, what), times in findings.overflows.items():
+        for (limit_name, dropped), times in findings.overflows.items():
             counts.overflows += times
             if limit_name not in scope.reported:
                 scope.reported |= {limit_name}
                 common = self._common(scope.mapping, _time(event) if event else None)
                 given_up = (
-                    f"{what}: {times}; what follows in this scope is only counted (overflows)"
+                    f"{dropped}: {times}; what follows in this scope is only counted (overflows)"
                 )
                 dot = event.dot if event else None
                 out.append(Overflow(limit=limit_name, given_up=given_up, event=dot, **common))

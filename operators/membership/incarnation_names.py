@@ -119,8 +119,11 @@ class IncarnationTable(Stateful):
 
     def _computed_bases(self) -> dict[str, str]:
         """Return `bases`, computed from `numbers`."""
-        numbers = self.numbers.items()
-        return {name_of(base, number): base for base, of in numbers for number in of}
+        return {
+            name_of(base, number): base
+            for base, numbers in self.numbers.items()
+            for number in numbers
+        }
 
     def load(self, state: Any) -> None:
         """Load what `save` returned into a fresh table."""

@@ -16,7 +16,7 @@ def test_bounds_are_a_list_of_numbers_that_ranges_raise(rng: random.Random) -> N
     bounds, plain = Bounds(), list[float]()
     for _ in range(rng.choice((3, BLOCK + 1, REGION + 3, 3 * REGION + 5))):
         bounds.insert(len(plain), float(rng.randrange(20)))
-        plain.append(bounds.at(len(plain)))
+        plain.append(bounds.number_at(len(plain)))
     for _ in range(20):
         low, high = sorted(rng.choices(range(len(plain) + 1), k=2))
         value = float(rng.randrange(60))
@@ -34,4 +34,4 @@ def test_bounds_are_a_list_of_numbers_that_ranges_raise(rng: random.Random) -> N
         plain.insert(at, value)
     kept = sorted(rng.sample(range(len(plain)), len(plain) // 2))
     bounds.keep(kept)
-    assert [bounds.at(i) for i in range(len(kept))] == [plain[i] for i in kept]
+    assert [bounds.number_at(i) for i in range(len(kept))] == [plain[i] for i in kept]

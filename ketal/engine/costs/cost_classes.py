@@ -95,11 +95,11 @@ def cost_of(compiled: CompiledPattern) -> Cost:
 
 def _check_cost(machine: Machine, text: PatternPlaces) -> Cost:
     live = machine.automaton.live
-    if all(of.none for of in live):
+    if all(registers.none for registers in live):
         reason = "no guard reads an earlier event, so state and event decide"
         return Cost(LOOK_UP, text.body(), reason, event="O(1)")
-    event = "O(P)" if any(of.history for of in live) else "O(1)"
-    if any(of.steps for of in live):
+    event = "O(P)" if any(registers.history for registers in live) else "O(1)"
+    if any(registers.steps for registers in live):
         event += " for each configuration of the run (at most configurations_max)"
     reason = "it reads an earlier event, so each such guard is evaluated"
     place = text.register_read(beyond_prior=False)
@@ -109,7 +109,7 @@ def _check_cost(machine: Machine, text: PatternPlaces) -> Cost:
 def _runs_cost(machine: Machine, text: PatternPlaces) -> Cost:
     live = machine.automaton.live
     lists = "runs are followed to each of their matches"
-    apart = any(of.steps or of.history for of in live)
+    apart = any(registers.steps or registers.history for registers in live)
     if apart or (machine.automaton.nots and not machine.arrival):
         place = text.register_read(beyond_prior=True)
         reason = "runs that took other events are told apart by it"
@@ -118,7 +118,7 @@ def _runs_cost(machine: Machine, text: PatternPlaces) -> Cost:
         return Cost(GROUPS_APART, place, reason, advice, event, "O(k)", False, lists)
     event = "amortised O(k): it makes at most a group a step, and a group moves once"
     reason = "no guard reads more than the event before, so runs that took one event are one group"
-    if any(of.prior for of in live):
+    if any(registers.prior for registers in live):
         event = event.replace("O(k)", "O(k P log n)")
     return Cost(GROUPS, text.body(), reason, "", event, "O(k)", False, lists)
 

@@ -114,9 +114,9 @@ class Breakers:
         """Return, for each `not`, whether it is broken between two adjacent events of a match."""
         flags = [False] * len(self._certain)
         pending = self._machine.pending[configuration.state]
-        at = prior.place if self._machine.arrival else prior.counter
+        position = prior.place if self._machine.arrival else prior.counter
         for number in pending:
-            flags[number] = self.first_allowed((number,), seen, prior.node) > at or any(
+            flags[number] = self.first_allowed((number,), seen, prior.node) > position or any(
                 self._machine.holds(self._machine.breaks[number, x.mask], configuration, x)
                 for x in self._between(number, prior, seen)
             )

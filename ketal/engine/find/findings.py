@@ -53,8 +53,8 @@ class Findings:
 
     def overflow(self, limit: str, given_up: str, times: int = 1) -> None:
         """Count runs or events that were dropped because of a limit."""
-        at = (limit, given_up)
-        self.overflows[at] = self.overflows.get(at, 0) + times
+        key = (limit, given_up)
+        self.overflows[key] = self.overflows.get(key, 0) + times
 
 
 def without_mirrors(matches: Sequence[Taken], classes: Sequence[int]) -> list[int]:

@@ -108,10 +108,10 @@ class UnmatchedStarts:
         self.waiting: dict[int, tuple[int, Seen]] = {}
         self._expiring = Expiring()
 
-    def add(self, seen: Seen, step: int, at: int) -> None:
-        """Add an event that can be first, whose window starts at `at`."""
+    def add(self, seen: Seen, step: int, position: int) -> None:
+        """Add an event that can be first, whose window starts at `position`."""
         self.waiting[seen.place] = (step, seen)
-        self._expiring.add(at, seen.place)
+        self._expiring.add(position, seen.place)
 
     def seens(self) -> Iterator[Seen]:
         """Yield the events that wait, in the order offered."""

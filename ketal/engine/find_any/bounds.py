@@ -23,15 +23,15 @@ from ketal.engine.find_any.kept_events import KeptEvents
 from ketal.engine.find_any.roles import StepRole
 
 
-def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], at: float) -> None:
+def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], position: float) -> None:
     """Keep an event in its roles, with its bounds, and raise those of others.
 
-    Its window starts at `at`; without a window `at` is the same for all events, as one start is
-    then as good as another.
+    Its window starts at `position`, which is the same for all events if there is no window, as one
+    start is then as good as another.
     """
-    bounds = [_pulled(kept, role, seen, at) for role in roles]
-    for role, of in zip(roles, bounds, strict=True):
-        kept.columns(role).add(seen, NEVER, of)
+    bounds = [_pulled(kept, role, seen, position) for role in roles]
+    for role, own_bounds in zip(roles, bounds, strict=True):
+        kept.columns(role).add(seen, NEVER, own_bounds)
     for role, (before, after) in zip(roles, bounds, strict=True):
         if before > NEVER:
             _push_before(kept, role, seen, seen, before)
@@ -39,12 +39,12 @@ def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], at: fl
             _push_after(kept, role, seen, seen, after)
 
 
-def _pulled(kept: KeptEvents, role: StepRole, seen: Seen, at: float) -> tuple[float, float]:
+def _pulled(kept: KeptEvents, role: StepRole, seen: Seen, position: float) -> tuple[float, float]:
     """Return the bounds of a new event in a role, from the events that are kept.
 
     They are the latest start of a match before it, and the negative of the earliest end after it.
     """
-    before = at if role.starts else NEVER
+    before = position if role.starts else NEVER
     if not role.starts:
         for columns in kept.into.get(role.edge.source, ()):
             for node, column in columns.nodes.items():
@@ -52,7 +52,7 @@ def _pulled(kept: KeptEvents, role: StepRole, seen: Seen, at: float) -> tuple[fl
                 if column.before.greatest > before:
                     low, high = _range_before(column, node, role, seen, seen)
                     before = max(before, column.before.maximum(low, high))
-    after = -at if role.ends else NEVER
+    after = -position if role.ends else NEVER
     if not role.ends:
         for columns in kept.out.get(role.edge.target, ()):
             for node, column in columns.nodes.items():
@@ -60,7 +60,7 @@ def _pulled(kept: KeptEvents, role: StepRole, seen: Seen, at: float) -> tuple[fl
                 if column.after.greatest > after:
                     low, high = _range_after(column, node, columns.role, seen, seen)
                     after = max(after, column.after.maximum(low, high))
-    return min(before, at), min(after, -at)
+    return min(before, position), min(after, -position)
 
 
 def _push_before(kept: KeptEvents, role: StepRole, first: Seen, last: Seen, value: float) -> None:

@@ -63,7 +63,7 @@ class Bounds:
         """Insert the number of an event at index `i`; most are inserted at the end."""
         self.greatest = max(self.greatest, value)
         if i < len(self._values):
-            values = [self.at(j) for j in range(len(self._values))]
+            values = [self.number_at(j) for j in range(len(self._values))]
             values.insert(i, value)
             self.fill(values)
             return
@@ -77,13 +77,13 @@ class Bounds:
         self._maxima[-1] = max(self._maxima[-1], value)
         self._region_maxima[-1] = max(self._region_maxima[-1], value)
 
-    def at(self, i: int) -> float:
+    def number_at(self, i: int) -> float:
         """Return the number of the event at index `i`."""
         return max(self._values[i], self._tags[i // BLOCK])
 
-    def keep(self, kept: list[int]) -> None:
+    def keep(self, indexes: list[int]) -> None:
         """Keep only the events at some indexes."""
-        self.fill([self.at(i) for i in kept])
+        self.fill([self.number_at(i) for i in indexes])
 
     def maximum(self, low: int, high: int) -> float:
         """Return the greatest number in [low, high)."""
@@ -211,7 +211,7 @@ class Column:
         return len(self.seens)
 
     def add(
-        self, at: int, seen: Seen, start: float, bounds: tuple[float, float], ways: int
+        self, position: int, seen: Seen, start: float, bounds: tuple[float, float], ways: int
     ) -> None:
         """Add an event by its counter or, in a column of all nodes, its place.
 
@@ -223,18 +223,18 @@ class Column:
         i = len(counters)
         if start > self.latest:
             self.latest = start
-        if not i or counters[-1] < at:
+        if not i or counters[-1] < position:
             if i:
                 self._starts_rise = self._starts_rise and start >= self.starts[-1]
                 self.rising = self.rising and seen.place > self.places[-1]
-            counters.append(at)
+            counters.append(position)
             self.places.append(seen.place)
             self.seens.append(seen)
             self.starts.append(start)
         else:
-            i = bisect_left(counters, at)
+            i = bisect_left(counters, position)
             self.rising = self._starts_rise = False
-            counters.insert(i, at)
+            counters.insert(i, position)
             self.places.insert(i, seen.place)
             self.seens.insert(i, seen)
             self.starts.insert(i, start)
@@ -255,15 +255,15 @@ class Column:
         """Remove the events that `is_kept` rejects."""
         assert self.totals is None, "where matches are counted there is no window"
         starts = self.starts
-        kept = [i for i, seen in enumerate(self.seens) if is_kept(seen, starts[i])]
-        self.counters = [self.counters[i] for i in kept]
-        self.seens = [self.seens[i] for i in kept]
-        self.starts = [self.starts[i] for i in kept]
+        indexes = [i for i, seen in enumerate(self.seens) if is_kept(seen, starts[i])]
+        self.counters = [self.counters[i] for i in indexes]
+        self.seens = [self.seens[i] for i in indexes]
+        self.starts = [self.starts[i] for i in indexes]
         self.latest = max(self.starts, default=NEVER)
-        self.places = [self.places[i] for i in kept]
+        self.places = [self.places[i] for i in indexes]
         for bounds in (self.before, self.after):
             if bounds is not None:
-                bounds.keep(kept)
+                bounds.keep(indexes)
 
     # --- ranges ---
 

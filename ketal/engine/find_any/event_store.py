@@ -252,10 +252,11 @@ class EventStore:
         self.counting = self.counting and self._live.counting and use.countable
         return self.counting
 
-    def keep(self, seen: Seen, at: int, use: Use) -> str | None:
+    def keep(self, seen: Seen, position: int, use: Use) -> str | None:
         """Index an event in the roles in which later events may need it.
 
-        Its window starts at `at`. Returned is the limit, if any, because of which it is not kept.
+        Its window starts at `position`. Returned is the limit, if any, because of which it is not
+        kept.
         """
         search = self.search
         by_start = search.forward and self._by_start
@@ -263,13 +264,13 @@ class EventStore:
         # Computed for all roles before the event is added to any: it does not precede itself.
         placed: list[tuple[StepRole, float, int]] = []
         if search.forward:
-            oldest = max(at - self._window.length, search.passed)
+            oldest = max(position - self._window.length, search.passed)
             for role in use.going_on if by_start else use.lasting:
                 if counting:  # without a window: one start is as good as another
                     ways = search.beginnings(role, seen)
-                    start = at if ways else NEVER
+                    start = position if ways else NEVER
                 else:
-                    ways, start = 0, search.latest_start(role, seen, at)
+                    ways, start = 0, search.latest_start(role, seen, position)
                 # If an event comes out of order, those that no start leads to are needed too.
                 if start > oldest or not by_start:
                     placed.append((role, start, ways))
@@ -286,9 +287,9 @@ class EventStore:
                 self._kept_events.columns(role).add(seen, start, NO_BOUNDS, ways)
         else:
             roles = [role for role, _, _ in placed]
-            keep_bounded(self._kept_events, seen, roles, at if self._window.bounded else 0)
+            keep_bounded(self._kept_events, seen, roles, position if self._window.bounded else 0)
         if self._window.bounded:
-            last_start = max([start for _, start, _ in placed]) if by_start else at
+            last_start = max([start for _, start, _ in placed]) if by_start else position
             self._unpassed.add(last_start, seen.place)
         return None
 
@@ -335,8 +336,8 @@ class EventStore:
 
     def seens(self) -> list[Seen]:
         """Return the indexed events, in the order offered."""
-        found = {seen.place: seen for _, seen in self.entries()}
-        return [seen for _, seen in sorted(found.items())]
+        by_place = {seen.place: seen for _, seen in self.entries()}
+        return [seen for _, seen in sorted(by_place.items())]
 
     def entries(self) -> Iterator[tuple[int, Seen]]:
         """Yield each indexed event with the number of an edge it can stand on."""

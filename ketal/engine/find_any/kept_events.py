@@ -52,13 +52,13 @@ class RoleColumns:
 
     def add(self, seen: Seen, start: float, bounds: tuple[float, float], ways: int = 0) -> None:
         """Add an event; the other arguments are those of `Column.add`."""
-        name, at = ("", seen.place) if self._by_place else (seen.node, seen.counter)
+        name, position = ("", seen.place) if self._by_place else (seen.node, seen.counter)
         keyed = [self.keyed[index].setdefault(value, {}) for index, value in self._values(seen)]
         for columns in (self.nodes, *keyed):
             column = columns.get(name)
             if column is None:
                 column = self._add_column(columns, name)
-            column.add(at, seen, start, bounds, ways)
+            column.add(position, seen, start, bounds, ways)
 
     def _values(self, seen: Seen) -> Iterator[tuple[Indexed, Key]]:
         for index in self._indexes:

@@ -112,11 +112,11 @@ class AnyFind:
             findings.counted = sum(store.search.beginnings(role, seen) for role in roles)
         elif roles:
             findings = self._add_matches(seen, roles, findings)
-        at = self._window.position(seen)
+        position = self._window.position(seen)
         # Each match contains the event, so it need not wait for one.
         if use.starting and (findings is None or not findings.matches):
-            self._await_match(seen, at, use)
-        limit = store.keep(seen, at, use) if use.lasting else None
+            self._await_match(seen, position, use)
+        limit = store.keep(seen, position, use) if use.lasting else None
         if self.breakers is not None and use.breaks:
             limit = self._hold_breaker(seen, self.breakers) or limit
         if limit is not None:
@@ -142,10 +142,10 @@ class AnyFind:
         """Index the deferred events; drop those that continue no beginning of a match."""
         self._live.unindexed.pop(self, None)
         for seen in self._store.take_unindexed():
-            use, at = self._roles.use_of(seen), self._window.position(seen)
+            use, position = self._roles.use_of(seen), self._window.position(seen)
             if use.starting:
-                self._await_match(seen, at, use)
-            limit = self._store.keep(seen, at, use)
+                self._await_match(seen, position, use)
+            limit = self._store.keep(seen, position, use)
             assert limit is None, "it had room"
 
     def _add_matches(
@@ -167,14 +167,14 @@ class AnyFind:
             findings.moves = transitions_of(matches, paths)
         return findings
 
-    def _await_match(self, seen: Seen, at: int, use: Use) -> None:
+    def _await_match(self, seen: Seen, position: int, use: Use) -> None:
         """Let an event that can be first wait for a match until its window, if any, expires."""
         if not self._window.bounded:
             return
         for role in use.starting:
             taken = ((role.edge.step, seen),)
             if role.exact or replays(self._roles.machine, self.breakers, (role,), taken):
-                self.unmatched_starts.add(seen, role.edge.step, at)
+                self.unmatched_starts.add(seen, role.edge.step, position)
                 return
 
     def _hold_breaker(self, seen: Seen, breakers: Breakers) -> str | None:

@@ -50,8 +50,8 @@ def checks_before(role: StepRole, path: Path, taken: Taken) -> Checks:
 
 def checks_after(role: StepRole, taken: Taken) -> Checks:
     """Return the comparisons of an event in a role with a part of a word just before it."""
-    found = [(check.holds, last_of(taken, check.step)) for check in role.checks]
-    return [(holds, seen) for holds, seen in found if seen is not None]
+    comparisons = [(check.holds, last_of(taken, check.step)) for check in role.checks]
+    return [(holds, seen) for holds, seen in comparisons if seen is not None]
 
 
 def relations_after(role: StepRole, taken: Taken) -> RequiredRelations:

@@ -76,11 +76,11 @@ class Search:
         the search stopped.
         """
         self._begin()
-        at = self._window.position(seen)
+        position = self._window.position(seen)
         for role in roles:
             if self.forward or self._kept_events.can_stand(role):
                 taken: Taken = ((role.edge.step, seen),)
-                if not self._extend_back((role,), taken, at, at):
+                if not self._extend_back((role,), taken, position, position):
                     break
         return self._matches, self._paths, self._limit
 
@@ -89,14 +89,14 @@ class Search:
         self._matches, self._paths, self._limit = [], [], None
         self._visits_left = self._limits.visits_max
 
-    def latest_start(self, role: StepRole, seen: Seen, at: int) -> float:
+    def latest_start(self, role: StepRole, seen: Seen, position: int) -> float:
         """Return the latest start of a match that leads to an event in a role.
 
         The result may be too late where times fall, or columns are not in the order offered.
-        Without a window it is `at`, the event's own time or place, if any start leads to the event.
+        Without a window it is `position`, the event's own time or place, if any start leads to it.
         """
         if role.starts:
-            return at
+            return position
         best: float = NEVER
         for before in self._kept_events.into.get(role.edge.source, ()):
             path: Path = (role,)
@@ -108,8 +108,8 @@ class Search:
                 low, high = self._range(column, node, before.role, path, taken, required)
                 best = max(best, column.latest_start(low, high))
                 if best > NEVER and not self._window.bounded:
-                    return at
-        return min(best, at)
+                    return position
+        return min(best, position)
 
     def beginnings(self, role: StepRole, seen: Seen) -> int:
         """Return how many beginnings of matches lead to an event in a role.
@@ -173,9 +173,9 @@ class Search:
                 for x in candidates:
                     lo, hi = least, most
                     if bounded:
-                        at = window.position(x)
-                        lo, hi = min(lo, at), max(hi, at)
-                        if at <= passed or hi - lo >= length:
+                        position = window.position(x)
+                        lo, hi = min(lo, position), max(hi, position)
+                        if position <= passed or hi - lo >= length:
                             continue
                     if mixed and not self._is_offered_before(x, first, taken[0][1]):
                         continue
@@ -238,10 +238,10 @@ class Search:
                 if not self._visit(len(candidates)):
                     return False
                 for y in candidates:
-                    at = self._window.position(y)
-                    lo, hi = min(least, at), max(most, at)
+                    position = self._window.position(y)
+                    lo, hi = min(least, position), max(most, position)
                     if self._window.bounded and (
-                        at <= self.passed or hi - lo >= self._window.length
+                        position <= self.passed or hi - lo >= self._window.length
                     ):
                         continue
                     if (
@@ -263,7 +263,7 @@ class Search:
         self,
         column: Column,
         node: str,
-        of: StepRole,
+        earlier_role: StepRole,
         path: Path,
         taken: Taken,
         required: RequiredRelations,
@@ -285,7 +285,7 @@ class Search:
             if not self.forward:
                 for _, later in taken:
                     high = column.first_knowing(later, low, high)
-                if low < high and self._roles.are_mirrored(of, role):
+                if low < high and self._roles.are_mirrored(earlier_role, role):
                     high = bisect_left(column.seens, seen.key, low, high, key=_key)
         for other, concurrent in required:
             if low >= high:

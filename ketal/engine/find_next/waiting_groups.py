@@ -34,48 +34,48 @@ class GroupRow:
 
     Attributes
     ----------
-    at : list of int
+    positions : list of int
         The counters of the events, or their places; equal ones stand side by side.
     number : int
         Its place among the rows of the state.
     """
 
-    __slots__ = ("_newest", "at", "groups", "number")
+    __slots__ = ("_newest", "groups", "number", "positions")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.at: list[int] = []
+        self.positions: list[int] = []
         self.groups: list[RunGroup] = []
         self._newest: list[int] = []  # under a time window, the latest start up to each
 
-    def add(self, at: int, group: RunGroup) -> None:
+    def add(self, position: int, group: RunGroup) -> None:
         """Add a group by the counter or place of its last event; most are added at the end."""
         newest, own_us = self._newest, group.span.newest if group.span is not None else None
-        if not self.at or self.at[-1] <= at:
-            self.at.append(at)
+        if not self.positions or self.positions[-1] <= position:
+            self.positions.append(position)
             self.groups.append(group)
             if own_us is not None:
                 newest.append(max(own_us, newest[-1]) if newest else own_us)
             return
-        i = bisect_right(self.at, at)
-        self.at.insert(i, at)
+        i = bisect_right(self.positions, position)
+        self.positions.insert(i, position)
         self.groups.insert(i, group)
         if own_us is not None:
             newest.insert(i, max(own_us, newest[i - 1]) if i else own_us)
             newest[i:] = accumulate(newest[i:], max)
 
-    def remove(self, at: int, group: RunGroup) -> None:
+    def remove(self, position: int, group: RunGroup) -> None:
         """Remove a group."""
-        i = bisect_left(self.at, at)
+        i = bisect_left(self.positions, position)
         while self.groups[i] is not group:
             i += 1
-        del self.at[i], self.groups[i]
+        del self.positions[i], self.groups[i]
         if self._newest:
             del self._newest[i]  # those after it stay valid as upper bounds
 
     def clear(self) -> None:
         """Remove all groups."""
-        self.at.clear()
+        self.positions.clear()
         self.groups.clear()
         self._newest.clear()
 
@@ -85,7 +85,7 @@ class GroupRow:
 
     def before(self, node: str, seen: Seen) -> int:
         """Return how many groups have last events, all of `node`, that happened before `seen`."""
-        return bisect_right(self.at, seen.last_before(node))
+        return bisect_right(self.positions, seen.last_before(node))
 
     def after(self, seen: Seen, low: int) -> int:
         """Return the index, from `low`, of the first group whose last event is after `seen`."""
@@ -96,8 +96,8 @@ class GroupRow:
 
     def validate_state(self) -> None:
         """Assert that it is sorted."""
-        assert self.at == sorted(self.at)
-        assert len(self.at) == len(self.groups)
+        assert self.positions == sorted(self.positions)
+        assert len(self.positions) == len(self.groups)
         assert self._newest == sorted(self._newest)
 
 
@@ -153,11 +153,11 @@ class WaitingGroups:
             self._put(self._keyed[number].setdefault(value, {}), group)
 
     def _put(self, rows: GroupRows, group: RunGroup) -> None:
-        node, at = self._position(group)
+        node, position = self._position(group)
         row = rows.get(node)
         if row is None:
             row = rows[node] = GroupRow(len(rows))
-        row.add(at, group)
+        row.add(position, group)
 
     def _position(self, group: RunGroup) -> tuple[str, int]:
         prior = group.binding[1]
@@ -166,16 +166,16 @@ class WaitingGroups:
     def remove(self, group: RunGroup) -> None:
         """Remove a group, which does not wait any more."""
         group.waiting = False
-        node, at = self._position(group)
-        self.rows[node].remove(at, group)
+        node, position = self._position(group)
+        self.rows[node].remove(position, group)
         for number, by_value in self._keyed.items():
             value = self._values[number](group.configuration)
             if value is None:
                 continue
             rows = by_value[value]
-            rows[node].remove(at, group)
+            rows[node].remove(position, group)
             # New values appear without end, so empty rows are removed.
-            if not rows[node].at:
+            if not rows[node].positions:
                 del rows[node]
             if not rows:
                 del by_value[value]
@@ -249,7 +249,7 @@ class WaitingGroups:
     def validate_state(self) -> None:
         """Assert that rows are sorted, and that the rows of a key have the groups of its value."""
         own = set(self)
-        assert len(own) == self.count == sum(len(row.at) for row in self.rows.values())
+        assert len(own) == self.count == sum(len(row.positions) for row in self.rows.values())
         assert all(group.waiting for group in own)
         every = [self.rows, *(rows for by in self._keyed.values() for rows in by.values())]
         for row in (row for rows in every for row in rows.values()):
@@ -377,6 +377,6 @@ class WaitingByState(dict[int, WaitingGroups]):
         """Assert that each group that waits is in the index of its state."""
         waiting = {group for group in self._groups.groups() if group.waiting}
         assert waiting == set(self.groups())
-        for state, of in self.items():
-            of.validate_state()
-            assert all(group.configuration.state == state for group in of)
+        for state, groups in self.items():
+            groups.validate_state()
+            assert all(group.configuration.state == state for group in groups)

@@ -114,14 +114,14 @@ def _is_read(reading: SiteReading, mask: int) -> bool:
     return not reading.bits or not evaluate(reading.guard, mask & ~reading.bits)
 
 
-def _reader(of: Leaf) -> Callable[[Event], str]:
+def _reader(leaf: Leaf) -> Callable[[Event], str]:
     """Return a function: event → the kind of a value of it."""
     get = _KINDS.get
-    if isinstance(of, syntax.Field):
-        name = of.name
+    if isinstance(leaf, syntax.Field):
+        name = leaf.name
         return lambda event: get(type(getattr(event, name)), "number")
-    if len(of.path) > 1:
-        path = of.path
+    if len(leaf.path) > 1:
+        path = leaf.path
         return lambda event: get(type(dig(event.data, path)), "object")
-    (key,) = of.path
+    (key,) = leaf.path
     return lambda event: get(type(event.data.get(key)), "object")
