@@ -85,7 +85,7 @@ class ReleasePolicy:
         step : ReleaseStep
             The released events are added to it.
         held_back_max : int
-            The number of held events from which no more are held.
+            How many events may be held; an event beyond that is not taken in.
 
         Returns
         -------
@@ -102,7 +102,7 @@ class ReleasePolicy:
         """Check a held event again, as the dot that it waited for is settled now."""
 
     def give_up(self, missing: MissingSince) -> GivenUp:
-        """Return the wait that a queue which is too full ends."""
+        """Return the wait that an overfull queue ends: missing dots, or an event to release."""
         raise NotImplementedError
 
     def invalidate(self) -> None:

@@ -115,8 +115,7 @@ def holes_between(received: Collection[int], first: int, last: int) -> Iterator[
     Parameters
     ----------
     received : set of int, or a view of keys
-        The node's counters that are in no hole; others than those from `first` to `last` are
-        ignored.
+        The node's counters that are in no hole; those outside the range are ignored.
     first, last : int
         The range of counters that is searched; empty if `last` is below `first`.
     """
@@ -152,7 +151,7 @@ class StreamTime(Stateful):
             self.now = time_us
 
     def pass_over(self, events: Iterable[Event]) -> None:
-        """Advance over the times of events."""
+        """Advance to the largest time of some events."""
         timed = [event for event in events if event.time is not None]
         for event in (timed[0], max(timed, key=_TIME)) if timed else ():
             assert event.time_us is not None

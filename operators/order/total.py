@@ -38,7 +38,7 @@ class Total(ReleasePolicy):
         """Reset to holding no events."""
         self.store.sum_clock = self._sum_clock
         self._heap: list[CanonicalKey] = []
-        self._skipped: list[CanonicalKey] = []  # out of the heap while, at the end, others are not
+        self._skipped: list[CanonicalKey] = []  # skipped at the end, until put back into the heap
         self._last: CanonicalKey | None = None
         # A lower bound of the places of unseen events; None: to be computed.
         self._bound: CanonicalKey | None = None
