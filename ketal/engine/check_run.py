@@ -70,7 +70,7 @@ class CheckRun:
     def offer(self, event: Event, mask: int, place: int) -> Refused | None:
         """Take the event, or return why it is not allowed; the arguments are those of `Seen`."""
         seen = Seen(event, mask, place)
-        after = self._after(seen)
+        after = self._successors(seen)
         if after:
             self.configurations = after
             return None
@@ -80,13 +80,13 @@ class CheckRun:
             self.halt()
         elif policy == "resume":
             self.configurations = self.machine.fresh
-            after = self._after(seen)
+            after = self._successors(seen)
             if after:
                 self.configurations = after
                 refused = replace(refused, resumed=True)
         return refused
 
-    def _after(self, seen: Seen) -> tuple[Configuration, ...]:
+    def _successors(self, seen: Seen) -> tuple[Configuration, ...]:
         moved = [c for one in self.configurations for _, c in step(self.machine, one, seen)]
         return tuple(moved if len(moved) == 1 else dict.fromkeys(moved))
 

@@ -89,7 +89,7 @@ class VerdictBuilder:
             self.counts.violations += 1
             self.counts.uncertain += bool(lost)
             if self.listing:
-                common = self._common(scope.mapping, _time(seen.event), lost)
+                common = self._common_fields(scope.mapping, _time(seen.event), lost)
                 out.append(
                     Violation(
                         event=seen.dot,
@@ -118,7 +118,7 @@ class VerdictBuilder:
         if not self.listing:
             return []
         state = self.machine.automaton.named(run.states())
-        common = self._common(scope.mapping, None, lost)
+        common = self._common_fields(scope.mapping, None, lost)
         return [Incomplete(state=state, expected=run.expected(), **common)]
 
     def _transition(
@@ -129,7 +129,7 @@ class VerdictBuilder:
             step=step,
             source=self.machine.automaton.named(before),
             target=self.machine.automaton.named(after),
-            **self._common(scope.mapping, _time(seen.event)),
+            **self._common_fields(scope.mapping, _time(seen.event)),
         )
 
     # --- a find ---
@@ -162,13 +162,13 @@ class VerdictBuilder:
             out += self._matches(scope, listed, event)
         if self.listing and findings.timed_out:
             for taken in findings.timed_out:
-                common = self._common(scope.mapping, _time(taken[-1][1].event), lost)
+                common = self._common_fields(scope.mapping, _time(taken[-1][1].event), lost)
                 out.append(TimedOut(steps=self._steps(taken), **common))
         for (limit_name, dropped), times in findings.overflows.items():
             counts.overflows += times
             if limit_name not in scope.reported:
                 scope.reported |= {limit_name}
-                common = self._common(scope.mapping, _time(event) if event else None)
+                common = self._common_fields(scope.mapping, _time(event) if event else None)
                 given_up = (
                     f"{dropped}: {times}; what follows in this scope is only counted (overflows)"
                 )
@@ -213,10 +213,10 @@ class VerdictBuilder:
     def overflow(self, limit: str, given_up: str, scope: ScopeKey, event: Event) -> Overflow:
         """Count the overflow of a limit at an event, and return its verdict."""
         self.counts.overflows += 1
-        common = self._common(mapping_of(scope), _time(event))
+        common = self._common_fields(mapping_of(scope), _time(event))
         return Overflow(limit=limit, given_up=given_up, event=event.dot, **common)
 
-    def _common(
+    def _common_fields(
         self, scope: FrozenMapping, time: float | None, lost: tuple[Dot, ...] = NO_DOTS
     ) -> dict[str, Any]:
         common: dict[str, Any] = {

@@ -204,7 +204,7 @@ class Restorer(Stateful):
         before: Clock = {}
         if below is not None:
             before = below.past
-            closure = self._joined(closure, before, node)
+            closure = self._join(closure, before, node)
             growing = below.closure is not None and not below.final
             if not below.clock.keys() <= clock.keys():
                 self.mark_departed(below.clock.keys() - clock.keys())
@@ -221,10 +221,10 @@ class Restorer(Stateful):
                 elif cause.closure is not None and not cause.final:
                     growing = True
                 if cause is not None:
-                    closure = self._joined(closure, cause.past, node)
+                    closure = self._join(closure, cause.past, node)
         return closure, whole, growing
 
-    def _joined(self, closure: Clock, other: Clock, node: str) -> Clock:
+    def _join(self, closure: Clock, other: Clock, node: str) -> Clock:
         higher = {n: c for n, c in other.items() if c > closure.get(n, 0) and n != node}
         if not higher:
             return closure
@@ -301,7 +301,7 @@ def present_order(events: Iterable[Event]) -> list[Event]:
         while ready:
             node = ready.pop()
             while by_node[node]:
-                block = _blocked(by_node, by_node[node][-1])
+                block = _blocking_entry(by_node, by_node[node][-1])
                 if block is not None:
                     heapq.heappush(waiting.setdefault(block[0], []), (block[1], node))
                     break
@@ -319,7 +319,7 @@ def present_order(events: Iterable[Event]) -> list[Event]:
         ready = sorted((node for node, remaining in by_node.items() if remaining), reverse=True)
 
 
-def _blocked(by_node: dict[str, list[Event]], event: Event) -> tuple[str, int] | None:
+def _blocking_entry(by_node: dict[str, list[Event]], event: Event) -> tuple[str, int] | None:
     """Return an entry of the event's clock that names an event not yet in the order, if any."""
     for node, counter in event.clock.items():
         remaining = by_node.get(node)

@@ -98,7 +98,7 @@ class Frontier(ReleasePolicy):
         store, time_us, now = self.store, event.time_us, self.time.now
         if time_us is None:
             time_us = _EARLIEST if now is None else now
-        due = self._due(event, time_us)
+        due = self._due_us(event, time_us)
         if store.count >= self.options.held_back_max and not self.options.gives_up:
             watermark_us = self.watermark_us
             if watermark_us is None or due >= watermark_us:
@@ -126,7 +126,7 @@ class Frontier(ReleasePolicy):
             times.add(event.clock[event.node], held.time_us)
         heapq.heappush(self._heap, (due, place))
 
-    def _due(self, event: Event, time_us: int) -> int:
+    def _due_us(self, event: Event, time_us: int) -> int:
         for node, counter in self._last_restored(event).clock.items():
             times = self._times.get(node)
             if times is not None and (largest := times.largest(counter)) > time_us:
@@ -155,7 +155,7 @@ class Frontier(ReleasePolicy):
             _, key = heapq.heappop(self._heap)
             self._restore_clocks(key, restored)
             held = self._held(key)
-            due = self._due(held.event, held.time_us)
+            due = self._due_us(held.event, held.time_us)
             if due < watermark_us:
                 due_now.append(key)
             else:
@@ -178,7 +178,7 @@ class Frontier(ReleasePolicy):
             due, key = heapq.heappop(self._heap)
             self._restore_clocks(key, set())
             held = self._held(key)
-            later = self._due(held.event, held.time_us)
+            later = self._due_us(held.event, held.time_us)
             if later <= due:
                 return self._take_held(key)
             heapq.heappush(self._heap, (later, self._place_now(key)))

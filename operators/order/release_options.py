@@ -86,9 +86,9 @@ class ReleaseOptions:
         return cls(
             policy="total" if total else "frontier" if order.frontier else "eager",
             nodes=order.nodes or (),
-            frontier_us=_us(order.frontier) or 0,
-            gap_us=_us(order.gap),
-            idle_us=_us(order.idle),
+            frontier_us=_microseconds(order.frontier) or 0,
+            gap_us=_microseconds(order.gap),
+            idle_us=_microseconds(order.idle),
             overflow=order.overflow or "reject",
             held_back_max=limits.held_back_max,
             lost_max=limits.lost_max,
@@ -109,7 +109,7 @@ class ReleaseOptions:
         return [list(self.nodes), self.frontier_us, self.gap_us, self.idle_us, self.gives_up]
 
 
-def _us(length: syntax.Duration | syntax.ParamRef | None) -> int | None:
+def _microseconds(length: syntax.Duration | syntax.ParamRef | None) -> int | None:
     if length is None:
         return None
     assert isinstance(length, syntax.Duration), "parameters have been put in"

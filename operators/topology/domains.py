@@ -40,7 +40,7 @@ Domains: TypeAlias = tuple[frozenset[str], ...]
 
 def nodes_of(topology: Topology) -> frozenset[str]:
     """Return the nodes of a topology, without incarnations, those on relaxed edges included."""
-    return frozenset(end for edge in topology.edges for end in _ends(edge))
+    return frozenset(end for edge in topology.edges for end in _end_nodes(edge))
 
 
 def closed_nodes(topology: Topology | None) -> frozenset[str] | None:
@@ -53,7 +53,7 @@ def takes_part(node: str, nodes: frozenset[str] | None) -> bool:
     return nodes is None or base_node(node) in nodes
 
 
-def _ends(edge: TopologyEdge) -> tuple[str, str]:
+def _end_nodes(edge: TopologyEdge) -> tuple[str, str]:
     return base_node(edge.source), base_node(edge.target)
 
 
@@ -131,7 +131,7 @@ def domains(
         If a limit is exceeded; the message names it.
     """
     edges = tuple(edges)
-    nodes = sorted({end for edge in edges for end in _ends(edge)})
+    nodes = sorted({end for edge in edges for end in _end_nodes(edge)})
     if len(nodes) > nodes_max:
         raise pattern_error(
             "K213",
@@ -146,7 +146,7 @@ def domains(
 
 def _ordered(edges: Iterable[TopologyEdge]) -> list[tuple[str, str]]:
     """Return the ends of the edges that carry order; a node's own events need no edge."""
-    ends = {_ends(edge) for edge in edges if not edge.relaxed}
+    ends = {_end_nodes(edge) for edge in edges if not edge.relaxed}
     return sorted((p, q) for p, q in ends if p != q)
 
 
@@ -193,11 +193,11 @@ class _ChannelGraph:
             domain = p | q
             for r in _bits(widest & ~domain):
                 if not r & domain:
-                    domain |= self._through(p, r, q, after, before)
+                    domain |= self._path_through(p, r, q, after, before)
             masks.add(domain)
         return masks
 
-    def _through(self, p: int, r: int, q: int, first: int, second: int) -> int:
+    def _path_through(self, p: int, r: int, q: int, first: int, second: int) -> int:
         """Return an elementary path p → r → q as its vertices; 0 if there is none.
 
         `first` holds the vertices that the path p → r may use, `second` those of

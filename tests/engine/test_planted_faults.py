@@ -245,7 +245,7 @@ FAULTS = (
     ),
     Fault(
         "an index of an equality leaves one node out",
-        RoleColumns, "_values",
+        RoleColumns, "_index_values",
         "if value is not None:", 'if value is not None and seen.node != "n1":',
         (by_oracle, by_modes),
     ),

@@ -58,7 +58,7 @@ class PatternPlaces:
         if name in declared:
             return self.place(declared[name], name)
         # The file declares the event, for all of its patterns.
-        return self._first(lambda node: isinstance(node, syntax.Step) and node.name == name)
+        return self._first_node(lambda node: isinstance(node, syntax.Step) and node.name == name)
 
     def atom(self, step: int, number: int) -> TextPlace:
         """Return the part of a step's guard that reads what a relational atom reads."""
@@ -88,13 +88,13 @@ class PatternPlaces:
 
     def absent(self) -> TextPlace:
         """Return the first `not` of the body; the body where there is none."""
-        return self._first(lambda node: isinstance(node, syntax.Absent))
+        return self._first_node(lambda node: isinstance(node, syntax.Absent))
 
     def loop(self) -> TextPlace:
         """Return the first repetition of the body; the body where there is none."""
-        return self._first(lambda node: isinstance(node, syntax.Repeat) and node.most is None)
+        return self._first_node(lambda node: isinstance(node, syntax.Repeat) and node.most is None)
 
-    def _first(self, wanted: Callable[[syntax.Node], bool]) -> TextPlace:
+    def _first_node(self, wanted: Callable[[syntax.Node], bool]) -> TextPlace:
         for node in walk(self.pattern.body):
             if wanted(node):
                 return self.place(node, self.pattern.name)

@@ -29,7 +29,7 @@ def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], positi
     Its window starts at `position`, which is the same for all events if there is no window, as one
     start is then as good as another.
     """
-    bounds = [_pulled(kept, role, seen, position) for role in roles]
+    bounds = [_pull_bounds(kept, role, seen, position) for role in roles]
     for role, own_bounds in zip(roles, bounds, strict=True):
         kept.columns(role).add(seen, NEVER, own_bounds)
     for role, (before, after) in zip(roles, bounds, strict=True):
@@ -39,7 +39,9 @@ def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], positi
             _push_after(kept, role, seen, seen, after)
 
 
-def _pulled(kept: KeptEvents, role: StepRole, seen: Seen, position: float) -> tuple[float, float]:
+def _pull_bounds(
+    kept: KeptEvents, role: StepRole, seen: Seen, position: float
+) -> tuple[float, float]:
     """Return the bounds of a new event in a role, from the events that are kept.
 
     They are the latest start of a match before it, and the negative of the earliest end after it.

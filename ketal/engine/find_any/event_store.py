@@ -137,16 +137,16 @@ class EventStore:
 
     def room(self) -> int:
         """Return how many more events may be kept."""
-        in_scope = self._limits.candidates_max - self._in_scope()
+        in_scope = self._limits.candidates_max - self._count_in_scope()
         return max(0, min(self._limits.runs_max - self._live.count, in_scope))
 
     def limit(self) -> str | None:
         """Return the limit because of which no more events can be kept; None if there is room."""
         if self._live.count >= self._limits.runs_max:
             return "runs_max"
-        return "candidates_max" if self._in_scope() >= self._limits.candidates_max else None
+        return "candidates_max" if self._count_in_scope() >= self._limits.candidates_max else None
 
-    def _in_scope(self) -> int:
+    def _count_in_scope(self) -> int:
         return self.count if self._breakers is None else self.count + len(self._breakers.by_place)
 
     # --- deferred events ---

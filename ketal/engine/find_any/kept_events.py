@@ -53,14 +53,16 @@ class RoleColumns:
     def add(self, seen: Seen, start: float, bounds: tuple[float, float], ways: int = 0) -> None:
         """Add an event; the other arguments are those of `Column.add`."""
         name, position = ("", seen.place) if self._by_place else (seen.node, seen.counter)
-        keyed = [self.keyed[index].setdefault(value, {}) for index, value in self._values(seen)]
+        keyed = [
+            self.keyed[index].setdefault(value, {}) for index, value in self._index_values(seen)
+        ]
         for columns in (self.nodes, *keyed):
             column = columns.get(name)
             if column is None:
                 column = self._add_column(columns, name)
             column.add(position, seen, start, bounds, ways)
 
-    def _values(self, seen: Seen) -> Iterator[tuple[Indexed, Key]]:
+    def _index_values(self, seen: Seen) -> Iterator[tuple[Indexed, Key]]:
         for index in self._indexes:
             later, atom = index
             if later:
@@ -113,7 +115,7 @@ class RoleColumns:
                     column.validate_state()
                     assert len(column)
                     for seen in column.seens:
-                        assert (index, value) in set(self._values(seen))
+                        assert (index, value) in set(self._index_values(seen))
                         indexed.append(seen.place)
             assert len(indexed) == len(set(indexed))
             assert own >= set(indexed)
@@ -156,8 +158,8 @@ class KeptEvents:
         made = self._by_role.get(role)
         if made is None:
             made = self._by_role[role] = self._new_columns(role=role)
-            insort(self.into.setdefault(role.edge.target, []), made, key=_order)
-            insort(self.out.setdefault(role.edge.source, []), made, key=_order)
+            insort(self.into.setdefault(role.edge.target, []), made, key=_sort_key)
+            insort(self.out.setdefault(role.edge.source, []), made, key=_sort_key)
             self._reach = None
         return made
 
@@ -264,5 +266,5 @@ class KeptEvents:
             columns.validate_state()
 
 
-def _order(columns: RoleColumns) -> tuple[int, str]:
+def _sort_key(columns: RoleColumns) -> tuple[int, str]:
     return columns.role.sort_key

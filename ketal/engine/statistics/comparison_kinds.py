@@ -38,7 +38,7 @@ class ComparisonKinds:
         comparisons, readings = compiled.counted.comparisons
         self._masks = compiled.masks
         self._readings = [
-            (reading, [_reader(comparisons[reading.comparison].operands[n].of)
+            (reading, [_kind_reader(comparisons[reading.comparison].operands[n].of)
                        for n in reading.operands])
             for reading in readings
         ]  # fmt: skip
@@ -114,7 +114,7 @@ def _is_read(reading: SiteReading, mask: int) -> bool:
     return not reading.bits or not evaluate(reading.guard, mask & ~reading.bits)
 
 
-def _reader(leaf: Leaf) -> Callable[[Event], str]:
+def _kind_reader(leaf: Leaf) -> Callable[[Event], str]:
     """Return a function: event → the kind of a value of it."""
     get = _KINDS.get
     if isinstance(leaf, syntax.Field):
