@@ -132,7 +132,7 @@ def shrunk(count: int) -> float:
     begun = time.process_time()
     for event in reversed(events[:middle] + staying):
         stage.arrived(event)
-        stage.so_far(event)
+        stage.restore_so_far(event)
         queue.push(event)
     queue.end()
     return time.process_time() - begun

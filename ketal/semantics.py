@@ -2,16 +2,16 @@
 
 Everything here is brute force over words and events, written from the definition of the language
 (`docs/language.md`) and from nothing else; it shares no code with the engine and evaluates guards
-with an evaluator of its own. The one rule: where a shorter way and the definition differ, the
-definition is written down.
+with an evaluator of its own. The one rule: where a shorter form and the definition differ, the
+code follows the definition.
 
-What is defined where:
+Where each part is defined:
 
 =======================  ====================================================
 `canonical_order`        the canonical linear extension of a finite log
 `linear_extensions`      all linear extensions
 `released`               a live stream: causally ready, ties by arrival
-`learned`, `received`    `at every node`: what a node could have seen, was sent
+`learned`, `received`    `at every node`: the events a copy is offered
 `Words`                 bodies: the words, by partial derivatives
 `Guards.value/.truth`    guards, the unknown, `Causal` and `Conc`
 `_Judge.in_alphabet`     the alphabet
@@ -26,7 +26,7 @@ What is defined where:
 =======================  ====================================================
 
 A configuration is literally the sequence of (step, event) bound so far, and
-what is left of every word of the body that begins with these steps. Nothing is
+the rests of all words of the body that begin with these steps. Nothing is
 merged, numbered or indexed.
 """
 
@@ -66,12 +66,12 @@ _FUNCTIONS = ("exists", "host", "origin")  # the language's own; others are regi
 
 
 class TooManyProbesError(Exception):
-    """Two guards compare too many values to be told apart by trial."""
+    """Two guards compare too many values to be distinguished by trial."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one pattern says about one finite execution.
+    """The result of one pattern on one finite execution.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Outcome:
     incomplete : list of (scope, expected)
     timed_out : list of (scope, steps)
     unscoped, untimed, halted : int
-        Events that were not judged.
+        How many events were not evaluated.
     """
 
     matches: list[tuple[Scope, Steps, dict[str, typing.Any] | None]] = field(default_factory=list)
@@ -107,17 +107,17 @@ def judge(
     work_max: int | None = None,
     clocks_decide: bool = True,
 ) -> Outcome:
-    """Say what pattern `name` of `file` means on one finite execution.
+    """Return the result of pattern `name` of `file` on one finite execution.
 
-    Control events are events like any others here; `mode` and `limit` are not
-    regarded. A topology changes nothing: a finite log is complete.
+    Control events are treated like all others; `mode` and `limit` are
+    ignored. A topology changes nothing, as a finite log is complete.
 
     Parameters
     ----------
     file : ketal.model.syntax.File
         A valid pattern file; nothing is checked here.
     name : str
-        Which of its patterns.
+        The name of the pattern.
     arrival : sequence of Event
         The whole execution, distinct events, in the order of the file.
     params : mapping
@@ -127,7 +127,7 @@ def judge(
     work_max : int or None
         How many configurations may be made before `TooLarge` is raised.
     clocks_decide : bool
-        Whether the clocks tell which events happened before which, or only which may have.
+        Whether the clocks decide which events happened before which, or only which may have.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def released(arrival: Iterable[Event]) -> list[Event]:
 
     An event is ready when every dot of its past has been released; of several
     that are ready the one that arrived first goes first. Events that wait for
-    something that never came are missing from the answer.
+    an event that never arrives are left out.
     """
     out: list[Event] = []
     waiting: list[Event] = []
@@ -186,10 +186,10 @@ def _past(event: Event) -> set[Dot]:
 
 
 def learned(node: str, order: Iterable[Event]) -> list[Event]:
-    """Return what the copy of `node` is offered when the events come in `order`.
+    """Return the events that the copy of `node` is offered when events come in `order`.
 
-    Its own events, and another node's event just before the first own event
-    whose past contains it, or at once where such an own event came first.
+    They are the node's own events, and each event of another node: just before the first own
+    event whose past contains it, or at once if such an own event came first.
     """
     offered: list[Event] = []
     unlearned: list[Event] = []
@@ -208,10 +208,10 @@ def learned(node: str, order: Iterable[Event]) -> list[Event]:
 
 
 def received(node: str, order: Iterable[Event]) -> list[Event]:
-    """Return what the copy of `node` is offered, with `receiving`, when the events come in `order`.
+    """Return the events that the copy of `node` is offered under `receiving`.
 
-    Its own events, and another node's event just before the first own event
-    that received its message, or at once where such an own event came first.
+    They are the node's own events, and each event of another node whose message it receives:
+    just before the first own event that received it, or at once if such an own event came first.
     """
     offered: list[Event] = []
     unreceived: list[Event] = []
@@ -232,26 +232,26 @@ def received(node: str, order: Iterable[Event]) -> list[Event]:
 
 
 @dataclass(frozen=True)
-class _At:
-    """What is left of an automaton body that is in `state`."""
+class _AutomatonRest:
+    """The rest of an automaton body that is in `state`."""
 
     body: ast.AutomatonBody
     state: str
 
 
-_Item = ast.Body | ast.Absent | _At
+_Item = ast.Body | ast.Absent | _AutomatonRest
 Rest = tuple[_Item, ...]
-"""What is left of a word: these, one after the other."""
+"""The rest of a word: these items, one after the other."""
 First = tuple[frozenset[ast.Guard], str, Rest]
-"""The `not`s just passed, a step, and what is left after it."""
+"""A way to read one step: the `not`s before it, the step, and the rest after it."""
 
 
 class Words:
     """The language of a body, read one step at a time."""
 
     def may_end(self, rest: Rest) -> bool:
-        """Return whether the empty word is among what is left."""
-        return all(self._empty(item) for item in rest)
+        """Return whether the rest of the word may be empty."""
+        return all(self._may_be_empty(item) for item in rest)
 
     @functools.lru_cache(maxsize=10_000)  # noqa: B019 (a judge lives for one call)
     def firsts(self, rest: Rest) -> tuple[First, ...]:
@@ -262,21 +262,21 @@ class Words:
         if isinstance(head, ast.Absent):
             return tuple((nots | {head.guard}, s, r) for nots, s, r in self.firsts(tail))
         found = [(nots, s, r + tail) for nots, s, r in self._firsts_of(head)]
-        if self._empty(head):
+        if self._may_be_empty(head):
             found += self.firsts(tail)
         return tuple(dict.fromkeys(found))
 
-    def _empty(self, item: _Item) -> bool:
+    def _may_be_empty(self, item: _Item) -> bool:
         match item:
             case ast.Sequence(items) | ast.Together(items):
-                return all(self._empty(i) for i in items)
+                return all(self._may_be_empty(i) for i in items)
             case ast.Alternation(items):
-                return any(self._empty(i) for i in items)
+                return any(self._may_be_empty(i) for i in items)
             case ast.Repeat(inner, least, _):
-                return least == 0 or self._empty(inner)
+                return least == 0 or self._may_be_empty(inner)
             case ast.AutomatonBody():
-                return self._empty(_At(item, item.initial))
-            case _At(body, state):
+                return self._may_be_empty(_AutomatonRest(item, item.initial))
+            case _AutomatonRest(body, state):
                 return body.finals is None or state in body.finals
         return False  # a step, or a `not`, which stands between two of them
 
@@ -293,28 +293,28 @@ class Words:
                 for permutation in itertools.permutations(items):
                     yield from self.firsts(permutation)
             case ast.Repeat(inner, least, most) if most is None or most > 0:
-                # Empty repetitions may as well come last, so this one is not empty.
+                # Empty repetitions can be moved to the end, so this one is not empty.
                 fewer = ast.Repeat(inner, max(least - 1, 0), None if most is None else most - 1)
                 for nots, step, rest in self.firsts((inner,)):
                     yield nots, step, (*rest, fewer)
             case ast.AutomatonBody():
-                yield from self._firsts_of(_At(item, item.initial))
-            case _At(body, state):
+                yield from self._firsts_of(_AutomatonRest(item, item.initial))
+            case _AutomatonRest(body, state):
                 for edge in body.edges:
                     if edge.source == state and self._leads_to_end(body, edge.target):
-                        yield frozenset(), edge.step, (_At(body, edge.target),)
+                        yield frozenset(), edge.step, (_AutomatonRest(body, edge.target),)
 
     def _leads_to_end(self, body: ast.AutomatonBody, state: str) -> bool:
         reached, grew = {state}, True
         while grew:
             more = {e.target for e in body.edges if e.source in reached} - reached
             reached, grew = reached | more, bool(more)
-        return any(self._empty(_At(body, s)) for s in reached)
+        return any(self._may_be_empty(_AutomatonRest(body, s)) for s in reached)
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """The (step, event) bound so far, and what is left of every such word."""
+    """The (step, event) bound so far, and the rests of all words that begin with these steps."""
 
     bound: History
     rests: frozenset[Rest]
@@ -325,11 +325,11 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a guard is evaluated: an event, the history before it, a copy.
+    """The context in which a guard is evaluated: an event, the history before it, a copy.
 
-    `read` gives a field or an attribute, None where it is absent. No relational literal is
-    evaluated at a probe, which has no event, and gives what is computed of an event, how two of
-    its values compare, and what a registered guard answers, too.
+    `read` returns a field or an attribute, None where it is absent. A probe has no event, so no
+    relational literal is evaluated at it; its `read` also returns values computed from an event,
+    how two values of an event compare, and the results of registered guards.
     """
 
     read: Callable[..., typing.Any]
@@ -339,11 +339,11 @@ class Moment:
     is_probe: bool = False
 
 
-def _read(event: Event, of: ast.Field | ast.Attribute) -> typing.Any:
-    if isinstance(of, ast.Field):
-        return getattr(event, of.name)
+def _read(event: Event, leaf: ast.Field | ast.Attribute) -> typing.Any:
+    if isinstance(leaf, ast.Field):
+        return getattr(event, leaf.name)
     value: typing.Any = event.data
-    for name in of.path:
+    for name in leaf.path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
@@ -360,17 +360,17 @@ _RESULT_TYPE = ast.Attribute(("result_type",))
 _ARG_TYPES = ast.Attribute(("arg_types",))
 
 
-def _all(truths: Iterable[Truth]) -> Truth:
+def _kleene_and(truths: Iterable[Truth]) -> Truth:
     seen = list(truths)
     return False if False in seen else None if None in seen else True
 
 
-def _any(truths: Iterable[Truth]) -> Truth:
+def _kleene_or(truths: Iterable[Truth]) -> Truth:
     seen = list(truths)
     return True if True in seen else None if None in seen else False
 
 
-def _not(truth: Truth) -> Truth:
+def _kleene_not(truth: Truth) -> Truth:
     return None if truth is None else not truth
 
 
@@ -412,50 +412,54 @@ def _calculate(op: str, left: typing.Any, right: typing.Any) -> int | float | No
     return result if math.isfinite(result) else None
 
 
-def _glob(glob: str, text: str) -> bool:
+def _matches_glob(glob: str, text: str) -> bool:
     wild = {"*": ".*", "?": "."}
     regex = "".join(wild.get(c) or re.escape(c) for c in glob)
     return re.fullmatch(regex, text, re.DOTALL) is not None
 
 
-def _host(glob: str, node: str) -> bool:
-    return _glob(glob, re.sub(r"#[0-9]+$", "", node))
+def _matches_host(glob: str, node: str) -> bool:
+    return _matches_glob(glob, re.sub(r"#[0-9]+$", "", node))
 
 
-def _types(glob: str, text: str) -> bool:
-    return _glob(glob.replace("?", "\0"), text.replace("?", "\0"))  # only `*` is wild here
+def _matches_type(glob: str, text: str) -> bool:
+    return _matches_glob(glob.replace("?", "\0"), text.replace("?", "\0"))  # only `*` is wild here
 
 
-def _target(target: str, text: str) -> bool:
+def _matches_target(target: str, text: str) -> bool:
     names = [re.escape(n).replace(r"\*", r"[^.]*") for n in target.split("..")]
     return re.fullmatch(r"\.(?:.+\.)?".join(names), text, re.DOTALL) is not None
 
 
-def _arguments(globs: tuple[str, ...], types: list[str]) -> bool:
+def _matches_arguments(globs: tuple[str, ...], types: list[str]) -> bool:
     if not globs:
         return not types
     if globs[0] == "..":
-        return any(_arguments(globs[1:], types[n:]) for n in range(len(types) + 1))
-    return bool(types) and _types(globs[0], types[0]) and _arguments(globs[1:], types[1:])
+        return any(_matches_arguments(globs[1:], types[n:]) for n in range(len(types) + 1))
+    return (
+        bool(types)
+        and _matches_type(globs[0], types[0])
+        and _matches_arguments(globs[1:], types[1:])
+    )
 
 
-def _call(call: ast.Call, at: Moment) -> Truth:
+def _call_truth(call: ast.Call, at: Moment) -> Truth:
     kind: Truth = True
     if call.result != "*":
         result = at.read(_RESULT_TYPE)
-        kind = _types(call.result, result) if isinstance(result, str) else None
+        kind = _matches_type(call.result, result) if isinstance(result, str) else None
     arguments: Truth = True
     if call.arguments != ("..",):
         types = at.read(_ARG_TYPES)
         known = isinstance(types, list) and all(isinstance(t, str) for t in types)
-        arguments = _arguments(call.arguments, types) if known else None
-    return _all([_target(call.target, at.read(_TYPE)), kind, arguments])
+        arguments = _matches_arguments(call.arguments, types) if known else None
+    return _kleene_and([_matches_target(call.target, at.read(_TYPE)), kind, arguments])
 
 
 _KINDS = {int: "number", float: "number", str: "string", bool: "boolean"}
 
 
-def _annotated(function: Callable[..., Truth], values: list[typing.Any]) -> bool:
+def _fits_annotations(function: Callable[..., Truth], values: list[typing.Any]) -> bool:
     """Return whether each value has the kind that the function is annotated with."""
     hints = typing.get_type_hints(function)
     for name, value in zip(inspect.signature(function).parameters, values, strict=True):
@@ -466,7 +470,7 @@ def _annotated(function: Callable[..., Truth], values: list[typing.Any]) -> bool
     return True
 
 
-def _ns(length: ast.Duration) -> Fraction:
+def _nanoseconds(length: ast.Duration) -> Fraction:
     return Fraction(str(length.amount)) * UNIT_NS[length.unit]
 
 
@@ -475,24 +479,24 @@ def _mentions_step(node: ast.Node) -> bool:
 
 
 def _is_computed(node: ast.Node) -> typing.TypeGuard[ast.Arithmetic | ast.Negative]:
-    """Return whether a node is a value that is computed of what an event has."""
+    """Return whether a node is a value that is computed from an event."""
     computes = isinstance(node, ast.Arithmetic | ast.Negative)
     return computes and any(isinstance(n, ast.Field | ast.Attribute) for n in walk(node))
 
 
 class Guards:
-    """The meaning of guards: what is true of an event after a history.
+    """The meaning of guards: which of them hold for an event after a history.
 
     Parameters
     ----------
     guards : mapping of str to Guard
-        Those of the declared events and steps, by name.
+        The guards of the declared events and steps, by name.
     params : mapping
         The values of parameters, by name.
     registered : mapping
         The functions of registered guards, by name.
     clocks_decide : bool
-        Whether the clocks tell which events happened before which, or only which may have.
+        Whether the clocks decide which events happened before which, or only which may have.
     """
 
     def __init__(
@@ -509,23 +513,23 @@ class Guards:
         self.clocks_decide = clocks_decide
 
     def moment(self, event: Event, history: History, node: str | None) -> Moment:
-        """Return where guards over `event` are evaluated in the copy of `node`."""
+        """Return the context in which guards over `event` are evaluated in the copy of `node`."""
         return Moment(functools.partial(_read, event), event.node == node, event, history)
 
     def value(self, value: ast.Value, at: Moment) -> typing.Any:
-        """Return what a value is there; None where it is absent, null or unknown."""
+        """Return what an expression evaluates to; None where it is absent, null or unknown."""
         if at.is_probe and _is_computed(value):
             return at.read(value)
         match value:
             case ast.Literal(constant):
                 return constant
             case ast.Duration():
-                return float(_ns(value) / 10**9)
+                return float(_nanoseconds(value) / 10**9)
             case ast.Field() | ast.Attribute():
                 return at.read(value)
-            case ast.Reference(step, of):
+            case ast.Reference(step, leaf):
                 event = _last(at.history, step)
-                return None if event is None else _read(event, of)
+                return None if event is None else _read(event, leaf)
             case ast.ParamRef(name):
                 given = self.params[name]
                 return self.value(given, at) if isinstance(given, ast.Duration) else given
@@ -541,24 +545,26 @@ class Guards:
         raise AssertionError(value)
 
     def truth(self, guard: ast.Guard, at: Moment) -> Truth:
-        """Return whether a guard holds there: True, False or None for unknown."""
+        """Return whether a guard holds: True, False or None for unknown."""
         match guard:
             case ast.Truth(constant):
                 return constant
             case ast.Not(operand):
-                return _not(self.truth(operand, at))
+                return _kleene_not(self.truth(operand, at))
             case ast.And(operands):
-                return _all(self.truth(g, at) for g in operands)
+                return _kleene_and(self.truth(g, at) for g in operands)
             case ast.Or(operands):
-                return _any(self.truth(g, at) for g in operands)
+                return _kleene_or(self.truth(g, at) for g in operands)
             case ast.Name(name):
                 return self.truth(self.guards[name], at)
             case ast.Causal(inner, anchor):
-                return _all([self.truth(inner, at), self.related(happened_before, anchor, at)])
+                return _kleene_and(
+                    [self.truth(inner, at), self.related(happened_before, anchor, at)]
+                )
             case ast.Conc(inner, anchor):
-                return _all([self.truth(inner, at), self.related(concurrent, anchor, at)])
+                return _kleene_and([self.truth(inner, at), self.related(concurrent, anchor, at)])
             case ast.Membership(value, items):
-                return _any(
+                return _kleene_or(
                     _compare("==", self.value(value, at), self.value(item, at)) for item in items
                 )
             case _:
@@ -577,26 +583,26 @@ class Guards:
                 return bool(re2.search(regex, text)) if isinstance(text, str) else None
             case ast.Function(name) if at.is_probe and name not in _FUNCTIONS:
                 return at.read(guard)  # type: ignore[no-any-return]
-            case ast.Function("exists", (of,)):
-                return self.value(of, at) is not None
+            case ast.Function("exists", (leaf,)):
+                return self.value(leaf, at) is not None
             case ast.Function("host", (ast.Literal(str(glob)),)):
-                return _host(glob, at.read(_NODE))
+                return _matches_host(glob, at.read(_NODE))
             case ast.Function("origin", (ast.Literal(str(glob)),)):
                 origin = at.read(_ORIGIN)
-                return _host(glob, origin if isinstance(origin, str) else at.read(_NODE))
+                return _matches_host(glob, origin if isinstance(origin, str) else at.read(_NODE))
             case ast.Localhost():
                 return at.local
             case ast.Call():
-                return _call(guard, at)
+                return _call_truth(guard, at)
             case ast.Function(name, arguments):
                 return self.answer(name, [self.value(a, at) for a in arguments], at)
         raise AssertionError(guard)
 
     def related(self, relation: Callable[[Event, Event], bool], anchor: str, at: Moment) -> Truth:
-        """Return whether the anchor's events all stand in the relation; none: true.
+        """Return whether all of the anchor's events have the relation; true if there are none.
 
-        Clocks that do not decide order all that may have happened before: between nodes they
-        prove that events are concurrent, and no order.
+        Clocks that do not decide happened-before order every pair that may be ordered. Between
+        nodes they prove that events are concurrent, but no order.
         """
         assert at.event is not None
         events: list[Event | None]
@@ -614,17 +620,17 @@ class Guards:
             certain = certain or concurrent(event, at.event)
             certain = certain or (relation is happened_before and not relation(event, at.event))
             truths.append(relation(event, at.event) if certain else None)
-        return _all(truths)
+        return _kleene_and(truths)
 
     def answer(self, name: str, values: list[typing.Any], at: Moment) -> Truth:
-        """Return what a registered guard answers."""
+        """Return the result of a registered guard."""
         function = self.registered[name]
-        answer = function(*values) if _annotated(function, values) else None
+        answer = function(*values) if _fits_annotations(function, values) else None
         return answer if isinstance(answer, bool) else None
 
 
 class _Judge(Guards):
-    """One pattern with its parameters; what does not depend on the scope."""
+    """One pattern with its parameters: all that does not depend on a scope."""
 
     def __init__(
         self,
@@ -650,17 +656,17 @@ class _Judge(Guards):
         )
         self.index = {d.name: i for i, d in enumerate(declarations)}
         self.alphabet = [e.name for e in pattern.events]
-        self.alphabet += [e.name for e in file.events if e.name in self._named()]
+        self.alphabet += [e.name for e in file.events if e.name in self._own_names()]
         self.causal = pattern.order.kind == "causal"
         self.strategy = pattern.strategy or ("next" if not self.causal else None)
         length = pattern.window.length if pattern.window else None
         if isinstance(length, ast.ParamRef):
             length = typing.cast("ast.Duration | int", self.params[length.name])
-        self.window_us = _ns(length) / 1000 if isinstance(length, ast.Duration) else None
+        self.window_us = _nanoseconds(length) / 1000 if isinstance(length, ast.Duration) else None
         self.window_events = length if isinstance(length, int) else None
 
-    def _named(self) -> set[str]:
-        """Return what the pattern names directly."""
+    def _own_names(self) -> set[str]:
+        """Return the names of events and steps in the pattern's own text."""
         names = set()
         for node in walk(self.pattern):
             if isinstance(node, ast.Name | ast.Step):
@@ -678,15 +684,15 @@ class _Judge(Guards):
 
     def key(self, event: Event) -> tuple[tuple[str, str | None, typing.Any], ...]:
         """Return (name, kind, value) of each partition key."""
-        found = [(_read(event, of), of) for of in self.pattern.partition]
+        found = [(_read(event, leaf), leaf) for leaf in self.pattern.partition]
         return tuple(
             (
-                of.last_name,
+                leaf.last_name,
                 _kind(value),
                 # 1 and 1.0 are one scope, and it is called 1 whichever came first.
                 int(value) if isinstance(value, float) and value.is_integer() else value,
             )
-            for value, of in found
+            for value, leaf in found
         )
 
     def unscoped(self, event: Event) -> bool:
@@ -694,15 +700,15 @@ class _Judge(Guards):
         return any(kind is None for _, kind, _ in self.key(event))
 
     def untimed(self, event: Event) -> bool:
-        """Return whether an event lacks the time that the window asks for."""
+        """Return whether an event lacks the time that the window needs."""
         return self.window_us is not None and event.time is None
 
-    def _counts(self, event: Event) -> bool:
-        """Return whether an event would be judged, had it its key and its time."""
+    def _could_be_scoped(self, event: Event) -> bool:
+        """Return whether an event would be in a scope if it had its key and its time."""
         where = self.pattern.deployment
         if where is None:
             return self.in_alphabet(event, False)
-        here = where.glob is None or _host(where.glob, event.node)
+        here = where.glob is None or _matches_host(where.glob, event.node)
         return (here and self.in_alphabet(event, True)) or self.in_alphabet(event, False)
 
     def scopes(self, order: list[Event]) -> Iterator[_Scope]:
@@ -715,7 +721,7 @@ class _Judge(Guards):
             copies = {
                 n: order if where.everything else seen(n, order)
                 for n in nodes
-                if where.glob is None or _host(where.glob, n)
+                if where.glob is None or _matches_host(where.glob, n)
             }
         for node, events in copies.items():
             groups: dict[Hashable, list[Event]] = {}
@@ -728,9 +734,9 @@ class _Judge(Guards):
                 yield _Scope(self, names + ((("node", node),) if node else ()), node, offered)
 
     def outcome(self, arrival: Seq[Event]) -> Outcome:
-        """Judge the whole execution."""
+        """Return the result of the pattern on the whole execution."""
         assert len({e.dot for e in arrival}) == len(arrival), "events are distinct"
-        lost = [e for e in arrival if self._counts(e)]
+        lost = [e for e in arrival if self._could_be_scoped(e)]
         out = Outcome(
             unscoped=sum(self.unscoped(e) for e in lost),
             untimed=sum(self.untimed(e) for e in lost),
@@ -779,7 +785,7 @@ class _Judge(Guards):
         return _mentions_step(guard) or self.truth(guard, at) is positive
 
     def _literals(self, guards: Iterable[ast.Guard]) -> Iterator[ast.Guard]:
-        """Yield the literals that speak of one event alone."""
+        """Yield the literals that read one event only."""
         for guard in guards:
             match guard:
                 case ast.And(operands) | ast.Or(operands):
@@ -792,7 +798,7 @@ class _Judge(Guards):
                     for item in items:
                         yield from self._literals([ast.Comparison("==", value, item)])
                 case ast.Call(result, target, arguments):
-                    # Its three parts read different things, so they are tried apart.
+                    # Its three parts read different values, so they are tried separately.
                     yield ast.Call("*", target, ("..",))
                     yield ast.Call(result, "", ("..",))
                     yield ast.Call("*", "", arguments)
@@ -810,7 +816,7 @@ class _Scope:
         self.offered = offered
         self.place = {event.dot: i for i, event in enumerate(offered)}
         self.start = Configuration((), frozenset({(judge.pattern.body,)}))
-        self.heeds_not = judge.pattern.kind == "find"
+        self.checks_nots = judge.pattern.kind == "find"
 
     # one step
 
@@ -847,7 +853,7 @@ class _Scope:
         for rest in here.rests:
             for nots, step, after in self.judge.words.firsts(rest):
                 if self.accepts(self.judge.guards[step], event, here.bound) and not (
-                    self.heeds_not and any(self.barred(n, here.bound, event) for n in nots)
+                    self.checks_nots and any(self.barred(n, here.bound, event) for n in nots)
                 ):
                     taken.setdefault(step, set()).add(after)
         self.judge.work_left -= len(taken)
@@ -871,7 +877,7 @@ class _Scope:
         return tuple(sorted(steps, key=self.judge.index.__getitem__))
 
     def check(self, out: Outcome) -> int:
-        """Judge conformance; return how many events came after a halt."""
+        """Add the verdicts of a `check` to `out`; return how many events came after a halt."""
         policy = self.judge.pattern.violation_policy
         run = [self.start]
         for i, event in enumerate(self.offered):
@@ -965,7 +971,7 @@ class _Scope:
         return [canonical_key(e) for _, e in bound], [self.judge.index[s] for s, _ in bound]
 
     def unmirrored(self, matches: list[History]) -> list[History]:
-        """Return one match of each occurrence."""
+        """Return the matches without mirror images of others."""
         reported: list[History] = []
         same_events: dict[frozenset[Dot], list[History]] = {}
         for bound in sorted(matches, key=self.rank):
@@ -980,7 +986,7 @@ class _Scope:
         return all(self.judge.same_guard(step, stands[event.dot]) for step, event in one)
 
     def report(self, matches: list[History], timed_out: list[History], out: Outcome) -> None:
-        """Add what was found to the outcome, in the order of the completing events."""
+        """Add matches and time-outs to `out`, matches in the order of the completing events."""
         if self.judge.strategy == "any" and self.judge.pattern.window:
             timed_out = self._unmatched(matches)
         reported = self.unmirrored(matches)
@@ -997,7 +1003,7 @@ class _Scope:
         return [configurations[0].bound for configurations in alone if configurations]
 
     def returned(self, bound: History) -> dict[str, typing.Any] | None:
-        """Return what the pattern's `return` names; None without one."""
+        """Return the values of the pattern's `return` for a match; None without a `return`."""
         returns = self.judge.pattern.returns
         if returns is None or returns.count:
             return None
@@ -1018,16 +1024,16 @@ _Variable = (
 
 
 def _pair(comparison: ast.Comparison) -> _Pair | None:
-    """Return the two values that a comparison is about; None where one is a constant."""
+    """Return the two values that a comparison compares; None if one of them is a constant."""
     sides = (comparison.left, comparison.right)
     return frozenset(sides) if all(any(_values_read(side)) for side in sides) else None
 
 
 def _variables(literal: ast.Guard) -> set[_Variable]:
-    """Return what a literal reads from its event.
+    """Return the variables that a literal reads from its event.
 
-    What is computed, how two values of an event compare, and what a registered guard answers
-    are values of their own.
+    A computed value, how two values of an event compare, and the result of a registered guard
+    are variables of their own.
     """
     match literal:
         case ast.Comparison() if (pair := _pair(literal)) is not None:
@@ -1059,12 +1065,12 @@ def _values_read(node: ast.Node) -> Iterator[_Variable]:
 def _probes(
     literals: list[ast.Guard], value: Callable[[ast.Value, Moment], typing.Any]
 ) -> Iterator[Moment]:
-    """Yield probe events enough to tell two sets of literals apart.
+    """Yield enough probe events to tell two sets of literals apart.
 
-    Variables that meet in a literal draw from the same constants: each constant,
-    values between and beyond them (as many as there are variables), other
-    kinds, something of no kind, nothing. The probes are the product. What a regular expression
-    answers of a text that is no constant is free: two of them are the same if they are written so.
+    Variables that occur in one literal take values of one set: each constant, as many values
+    between and beyond the constants as there are variables, values of other kinds, a value
+    of no kind, and absence. The probes are the product of these sets. Whether a regular expression
+    matches a text that is no constant is free: two are equal only if they are written alike.
     """
     groups: list[tuple[set[_Variable], list[ast.Guard]]] = []
     for literal in literals:
@@ -1079,7 +1085,8 @@ def _probes(
     domains: dict[_Variable, list[typing.Any]] = {}
     for variables, members in groups:
         numbers, strings, texts = _constants(members, value)
-        around, after = _around(numbers, len(variables)), _after(texts, len(variables))
+        around = _numbers_around(numbers, len(variables))
+        after = _strings_after(texts, len(variables))
         regexes = {
             n.regex for member in members for n in walk(member) if isinstance(n, ast.Matches)
         }
@@ -1117,7 +1124,7 @@ def _domain(variable: _Variable, numbers: list[float], strings: list[str]) -> li
 def _constants(
     literals: list[ast.Guard], value: Callable[[ast.Value, Moment], typing.Any]
 ) -> tuple[set[float], set[str], set[str]]:
-    """Return the numbers and the strings that literals name, and these with what globs match."""
+    """Return the numbers and strings in literals, and the strings with texts that globs match."""
     numbers: set[float] = set()
     strings: set[str] = set()
     texts: set[str] = set()
@@ -1148,13 +1155,13 @@ def _constants(
 
 
 class _Unwritten(str):
-    """A text of a probe that the guards do not write, and the regular expressions that match it."""
+    """A text of a probe that is no constant of the guards; regexes in `matched` match it."""
 
     matched: frozenset[str]
 
 
 def _matched_freely(texts: list[str], constants: set[str], regexes: list[str]) -> Iterator[str]:
-    """Yield texts; what is no constant once for every set of regular expressions."""
+    """Yield each constant text once, and every other one for each set of regexes that match it."""
     for text in texts:
         if text in constants:
             yield text
@@ -1165,7 +1172,7 @@ def _matched_freely(texts: list[str], constants: set[str], regexes: list[str]) -
             yield unwritten
 
 
-def _around(constants: set[float], count: int) -> list[float]:
+def _numbers_around(constants: set[float], count: int) -> list[float]:
     """Return the constants, and `count` numbers in every gap and beyond."""
     ordered = sorted(constants) or [0]
     ends = [ordered[0] - 1, *ordered, ordered[-1] + 1]
@@ -1177,7 +1184,7 @@ def _around(constants: set[float], count: int) -> list[float]:
     return [*ordered, *inside]
 
 
-def _after(constants: set[str], count: int) -> list[str]:
+def _strings_after(constants: set[str], count: int) -> list[str]:
     """Return the constants, and `count` strings in every gap and beyond."""
     starts = {"", *constants}
     return sorted({s + "\0" * i for s in starts for i in range(count + 1)})

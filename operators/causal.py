@@ -1,4 +1,4 @@
-"""`Causal(g, anchor)`: g, and the anchor happened-before this event.
+"""`Causal(g, anchor)`: g holds, and the anchor happened before this event.
 
 From "Implementation of causal control operators to detect distributed events",
 section IV.B: a transition occurs "if and only if the detected event is causally

@@ -7,8 +7,8 @@ removes the least event that no remaining one happened-before.
 
 A live stream goes through a hold-back queue (`ketal.operators.order.hold_back`).
 
-The one rule: clocks are compared entry by entry with absent as 0; clocks of
-unequal size are no reason to deliver.
+The one rule: clocks are compared entry by entry, an absent entry as 0; that clocks
+differ in size decides nothing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""`Conc(g, anchor)`: g, and the anchor is concurrent with this event.
+"""`Conc(g, anchor)`: g holds, and the anchor is concurrent with this event.
 
 From "Implementation of causal control operators to detect distributed events",
 section IV.B: an event is consumed "if and only if it has a concurrent
-relationship with the immediate prior event". Concurrent is neither before nor
+relationship with the immediate prior event". Concurrent means neither before nor
 after, and not the same: `!(a <= b && b <= a)` would be true for every ordered
-pair, which is the wrong turn that the tests hold against it.
+pair, a mistake that the tests guard against.
 
 `obvious` compares whole clocks; `fast` is two dot tests.
 """
@@ -33,7 +33,7 @@ def fast(event: Stamped, anchor: Stamped | None) -> bool:
     if anchor is None:
         return True
     if anchor.node == event.node:
-        # One node's events are totally ordered, and an event is not its own peer.
+        # One node's events are totally ordered, and no event is concurrent with itself.
         return False
     return (
         event.clock.get(anchor.node, 0) < anchor.counter

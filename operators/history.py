@@ -1,8 +1,8 @@
 """The anchor `all`: every event of a run, summarised in three entries a node.
 
-`Causal(g, all)` and `Conc(g, all)` ask about every event that a run has taken,
-however many. A node's events are totally ordered, so its first and last counter
-and the join of the clocks answer both, in one look-up a node:
+`Causal(g, all)` and `Conc(g, all)` relate an event to every event that a run has
+taken, however many. A node's events are totally ordered, so its first and last
+counter and the join of the clocks decide both, in one look-up a node:
 
 - every event x happened-before e iff, for each node, e's clock reaches the
   last counter taken there (and e itself was not taken);

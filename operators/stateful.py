@@ -1,11 +1,11 @@
-"""The state of an object, as the attributes that its class names.
+"""Saving and loading of objects whose state is the attributes that their class names.
 
-What is saved is a list of their values, in the order of the names: the items of a container, the
-state of a part that has one. A set is saved in sorted order, so that nothing depends on hashes. A
-container is filled again, not replaced, so that whoever shares it has the same; a list within one
-is loaded as a tuple.
+The saved state is a list of the attributes' values, in the order of the names: the items of a
+container, the state of a `Stateful` part. A set is saved in sorted order, so that nothing depends
+on hashes. Loading fills a container again and does not replace it, so that objects which share it
+have the same one; a list within a container is loaded as a tuple.
 
-The one rule: an attribute that is saved is named once, and is loaded as what it was.
+The one rule: an attribute that is saved is named once, and is loaded with the type that it had.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 class Stateful:
     """An object whose state is the attributes that `STATE` names.
 
-    Where others are computed from these, a class extends `load`.
+    A class that computes other attributes from these extends `load`.
     """
 
     __slots__ = ()
@@ -28,7 +28,7 @@ class Stateful:
         return [_saved(getattr(self, name)) for name in self.STATE]
 
     def load(self, state: Any) -> None:
-        """Load what `save` returned, into an object just made."""
+        """Load what `save` returned into a fresh object."""
         for name, value in zip(self.STATE, state, strict=True):
             current = getattr(self, name)
             if isinstance(current, Stateful):

@@ -31,7 +31,7 @@ from ketal.compiler.predicates import (
 )
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
-from ketal.operators.topology.domain_order import gives_up
+from ketal.operators.topology.domain_order import gives_up_order
 
 SWAPS_MAX = 200_000
 """The most pairs of symbolic events that are tried before a proof is given up."""
@@ -136,7 +136,7 @@ def order_sensitivity(
     """Return why a pattern is order-sensitive; None if it is proven order-independent."""
     if needs_no_order(pattern):
         return None
-    if pattern.topology is not None and gives_up(pattern.topology, theory.limits):
+    if pattern.topology is not None and gives_up_order(pattern.topology, theory.limits):
         cause = "across a `relaxed` edge an event may be offered before its causes"
         return Sensitivity("topology", f"order-sensitive: {cause}")
     reason = _step_reason(pattern, automaton, alphabet, theory)

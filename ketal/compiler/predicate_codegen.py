@@ -20,9 +20,9 @@ from ketal.compiler.predicates import (
     Formula,
     disjunction,
     evaluate,
+    map_literals,
     subject,
     variables,
-    with_literals,
 )
 from ketal.model import syntax
 from ketal.model.attributes import copied
@@ -246,16 +246,14 @@ def compile_masks(
     return _masks_function(writer, others, lookups)
 
 
-def _satisfiable_by(
-    looked_up: Set[int], others: Set[int], formulas: Iterable[Formula]
-) -> Formula:
+def _satisfiable_by(looked_up: Set[int], others: Set[int], formulas: Iterable[Formula]) -> Formula:
     """Return a formula over `looked_up`; if it is false, no formula depends on `others`.
 
     A formula is monotone in its literals: if it is false with all other literals true, it is false
     whatever their values are.
     """
     return disjunction([
-        with_literals(formula, lambda v: v if v[1] in looked_up else True)
+        map_literals(formula, lambda v: v if v[1] in looked_up else True)
         for formula in formulas
         if not others.isdisjoint(variables(formula))
     ])  # fmt: skip

@@ -1,1 +1,1 @@
-"""State and events in, state and verdicts out: configurations, check, find, scopes."""
+"""The engine: takes state and events, returns state and verdicts."""

@@ -25,7 +25,7 @@ _IN_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A `check` run met an event that no configuration allows.
+    """The refusal of an event that no configuration of a `check` run allows.
 
     `resumed` is true where the fresh run of `on violation resume` took the event.
     """
@@ -45,13 +45,13 @@ class CheckRun:
         self.machine = machine
         self.configurations: tuple[Configuration, ...] = machine.fresh
 
-    def take_plain(
+    def take_by_mask(
         self, events: Sequence[Event], masks: Sequence[int], begin: int, place: int
     ) -> int:
-        """Take events for which state and mask decide what follows.
+        """Take events from index `begin` on, as long as state and mask alone decide the step.
 
-        The number of the first is `begin`, its place among those offered `place`. Returned is the
-        number of the first that is left, which is to be offered.
+        `place` is the place of the first among the events that the scope was offered. Returned
+        is the index of the first event not taken, which must go to `offer`.
         """
         configurations = self.configurations
         if len(configurations) != 1:
@@ -68,9 +68,9 @@ class CheckRun:
         return number
 
     def offer(self, event: Event, mask: int, place: int) -> Refused | None:
-        """Take the event, or say why it is not allowed; the arguments are those of `Seen`."""
+        """Take the event, or return why it is not allowed; the arguments are those of `Seen`."""
         seen = Seen(event, mask, place)
-        after = self._after(seen)
+        after = self._successors(seen)
         if after:
             self.configurations = after
             return None
@@ -80,23 +80,23 @@ class CheckRun:
             self.halt()
         elif policy == "resume":
             self.configurations = self.machine.fresh
-            after = self._after(seen)
+            after = self._successors(seen)
             if after:
                 self.configurations = after
                 refused = replace(refused, resumed=True)
         return refused
 
-    def _after(self, seen: Seen) -> tuple[Configuration, ...]:
+    def _successors(self, seen: Seen) -> tuple[Configuration, ...]:
         moved = [c for one in self.configurations for _, c in step(self.machine, one, seen)]
         return tuple(moved if len(moved) == 1 else dict.fromkeys(moved))
 
     def halt(self) -> None:
-        """End the run: it takes nothing more."""
+        """End the run: it takes no more events."""
         self.configurations = ()
 
     @property
     def halted(self) -> bool:
-        """Whether the run is over."""
+        """Whether the run has ended."""
         return not self.configurations
 
     def states(self) -> tuple[int, ...]:
@@ -107,13 +107,13 @@ class CheckRun:
         """Return whether some configuration is in a final state."""
         return any(c.state in self.machine.automaton.finals for c in self.configurations)
 
-    def passes_over(self, mask: int) -> bool:
+    def ignores(self, mask: int) -> bool:
         """Return whether an event with a mask leaves a fresh run as it is."""
         after = self.machine.decided[0][mask]
         return after is not None and after[0] == self.machine.fresh
 
     def idle(self) -> bool:
-        """Return whether the run is as it began."""
+        """Return whether the run is in its initial configuration."""
         return self.configurations == self.machine.fresh
 
     def expected(self) -> tuple[str, ...]:
@@ -128,10 +128,10 @@ class CheckRun:
         return Refused(self.machine.automaton.named(states), expected, reason)
 
     def _near_misses(self, seen: Seen) -> Iterator[str]:
-        """Say of each step that the event would be, but for its relations, what fails."""
+        """Yield a text for each relation that fails of a step whose local guard is satisfied."""
         machine = self.machine
         automaton = machine.automaton
-        known = machine.local(seen.mask)
+        known = machine.local_truth(seen.mask)
         for configuration in self.configurations:
             for v in automaton.enabled[configuration.state]:
                 formula = simplify(automaton.formulas[v], known)
@@ -170,7 +170,7 @@ class CheckRun:
         return [configuration.save(seens) for configuration in self.configurations]
 
     def load(self, value: Any, seens: SeenTable) -> None:
-        """Put what `save` gave into a fresh run."""
+        """Load what `save` returned into a fresh run."""
         self.configurations = tuple([Configuration.load(row, seens) for row in value])
 
     def validate_state(self) -> None:

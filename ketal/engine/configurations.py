@@ -1,8 +1,8 @@
 """Configurations: the states of a run, as values.
 
 A configuration is a value: a state of the automaton and its live registers (Kaminski and
-Francez, "Finite-memory automata", 1994). What an event makes of it is in
-`ketal.engine.machine`.
+Francez, "Finite-memory automata", 1994). `ketal.engine.machine` computes the configurations that
+an event leads to.
 
 The one rule: a register that is not live in the state is empty.
 """
@@ -19,18 +19,18 @@ from ketal.model.events.happened_before import CanonicalKey, canonical_key
 from ketal.operators.history import History
 
 
-class Known(NamedTuple):
-    """The joint past of certain events, all of them before some event.
+class JointPast(NamedTuple):
+    """The joint past of several events, all of which happened before one event.
 
-    `own` is the last counter of each node among them, `others` the join of what
-    their clocks say of other nodes than their own.
+    `own` has the last counter of each node among them; `others` is the join of their clocks,
+    each without the entry of the event's own node.
     """
 
     own: dict[str, int]
     others: dict[str, int]
 
     def first_allowed(self, node: str) -> int:
-        """Return the least counter of a node's events of which none of them is after."""
+        """Return the least counter of `node` whose event happened before none of the events."""
         return max(self.own.get(node, 0), self.others.get(node, 0) + 1)
 
 
@@ -46,7 +46,8 @@ class Seen:
     """
 
     __slots__ = (
-        "_dot", "_key", "_known", "_time_us", "clock", "counter", "event", "mask", "node", "place",
+        "_dot", "_joint_pasts", "_key", "_time_us", "clock", "counter", "event", "mask", "node",
+        "place",
     )  # fmt: skip
 
     def __init__(self, event: Event, mask: int, place: int) -> None:
@@ -59,14 +60,14 @@ class Seen:
         self._time_us: int | None = None
         self._dot: Dot | None = None
         self._key: CanonicalKey | None = None
-        self._known: dict[int, Known] | None = None
+        self._joint_pasts: dict[int, JointPast] | None = None
 
     @property
-    def known(self) -> dict[int, Known]:
-        """The joint past of the events before it that break a `not`, by its number; a cache."""
-        if self._known is None:
-            self._known = {}
-        return self._known
+    def joint_pasts(self) -> dict[int, JointPast]:
+        """A cache: by `not`, the joint past of the events before this one that break it."""
+        if self._joint_pasts is None:
+            self._joint_pasts = {}
+        return self._joint_pasts
 
     @property
     def time_us(self) -> int | None:
@@ -90,7 +91,7 @@ class Seen:
         return self._key
 
     def last_before(self, node: str) -> int:
-        """Return the counter of a node's last event that happened-before it; 0 for none."""
+        """Return the counter of the last event of `node` that happened before this one, or 0."""
         counter = self.clock.get(node, 0)
         return counter - 1 if node == self.node else counter
 
@@ -119,7 +120,7 @@ class Configuration(NamedTuple):
 
     @classmethod
     def load(cls, value: Any, seens: SeenTable) -> Configuration:
-        """Return the configuration that `save` gave."""
+        """Return the configuration that `save` wrote."""
         state, prior, bound, history, broken = value
         return cls(
             state,
@@ -131,7 +132,7 @@ class Configuration(NamedTuple):
 
 
 class SeenTable:
-    """The events that the saved run of a scope names by number, each written once."""
+    """The events of a saved run, each written once; the run refers to them by number."""
 
     __slots__ = ("_numbers", "_seens")
 
@@ -140,7 +141,7 @@ class SeenTable:
         self._numbers: dict[Seen, int] = {}
 
     def number(self, seen: Seen | None) -> int | None:
-        """Return the number of an event, which it is given when first asked for; None for None."""
+        """Return the number of an event, assigning the next one on first use; None for None."""
         if seen is None:
             return None
         number = self._numbers.get(seen)
@@ -150,7 +151,7 @@ class SeenTable:
         return number
 
     def seen(self, number: int | None) -> Seen | None:
-        """Return the event of a number; None for None."""
+        """Return the event with a number; None for None."""
         return None if number is None else self._seens[number]
 
     def __getitem__(self, number: int) -> Seen:
@@ -162,7 +163,7 @@ class SeenTable:
 
     @classmethod
     def load(cls, rows: Iterable[Any]) -> SeenTable:
-        """Return the events that `save` gave."""
+        """Return the table of the events that `save` returned."""
         return cls(Seen(load_event(event), mask, place) for event, mask, place in rows)
 
 

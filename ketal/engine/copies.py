@@ -1,8 +1,8 @@
-"""The copies of a pattern, one for each node under `at every node`, and what each learned of.
+"""The copies of a pattern, one a node under `at every node`, and the events each has learned of.
 
-A copy is offered an event of another node when its own node learns of it: with the first event
-of the node that has it in its past, or, with `receiving`, that received its message. Until all
-copies have learned of an event it is held here.
+A copy is offered another node's event when its own node learns of that event: with the node's
+first event that has it in its past or, with `receiving`, that received its message. An event is
+held here as long as some copy may yet learn of it.
 
 The one rule: an event is held once, by its node and counter, and no more than `unlearned_max`
 are held.
@@ -44,8 +44,8 @@ class Unlearned:
     ----------
     event : Event
     mask : int or None
-        What copies are offered it with. None: no copy is, and that it came is all that matters, so
-        that with `receiving` it is not awaited.
+        The mask with which copies are offered the event. None: the event is offered to no copy,
+        and is held only so that copies with `receiving` do not await it.
     number : int
         Its place in the order offered.
     receivers : tuple of str
@@ -63,12 +63,12 @@ class Unlearned:
         self.receivers = receivers
 
     def save(self) -> Any:
-        """Return it as plain data."""
+        """Return the event and its fields as plain data."""
         return (save_event(self.event), self.mask, self.number, self.receivers)
 
     @classmethod
     def load(cls, value: Any) -> Unlearned:
-        """Return what `save` gave."""
+        """Return the object that `save` wrote."""
         event, mask, number, receivers = value
         return cls(load_event(event), mask, number, tuple(receivers))
 
@@ -81,7 +81,7 @@ class Copies(dict[str, Copy]):
     everything : bool
         Whether every copy is offered every event.
     receiving : bool
-        Whether a copy is offered those events alone whose messages its node receives.
+        Whether a copy is offered, of other nodes, only the events whose messages its node receives.
     messages : int
         How many messages were received by nodes with copies, with `receiving`.
     """
@@ -104,10 +104,10 @@ class Copies(dict[str, Copy]):
         return sorted((u for held in self._unlearned.values() for u in held.values()), key=_NUMBER)
 
     def learn(self, event: Event) -> list[Unlearned]:
-        """Return what the copy of an event's node is to be offered before it, in the order offered.
+        """Return the events to offer the copy of `event.node` before `event`, in the order offered.
 
-        That is what the node learns of with the event, or all that is held, for the first event
-        of a node whose copy is offered everything.
+        They are the events that the node learns of with `event`. Where every copy is offered
+        every event, they are all held events, with the node's first event.
         """
         node = event.node
         self.offered += 1
@@ -120,7 +120,7 @@ class Copies(dict[str, Copy]):
         elif self.everything:
             return []
         if self.receiving:
-            return self._receive(event)
+            return self._learn_by_messages(event)
         known = self[node].known
         learned: list[Unlearned] = []
         for other, counter in event.clock.items():
@@ -138,8 +138,8 @@ class Copies(dict[str, Copy]):
         learned.sort(key=_NUMBER)
         return learned
 
-    def _receive(self, event: Event) -> list[Unlearned]:
-        """Return the events held whose messages a node receives, each the first time."""
+    def _learn_by_messages(self, event: Event) -> list[Unlearned]:
+        """Return the held events whose messages the event's node receives for the first time."""
         node = event.node
         learned: list[Unlearned] = []
         for dot in received(event):
@@ -161,10 +161,10 @@ class Copies(dict[str, Copy]):
         return learned
 
     def unlearned_us(self, node: str) -> int:
-        """Return the earliest time of the events held that a node may yet learn of.
+        """Return the earliest time of a held event that a node may yet learn of.
 
-        With `receiving` these are all events held of other nodes: it is not told which messages
-        are still under way.
+        With `receiving` that may be any held event of another node, as it is not known which
+        messages are still in flight.
         """
         known = self[node].known
         times = (
@@ -174,22 +174,23 @@ class Copies(dict[str, Copy]):
         )
         return min((time for time in times if time is not None), default=NEVER_US)
 
-    def seeing(self, event: Event) -> list[str]:
+    def nodes_seeing(self, event: Event) -> list[str]:
         """Return the nodes whose copies are offered an event when it is released."""
         node, counter = event.node, event.counter
         if self.receiving:
             dot = event.dot
-            return [at for at, copy in self.items() if at == node or dot in copy.awaited]
+            return [owner for owner, copy in self.items() if owner == node or dot in copy.awaited]
         return [
-            at
-            for at, copy in self.items()
-            if at == node or self.everything or copy.known.get(node, 0) >= counter
+            owner
+            for owner, copy in self.items()
+            if owner == node or self.everything or copy.known.get(node, 0) >= counter
         ]
 
     def hold(self, event: Event, mask: int | None) -> Unlearned | None:
-        """Hold an event for the copies that have not learned of it, with a mask as of `Unlearned`.
+        """Hold an event for the copies that have not learned of it; return the event it evicts.
 
-        Returned is what is evicted for want of room: the oldest of the node with most.
+        If the table is full, the oldest event of the node with most events is evicted. For
+        `mask` see `Unlearned`.
         """
         evicted = None
         if self._count >= self._max:
@@ -220,12 +221,12 @@ class Copies(dict[str, Copy]):
     # --- state ---
 
     def save(self) -> Any:
-        """Return what is small of the state, all but the events, as plain data."""
+        """Return the state without the held events, as plain data."""
         known = [[node, dict(copy.known), [*copy.awaited]] for node, copy in self.items()]
         return [self.offered, self.messages, known, list(self._unlearned)]
 
     def load(self, value: Any, unlearned: Iterable[Unlearned]) -> None:
-        """Put what `save` gave, and the events in the order offered, into a fresh object."""
+        """Load what `save` returned, and the held events in the order offered."""
         self.offered, self.messages, known, nodes = value
         for node, counters, awaited in known:
             self[node] = Copy(dict(counters), {Dot(*dot): None for dot in awaited})
@@ -249,10 +250,10 @@ class Copies(dict[str, Copy]):
 
 
 class EarliestAfter:
-    """The earliest time among a node's events of counters above a given one.
+    """Finds the earliest time among a node's events above a given counter.
 
-    Only an event with no earlier one after it can be the answer; only those are held, so
-    their times rise with their counters.
+    An event can be the answer only if no later counter has an earlier time. Only such events
+    are held, so their times rise with their counters.
     """
 
     __slots__ = ("_counters", "_times")
@@ -262,17 +263,17 @@ class EarliestAfter:
         self._times: list[int] = []
 
     def add(self, counter: int, time_us: int) -> None:
-        """Put an event in."""
-        at = bisect_left(self._counters, counter)
-        if at < len(self._times) and self._times[at] <= time_us:
+        """Add an event."""
+        index = bisect_left(self._counters, counter)
+        if index < len(self._times) and self._times[index] <= time_us:
             return
-        first = at
+        first = index
         while first and self._times[first - 1] >= time_us:
             first -= 1
-        self._counters[first:at] = [counter]
-        self._times[first:at] = [time_us]
+        self._counters[first:index] = [counter]
+        self._times[first:index] = [time_us]
 
     def after(self, counter: int) -> int | None:
-        """Return the earliest time after a counter, None if nothing is."""
-        at = bisect_right(self._counters, counter)
-        return self._times[at] if at < len(self._times) else None
+        """Return the earliest time of an event above a counter; None if there is no event."""
+        index = bisect_right(self._counters, counter)
+        return self._times[index] if index < len(self._times) else None

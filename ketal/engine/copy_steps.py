@@ -1,8 +1,8 @@
 """Offering events to the copies of a pattern, under `at every node`.
 
-A copy is offered what its node learns of, then the events that it sees when they are released.
-Where every copy is offered every event (`at every node all`) and the pattern is a `check`, no copy
-has to wait for another: several events are offered copy by copy.
+With each released event, the copy of its node is first offered the events that the node learns of
+by it; then the event goes to all copies that see it at once. Where every copy is offered every
+event and the pattern is a `check`, copies are independent, so a batch is offered copy by copy.
 
 The one rule: a copy is offered an event once.
 """
@@ -37,26 +37,26 @@ class CopySteps:
         )
 
     def are_alike(self, events: Sequence[Event]) -> bool:
-        """Return whether every copy is offered all of some events, and none begins with them."""
+        """Return whether every copy is offered all the events, and none of them starts a copy."""
         return self._alike and self.copies.keys() >= {event.node for event in events}
 
     def step_alike(
         self, events: Sequence[Event], masks: Sequence[int], outside: Collection[int]
     ) -> list[tuple[int, list[RunVerdict]]]:
-        """Offer events to every copy; return verdicts with the numbers of the events.
+        """Offer events to every copy; return (index, verdicts) of each event with verdicts.
 
-        The masks that are not in the alphabet are `outside`.
+        `outside` are the masks outside the alphabet.
         """
         numbers, offered, offered_masks = self._met.in_alphabet(events, masks, outside)
-        found: dict[int, list[RunVerdict]] = {}
+        verdicts_by_number: dict[int, list[RunVerdict]] = {}
         for node in self.copies:
-            for at, verdicts in self._steps.step_all((keyed(node),), offered, offered_masks):
-                found.setdefault(numbers[at], []).extend(verdicts)
+            for index, verdicts in self._steps.step_all((keyed(node),), offered, offered_masks):
+                verdicts_by_number.setdefault(numbers[index], []).extend(verdicts)
         for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
             self.copies.learn(event)
-            if mask not in outside and (over := self._hold(event, mask)):
-                found.setdefault(number, []).extend(over)
-        return sorted(found.items())
+            if mask not in outside and (overflow := self._hold(event, mask)):
+                verdicts_by_number.setdefault(number, []).extend(overflow)
+        return sorted(verdicts_by_number.items())
 
     def step(self, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event to the copies that see it now."""
@@ -73,16 +73,16 @@ class CopySteps:
                 steps.scopes.count_unscoped(event, steps.counts)
             other = False
         else:
-            for at in copies.seeing(event):
-                if own if at == node else other:
-                    own_or_other = own_mask if at == node else mask
-                    out += steps.step((*name, keyed(at)), event, own_or_other)
+            for copy_node in copies.nodes_seeing(event):
+                if own if copy_node == node else other:
+                    copy_mask = own_mask if copy_node == node else mask
+                    out += steps.step((*name, keyed(copy_node)), event, copy_mask)
         if other or copies.receiving:
             out += self._hold(event, mask if other else None)
         return out
 
     def _hold(self, event: Event, mask: int | None) -> list[RunVerdict]:
-        """Hold an event for copies that learn of it later; return the verdict of one evicted."""
+        """Hold an event for copies that learn of it later; return its overflow, if any."""
         evicted = self.copies.hold(event, mask)
         if evicted is None or evicted.mask is None:
             return []
@@ -90,7 +90,7 @@ class CopySteps:
         return [self._steps.verdicts.overflow("unlearned_max", given_up, (), event)]
 
     def _step_learned(self, node: str, learned: Sequence[Unlearned]) -> list[RunVerdict]:
-        """Offer to a node's copy what the node learned of."""
+        """Offer a node's copy the events that the node has learned of."""
         events, masks = [], []
         for one in learned:
             if one.mask is not None:

@@ -1,21 +1,21 @@
-"""What a pattern's runs were not offered, and what that makes uncertain.
+"""The events that a pattern's runs missed, and the verdicts that these make uncertain.
 
-An event is *missed* that was declared lost, was late or was refused. Of a lost one only the
-dot is known, so it may have belonged to any scope; of one that was late or refused the
-scope is known, or that it has none. So a scope's verdicts are uncertain for the sake of the
-same events whether all scopes are judged by one, or each in a part of its own.
+An event is *missed* if it was declared lost, was late or was refused. Of a lost event only the
+dot is known, so it may belong to any scope; a late or refused event has a known scope, or none.
+So the verdicts of a scope depend on the same missed events whether one process runs all scopes,
+or a part of a job runs this one.
 
-The rule, in two sentences. A match is uncertain if an event that is missed, and may be of its
-scope, is in the past of one of its events, or, where there is one order, may have stood
-between them; so is a violation, of which all that its scope was offered counts. What ended in
-vain is uncertain if any event is missed that may be of its scope, and where there is one order
-may have stood before the end.
+When is a verdict uncertain? A match is, if a missed event that may belong to its scope is in the
+past of one of its events or, where there is one order, may have come between them. So is a
+violation, with all the events that its scope was offered. A time-out and an incomplete check
+are, if any missed event may belong to their scope and, where there is one order, may have come
+before their end.
 
-At most `most` events are held by their dots, and of each node the lowest counter of those that
-are evicted, which stands for all of them in every scope.
+At most `most` missed events are held by their dots. Of those evicted, the lowest counter of each
+node is kept, which stands for all of them in every scope.
 
-The one rule: each event that is held is in the set of its scope, in that of all scopes,
-or of no scope; what is known of its place is in the order of places, once.
+The one rule: each missed event that is held has a scope, `ANY` or None, and is in the set of dots
+of that scope, unless it is None; the bounds of its place are recorded once.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ from ketal.model.values import keyed
 ScopeName = tuple[Any, ...]
 """The values of a scope's key, as `keyed` has them."""
 NAMED_MAX: Final = 100
-"""So many events a verdict names at most that it depends on."""
+"""The most missed events that a verdict names."""
 NO_DOTS: Final[tuple[Dot, ...]] = ()
 ANY: ScopeName = (object(),)
-"""The scope of an event that may have belonged to any."""
+"""The scope of a missed event that may belong to any scope."""
 
 
 class Losses:
-    """The events that were missed, up to a limit.
+    """The missed events of one pattern's runs, up to a limit.
 
     Parameters
     ----------
     most : int
-        How many are held.
+        How many are held at most.
     placed : bool
         Whether there is one order, in which a missed event has a place.
     past_matters : bool
-        Whether a match is uncertain for what was missed in the past of its events.
+        Whether a missed event in the past of a match's events makes the match uncertain.
 
     Attributes
     ----------
     any_missed : bool
         Whether any event was missed so far.
     awaited : callable, or None
-        Returns the dots in the pasts of a stream's events that have not arrived, where runs wait
-        for none of them.
+        Returns the dots in the pasts of a stream's events that have not arrived, where runs are
+        offered events without waiting for these dots.
     """
 
     __slots__ = (
-        "_by_scope", "_closed", "_evicted", "_merged", "_open", "_places", "_scopes",
-        "_unplaced", "any_missed", "awaited", "most", "past_matters", "placed",
+        "_by_scope", "_closed", "_evicted", "_merged", "_open", "_places", "_scopes", "_unplaced",
+        "any_missed", "awaited", "most", "past_matters", "placed",
     )  # fmt: skip
 
     def __init__(self, most: int, *, placed: bool = False, past_matters: bool = True) -> None:
@@ -79,14 +79,14 @@ class Losses:
         self._scopes: dict[Dot, ScopeName | None] = {}
         self._by_scope: dict[ScopeName, DotSet] = {}  # by these scopes, ANY included
         self._evicted: dict[str, int] = {}
-        # Places that a dot is not before, and not after (None: not known yet).
+        # Of each dot, a lower and an upper bound of its place (None: not known yet).
         self._places: dict[Dot, tuple[CanonicalKey, CanonicalKey | None]] = {}
-        # Those whose second is not known, by the first; the others, by the second.
+        # The dots without an upper bound, by the lower one; the others, by the upper one.
         self._open: list[tuple[CanonicalKey, Dot]] = []
         self._closed: list[tuple[CanonicalKey, CanonicalKey, Dot]] = []
-        # Of those whose places are evicted: what none is before, and one of them.
+        # Of the dots whose places are evicted: a lower bound of them all, and one of the dots.
         self._merged: tuple[CanonicalKey, Dot] | None = None
-        self._unplaced: dict[str, list[int]] = {}  # counters whose second is not known, heaps
+        self._unplaced: dict[str, list[int]] = {}  # heaps of counters without an upper bound
 
     def __len__(self) -> int:
         return len(self._scopes)
@@ -94,32 +94,35 @@ class Losses:
     def __contains__(self, dot: Dot) -> bool:
         return dot in self._scopes
 
-    # --- what is missed ---
+    # --- missed events ---
 
     def miss(self, dot: Dot, low: CanonicalKey | None = None) -> int:
         """Mark a dot as missed that was declared lost; return how many others were evicted.
 
-        It is not before the place `low`, if that is known.
+        `low` is a lower bound of its place; None if it is unknown.
         """
         if low is not None and self.placed:
-            self._place(dot, low, None)
+            self._set_place(dot, low, None)
         if dot not in self._scopes:
             self._put(dot, ANY)
-        return self._bounded()
+        return self._evict_oldest()
 
     def miss_event(self, event: Event, scope: ScopeName | None) -> int:
-        """Mark an event as missed: of a scope, of none, or (`ANY`) of any."""
+        """Mark an event as missed by a scope, by none (None) or by any (`ANY`).
+
+        Return how many others were evicted.
+        """
         if self.placed:
             place = canonical_key(event)
-            self._place(event.dot, place, place)
+            self._set_place(event.dot, place, place)
         self._remove(event.dot)
         self._put(event.dot, scope)
-        return self._bounded()
+        return self._evict_oldest()
 
     def unmiss(self, dot: Dot) -> None:
-        """Remove the mark of an event that arrived after all; the evicted ones stay marked."""
+        """Remove the mark of an event that arrived after all; one that was evicted stays marked."""
         self._remove(dot)
-        self._displace(dot)
+        self._remove_place(dot)
 
     def _put(self, dot: Dot, scope: ScopeName | None) -> None:
         self.any_missed = True
@@ -135,8 +138,8 @@ class Losses:
             if not dots:
                 del self._by_scope[scope]
 
-    def _bounded(self) -> int:
-        """Evict the oldest beyond `most`; return how many."""
+    def _evict_oldest(self) -> int:
+        """Evict the oldest missed events beyond `most`; return how many."""
         count = 0
         while len(self._scopes) > self.most:
             dot = next(iter(self._scopes))
@@ -146,11 +149,11 @@ class Losses:
             count += 1
         return count
 
-    # --- where it stood ---
+    # --- places in the order ---
 
-    def _place(self, dot: Dot, low: CanonicalKey, high: CanonicalKey | None) -> None:
-        """Record between which places a dot stood; beyond the limit one place for several."""
-        self._displace(dot)
+    def _set_place(self, dot: Dot, low: CanonicalKey, high: CanonicalKey | None) -> None:
+        """Record the bounds of a dot's place; beyond the limit, merge the oldest into one."""
+        self._remove_place(dot)
         self._places[dot] = low, high
         if high is not None:
             bisect.insort(self._closed, (high, low, dot))
@@ -160,10 +163,10 @@ class Losses:
         if len(self._places) > self.most:
             oldest = next(iter(self._places))
             low = self._places[oldest][0]
-            self._displace(oldest)
+            self._remove_place(oldest)
             self._merged = min(low, self._merged[0]) if self._merged else low, oldest
 
-    def _displace(self, dot: Dot) -> None:
+    def _remove_place(self, dot: Dot) -> None:
         if dot not in self._places:
             return
         low, high = self._places.pop(dot)
@@ -172,8 +175,8 @@ class Losses:
         else:
             del self._closed[bisect.bisect_left(self._closed, (high, low, dot))]
 
-    def offered(self, event: Event) -> None:
-        """Place the missed events that an offered one is the first to have in its past."""
+    def bound_places(self, event: Event) -> None:
+        """Bound the places of the missed events that `event` is the first to have in its past."""
         if not self._unplaced:
             return
         place = canonical_key(event)
@@ -182,42 +185,49 @@ class Losses:
             while counters and counters[0] <= event.clock[node]:
                 dot = Dot(node, heapq.heappop(counters))
                 if dot in self._places and self._places[dot][1] is None:
-                    self._place(dot, self._places[dot][0], place)
+                    self._set_place(dot, self._places[dot][0], place)
             if not counters:
                 del self._unplaced[node]
 
-    # --- what is uncertain ---
+    # --- uncertainty ---
 
     def _concerns(self, dot: Dot, scope: ScopeName) -> bool:
         known = self._scopes.get(dot, ANY)
         return known is ANY or known == scope
 
-    def _concerning(self, scope: ScopeName) -> list[DotSet]:
-        return [of for name in (ANY, scope) if (of := self._by_scope.get(name)) is not None]
+    def _dot_sets(self, scope: ScopeName) -> list[DotSet]:
+        return [dots for name in (ANY, scope) if (dots := self._by_scope.get(name)) is not None]
 
-    def ended(self, scope: ScopeName, upto: CanonicalKey | None = None) -> tuple[Dot, ...]:
-        """Return what a scope may have waited for in vain, up to a place (None: the end)."""
-        dots = self._ended(scope, upto) if self.any_missed else NO_DOTS
-        return dots if self.awaited is None else first(heapq.merge(dots, self.awaited()))
+    def awaited_in_vain(
+        self, scope: ScopeName, upto: CanonicalKey | None = None
+    ) -> tuple[Dot, ...]:
+        """Return the dots that a scope may have awaited in vain, up to a place (None: the end)."""
+        dots = self._missed_until(scope, upto) if self.any_missed else NO_DOTS
+        return dots if self.awaited is None else first_named(heapq.merge(dots, self.awaited()))
 
-    def _ended(self, scope: ScopeName, upto: CanonicalKey | None) -> tuple[Dot, ...]:
-        dots: Iterable[Dot] = heapq.merge(*self._concerning(scope))
+    def _missed_until(self, scope: ScopeName, upto: CanonicalKey | None) -> tuple[Dot, ...]:
+        dots: Iterable[Dot] = heapq.merge(*self._dot_sets(scope))
         if upto is not None and self._places:
             dots = (d for d in dots if d not in self._places or self._places[d][0] < upto)
-        return first(dots) or self._standing()
+        return first_named(dots) or self._evicted_dots()
 
-    def before(self, scope: ScopeName, clocks: Iterable[Mapping[str, int]]) -> tuple[Dot, ...]:
-        """Return what is missed, and may be of a scope, in the past of one of some clocks."""
+    def missed_before(
+        self, scope: ScopeName, clocks: Iterable[Mapping[str, int]]
+    ) -> tuple[Dot, ...]:
+        """Return the missed dots that may belong to a scope, in the past of any of the clocks."""
         if not (self.any_missed and self.past_matters):
             return NO_DOTS
         clock = vector.join(clocks)
-        dots = [of.before(clock) for of in self._concerning(scope)]
-        return first(heapq.merge(*dots)) or self._standing(clock)
+        missed = [dots.before(clock) for dots in self._dot_sets(scope)]
+        return first_named(heapq.merge(*missed)) or self._evicted_dots(clock)
 
-    def between(
+    def missed_between(
         self, scope: ScopeName, low: CanonicalKey | None, high: CanonicalKey
     ) -> tuple[Dot, ...]:
-        """Return what may be of a scope and have stood between two places (None: the beginning)."""
+        """Return the missed dots that may belong to a scope and have come between two places.
+
+        `low` None is the beginning of the order.
+        """
         closed, first_place = self._closed, operator.itemgetter(0)
         begin = 0 if low is None else bisect.bisect_right(closed, low, key=first_place)
         end = bisect.bisect_left(self._open, high, key=first_place)
@@ -226,19 +236,21 @@ class Losses:
             (self._open[i][1] for i in range(end)),
         )
         merged = (self._merged[1],) if self._merged and self._merged[0] < high else ()
-        return first((*merged, *first(dot for dot in dots if self._concerns(dot, scope))))
+        return first_named(
+            (*merged, *first_named(dot for dot in dots if self._concerns(dot, scope)))
+        )
 
-    def _standing(self, clock: Mapping[str, int] | None = None) -> tuple[Dot, ...]:
-        """Return what stands for those that are evicted, of all or of those in a past."""
-        return first(
+    def _evicted_dots(self, clock: Mapping[str, int] | None = None) -> tuple[Dot, ...]:
+        """Return the dots that stand for the evicted ones: for all, or for those in a past."""
+        return first_named(
             Dot(node, counter)
             for node, counter in sorted(self._evicted.items())
             if clock is None or counter <= clock.get(node, 0)
         )
 
     def dots(self) -> tuple[Dot, ...]:
-        """Return what is missed, in whatever scope."""
-        return first(sorted(self._scopes)) or self._standing()
+        """Return the missed dots of all scopes."""
+        return first_named(sorted(self._scopes)) or self._evicted_dots()
 
     # --- state ---
 
@@ -249,7 +261,7 @@ class Losses:
         return [rows, dict(self._evicted), places, self._merged, self.past_matters]
 
     def load(self, value: Any) -> int:
-        """Put what `save` returned into a fresh object; return how many a smaller limit evicts."""
+        """Load what `save` returned into a fresh object; return how many a smaller limit evicts."""
         rows, self._evicted, places, merged, self.past_matters = value
         self.any_missed = bool(rows or self._evicted or places or merged)
         for dot, saved in rows:
@@ -259,8 +271,8 @@ class Losses:
             key, dot = merged
             self._merged = tuple(key), Dot(*dot)
         for dot, low, high in places:
-            self._place(Dot(*dot), tuple(low), None if high is None else tuple(high))
-        return self._bounded()
+            self._set_place(Dot(*dot), tuple(low), None if high is None else tuple(high))
+        return self._evict_oldest()
 
     def validate_state(self) -> None:
         """Assert the rule of this module."""
@@ -285,8 +297,8 @@ def _saved_scope(scope: ScopeName | None) -> Any:
     return None if scope is None else [value for _, value in scope]
 
 
-def first(dots: Iterable[Dot]) -> tuple[Dot, ...]:
-    """Return the first of some dots, as many as a verdict names, each once."""
+def first_named(dots: Iterable[Dot]) -> tuple[Dot, ...]:
+    """Return the first `NAMED_MAX` of the dots, without repetitions."""
     named: dict[Dot, None] = {}
     for dot in dots:
         if len(named) == NAMED_MAX:

@@ -1,9 +1,9 @@
-"""The machine of a pattern: what an event does in a configuration.
+"""The machine of a pattern: the configurations that an event leads to from a configuration.
 
-`step(machine, configuration, seen)` is a pure function: every transition whose guard
+`step(machine, configuration, seen)` is a pure function, which returns every transition whose guard
 holds, as (group, configuration). A guard is evaluated in two halves: the local atoms once per
 event (the mask), the relational atoms once per configuration, and of those only the ones that
-decide under this mask in this state (a *plan*, made when first needed and cached).
+matter under this mask in this state (a *plan*, made when first needed and cached).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ketal.operators import causal, conc
 from ketal.operators.history import EMPTY
 
 PLANS_MAX = 65_536
-"""Plans cached for each pattern: (state, mask) pairs met."""
+"""The most plans, one for each (state, mask), cached for a pattern."""
 
 Targets = tuple[tuple[int, int], ...]
-"""(group, state) pairs."""
+"""(group, state) pairs; a group is a step, or `ANONYMOUS` if no register keeps the event."""
 
 
 K = TypeVar("K")
@@ -32,7 +32,7 @@ V = TypeVar("V")
 
 
 class Memo(dict[K, V]):
-    """What a function returns, computed once for each argument; emptied when it is full."""
+    """A cache of a function's results by argument; it is cleared when it is full."""
 
     def __init__(self, function: Callable[[K], V], most: int) -> None:
         self._function = function
@@ -46,20 +46,20 @@ class Memo(dict[K, V]):
 
 
 Decided = Memo[int, "tuple[tuple[Configuration, ...], Decided] | None"]
-"""For each mask where such an event leads from a state, and what is decided there."""
+"""Of one state, by mask: the configuration that an event leads to, and its state's `Decided`."""
 
 
 class SubPlan:
-    """A plan once the relation to the prior event is known.
+    """The part of a plan for one relation of the prior event to the event.
 
     Attributes
     ----------
     variables : tuple of int
-        The relational atoms that are left to decide it.
+        The relational atoms on which the targets depend.
     targets : Memo
-        Where it leads, by the truth of these.
+        Where an event leads, by the truth of these atoms (as bits).
     constant : Targets
-        Where it leads, if nothing is left to decide.
+        Where an event leads, if there are no such atoms; otherwise empty.
     """
 
     __slots__ = ("_residual", "_resolve", "constant", "targets", "variables")
@@ -81,11 +81,12 @@ class SubPlan:
 
 
 class Plan(NamedTuple):
-    """What an event with one mask can do in one state.
+    """Where an event with one mask leads from one state.
 
-    Each part is None where the event leads nowhere under that relation of the
-    prior event to it; `reads_prior` is false where all four are the same. `key`
-    is an equality with a register (`k == A.k`) without which it leads nowhere.
+    There is a part for each relation of the prior event to the event, and one for no prior
+    event (`unbound`); a part is None where the event leads nowhere. `reads_prior` is false where
+    all four are the same. `key` is an equality with a register (`k == A.k`) without which the
+    event leads nowhere.
     """
 
     reads_prior: bool
@@ -95,8 +96,8 @@ class Plan(NamedTuple):
     after: SubPlan | None
     key: int | None = None
 
-    def under(self, seen: Seen, prior: Seen | None) -> SubPlan | None:
-        """Return the part for one prior event."""
+    def part_for(self, seen: Seen, prior: Seen | None) -> SubPlan | None:
+        """Return the part that applies to an event, given the prior one."""
         if prior is None or not self.reads_prior:
             return self.unbound
         if causal.fast(seen, prior):
@@ -107,7 +108,7 @@ class Plan(NamedTuple):
 class NotPlan(NamedTuple):
     """Which pending `not` guards an event with one mask may break in one state.
 
-    `guards` are (number, what is left to decide); `key` as in `Plan`.
+    `guards` are (number, the formula left to evaluate); `key` is as in `Plan`.
     """
 
     guards: tuple[tuple[int, Formula], ...]
@@ -123,19 +124,20 @@ class Machine:
     Attributes
     ----------
     plans : Memo
-        For (state, mask), what such an event can do; None for nothing.
+        By (state, mask): the plan of such an event; None where it leads nowhere.
     decided : Memo
-        For a state and then a mask, the one configuration that such an event leads to, and what is
-        decided there; None where it depends on registers, or where there is not just one.
+        By state, then mask: the one configuration that such an event leads to, and the `Decided`
+        of its state; None where registers matter, or there is not exactly one configuration.
     concerned : Memo
-        For (states in which runs wait, as bits; mask), whether such an event starts a run, or may
-        concern those that wait.
+        By (states in which runs wait, as bits; mask): whether such an event may start a run,
+        extend a waiting one or break a `not` of one.
     not_plans : Memo
-        For (state, mask), the `not` guards that such an event may break.
+        By (state, mask): the `not` guards that such an event may break.
     breaks : Memo
-        For (number of a `not`, mask), what is left to decide of whether such an event breaks it.
+        By (number of a `not`, mask): the part of the guard left to evaluate for such an event.
     refusals : Memo
-        For (states, mask), the steps expected, these as a text, and whether relations alone refuse.
+        By (states, mask): the steps expected, these as a text, and whether the event would be
+        allowed but for relational atoms.
     """
 
     def __init__(self, compiled: CompiledPattern) -> None:
@@ -146,10 +148,10 @@ class Machine:
         self.relations = Relations(compiled)
         self.empty_bound: tuple[Seen | None, ...] = (None,) * len(self.relations.slots)
         self.fresh = (Configuration(0, None, self.empty_bound, None, ()),)
-        self.has_way_on = tuple(map(bool, automaton.table))
+        self.can_continue = tuple(map(bool, automaton.table))
         states = len(automaton.table)
         self.plans = Memo(self._plan, PLANS_MAX)
-        self.decided = Memo(self._decided_of, states)
+        self.decided = Memo(self._new_decided, states)
         self.concerned = Memo(self._concerns, PLANS_MAX)
         self.not_plans = Memo(self._not_plan, PLANS_MAX)
         self.breaks = Memo(self._breaks, PLANS_MAX)
@@ -159,12 +161,12 @@ class Machine:
             tuple(sorted({n for v in vs for n in automaton.variants[v].nots}))
             for vs in automaton.enabled
         )
-        # Under CausalOrder only what is after the prior event breaks a `not`.
-        sure = frozenset[int]() if self.arrival else self.relations.prior
+        # Under CausalOrder only an event after the prior one breaks a `not`.
+        decided_atoms = frozenset[int]() if self.arrival else self.relations.prior
         self.relational_nots = frozenset(
             number
             for number, formula in enumerate(automaton.nots)
-            if any(automaton.atoms[n].relational for n in variables(formula) - sure)
+            if any(automaton.atoms[n].relational for n in variables(formula) - decided_atoms)
         )
         self._bare = tuple(
             Configuration(s, None, self.empty_bound, None, ()) if live.none else None
@@ -173,25 +175,25 @@ class Machine:
 
     # --- plans ---
 
-    def local(self, mask: int) -> dict[int, bool]:
-        """Return the truth of the local atoms that a mask says."""
+    def local_truth(self, mask: int) -> dict[int, bool]:
+        """Return the truth of each local atom under a mask."""
         return {
             n: bool(mask >> n & 1)
             for n, atom in enumerate(self.automaton.atoms)
             if not atom.relational
         }
 
-    def _concerns(self, at: tuple[int, int]) -> bool:
-        waiting, mask = at
+    def _concerns(self, argument: tuple[int, int]) -> bool:
+        waiting, mask = argument
         states = [s for s in range(len(self.automaton.table)) if not s or waiting >> s & 1]
-        # Only what waits has a `not` that can be broken.
+        # Only a waiting run has a `not` that can be broken.
         return any(self.plans[state, mask] is not None for state in states) or (
-            bool(waiting) and self.breaks_some(mask)
+            bool(waiting) and self.may_break_not(mask)
         )
 
-    def _plan(self, at: tuple[int, int]) -> Plan | None:
-        state, mask = at
-        known = self.local(mask)
+    def _plan(self, argument: tuple[int, int]) -> Plan | None:
+        state, mask = argument
+        known = self.local_truth(mask)
         residual = []
         for v in self.automaton.enabled[state]:
             formula = simplify(self.automaton.formulas[v], known)
@@ -203,9 +205,9 @@ class Machine:
         if not any(variables(f) & self.relations.prior for _, f in residual):
             same = self._sub_plan(state, residual, {})
             return Plan(False, same, same, same, same, key) if same is not None else None
-        known_relation = self.relations.known
+        prior_truth = self.relations.prior_truth
         parts = [
-            self._sub_plan(state, residual, known_relation(before=before, concurrent=concurrent))
+            self._sub_plan(state, residual, prior_truth(before=before, concurrent=concurrent))
             for before, concurrent in ((True, True), (True, False), (False, True), (False, False))
         ]
         if all(part is None for part in parts):
@@ -231,7 +233,7 @@ class Machine:
 
     def steps_held(self, configuration: Configuration, seen: Seen) -> set[int]:
         """Return the steps that could take an event next and whose guards hold."""
-        known = self.local(seen.mask)
+        known = self.local_truth(seen.mask)
         held: set[int] = set()
         for v in self.automaton.enabled[configuration.state]:
             formula = simplify(self.automaton.formulas[v], known)
@@ -241,7 +243,7 @@ class Machine:
 
     # --- configurations ---
 
-    def _decided_of(self, state: int) -> Decided:
+    def _new_decided(self, state: int) -> Decided:
         masks_max = max(1, PLANS_MAX // len(self.automaton.table))
         return Memo(partial(self._decide_by_mask, state), masks_max)
 
@@ -255,9 +257,9 @@ class Machine:
         bare = self._bare[targets[0][1]] if len(targets) == 1 else None
         return None if bare is None else ((bare,), self.decided[bare.state])
 
-    def _refusal(self, at: tuple[tuple[int, ...], int]) -> tuple[tuple[str, ...], str, bool]:
-        states, mask = at
-        automaton, known = self.automaton, self.local(mask)
+    def _refusal(self, argument: tuple[tuple[int, ...], int]) -> tuple[tuple[str, ...], str, bool]:
+        states, mask = argument
+        automaton, known = self.automaton, self.local_truth(mask)
         expected = automaton.expected(states)
         text = f"expected {_either(expected)}" if expected else "nothing may follow"
         enabled = (automaton.formulas[v] for s in states for v in automaton.enabled[s])
@@ -270,7 +272,7 @@ class Machine:
     def take(
         self, configuration: Configuration, group: int, target: int, seen: Seen
     ) -> Configuration:
-        """Return the configuration after an event was taken into a group."""
+        """Return the configuration in state `target` after an event was taken by a group."""
         bare = self._bare[target]
         if bare is not None:
             return bare
@@ -289,34 +291,34 @@ class Machine:
 
     # --- pending nots ---
 
-    def _not_plan(self, at: tuple[int, int]) -> NotPlan:
-        state, mask = at
+    def _not_plan(self, argument: tuple[int, int]) -> NotPlan:
+        state, mask = argument
         met = [(n, self.breaks[n, mask]) for n in self.pending[state]]
         guards = tuple((n, f) for n, f in met if f is not False)
         if not guards:
             return NO_NOTS
         return NotPlan(guards, self.relations.key_of(f for _, f in guards))
 
-    def _breaks(self, at: tuple[int, int]) -> Formula:
-        number, mask = at
-        known = self.local(mask)
+    def _breaks(self, argument: tuple[int, int]) -> Formula:
+        number, mask = argument
+        known = self.local_truth(mask)
         if not self.arrival:
-            # Only what is after the prior event breaks a `not`.
-            known |= self.relations.known(before=True, concurrent=False)
+            # Only an event after the prior one breaks a `not`.
+            known |= self.relations.prior_truth(before=True, concurrent=False)
         return simplify(self.automaton.nots[number], known)
 
-    def breaks_some(self, mask: int) -> bool:
+    def may_break_not(self, mask: int) -> bool:
         """Return whether an event with this mask may break some `not`."""
         return any(self.breaks[n, mask] is not False for n in range(len(self.automaton.nots)))
 
     def holds(self, formula: Formula, configuration: Configuration, seen: Seen) -> bool:
-        """Return whether what the mask left to decide of a guard holds of an event."""
+        """Return whether a formula over relational atoms holds for an event."""
         return evaluate(formula, self.relations.bits(variables(formula), configuration, seen))
 
     def skip(self, configuration: Configuration, seen: Seen) -> Configuration | None:
         """Return the configuration after an event was skipped under arrival order.
 
-        None where it ends, as a `not` that is broken is on every way on.
+        None if the run ends with it: every step that could come next has a broken `not`.
         """
         assert self.arrival, (
             "under CausalOrder `ketal.engine.find.breakers` looks for what is between"
@@ -343,7 +345,7 @@ def step(
     plan = machine.plans[configuration.state, seen.mask]
     if plan is None:
         return ()
-    sub = plan.under(seen, configuration.prior)
+    sub = plan.part_for(seen, configuration.prior)
     if sub is None:
         return ()
     return tuple(

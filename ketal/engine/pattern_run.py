@@ -38,21 +38,21 @@ class PatternRun:
     execution : str
         The execution's name where a log holds several.
     listing : bool
-        Whether verdicts are wanted, or counts only.
+        Whether to return verdicts; otherwise they are only counted.
     trace : bool
         Whether to report every transition.
     machine : Machine, optional
-        That of another run of the same pattern, which counts the failures of
-        registered guards.
+        The machine of another run of the same pattern, to share. That other run counts the
+        failures of registered guards.
     make_steps : callable
-        Makes what offers events to the scopes' runs, as `ScopeSteps`.
+        Makes the object that offers events to the scopes' runs; called as `ScopeSteps` is.
 
     Attributes
     ----------
     copies : Copies or None
         The nodes' copies, under `at every node`.
     met : MaskCounts
-        How many events of those offered satisfied each guard.
+        How many of the offered events satisfied each guard.
     """
 
     __slots__ = (
@@ -81,7 +81,7 @@ class PatternRun:
         counting = not trace and (not listing or compiled.pattern.only_counts)
         self.scopes = Scopes(compiled, machine, limits, traced=trace, counting=counting)
         placed = compiled.pattern.order.total and not compiled.order_independent
-        # A match of such a pattern stands on its own events, as long as their clocks are whole.
+        # A match of an order-free pattern depends on its own events, if their clocks are whole.
         self.losses = Losses(limits.lost_max, placed=placed, past_matters=not compiled.order_free)
         self._window_us = compiled.window_us
         deployment = compiled.pattern.deployment
@@ -101,7 +101,7 @@ class PatternRun:
         alone = deployment is None and not compiled.partition
         self._one_scope = alone and self.steps.by_mask and self._unknown_types is None
         own = any(a.shape == "registered" and not a.relational for a in compiled.automaton.atoms)
-        # Failures of a program's own guard, or of a `call`, are counted of events of all types.
+        # Failures of a registered guard, or of a `call`, are counted on events of every type.
         may_fail = own or self._unknown_types is not None
         self._every_type = deployment is not None or may_fail
 
@@ -111,14 +111,14 @@ class PatternRun:
     # --- events ---
 
     def process(self, events: Sequence[Event]) -> list[tuple[int, list[RunVerdict]]]:
-        """Process released events in turn; return the verdicts of each that has some, by number."""
+        """Process released events in turn; return (index, verdicts) of each event with verdicts."""
         masks: Sequence[int] = self._masks(events)
         outside = self.met.add(masks)
         if self._one_scope and not self.losses.any_missed:
-            numbers, offered, of_offered = self.met.in_alphabet(events, masks, outside)
+            numbers, offered, offered_masks = self.met.in_alphabet(events, masks, outside)
             if self._window_us is None or None not in map(_time, offered):
-                stepped = self.steps.step_all((), offered, of_offered)
-                return [(numbers[at], verdicts) for at, verdicts in stepped]
+                steps = self.steps.step_all((), offered, offered_masks)
+                return [(numbers[index], verdicts) for index, verdicts in steps]
         if self._are_of_alike_copies(events):
             assert self._copy_steps is not None
             return self._copy_steps.step_alike(events, masks, outside)
@@ -126,8 +126,8 @@ class PatternRun:
         losses, copies, unknown = self.losses, self.copies, self._unknown_types
         for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
             if losses.any_missed:
-                self.scopes.live.counting = False  # whether a match is uncertain is found of each
-                losses.offered(event)
+                self.scopes.live.counting = False  # each match is checked for uncertainty
+                losses.bound_places(event)
                 if copies is not None and not copies.everything:
                     self.verdicts.learned_at = canonical_key(event)
             if unknown is not None and unknown(event):
@@ -143,7 +143,7 @@ class PatternRun:
         return out
 
     def _are_of_alike_copies(self, events: Sequence[Event]) -> bool:
-        """Return whether all copies are offered all events, and nothing else is asked of each."""
+        """Return whether all copies are offered all events, and none needs a check of its own."""
         return (
             self._copy_steps is not None
             and self.steps.by_mask
@@ -153,7 +153,7 @@ class PatternRun:
         )
 
     def _step_scoped(self, event: Event, mask: int) -> list[RunVerdict]:
-        """Offer an event of the alphabet to its scope; count it where it has none."""
+        """Offer an event of the alphabet to its scope, or count it if it has none."""
         name = self.scopes.name_of(event)
         if name is None:
             self.scopes.count_unscoped(event, self.counts)
@@ -161,16 +161,16 @@ class PatternRun:
         return self.steps.step(name, event, mask)
 
     def concerned_by(self, event: Event) -> bool:
-        """Return whether an event with the type of this one may change anything here.
+        """Return whether events of this event's type may change the run, its counts included.
 
-        If not, it is not in the alphabet, and no guard that is counted is true of it. A run with
-        copies learns by every event what its node knows; one that missed an event, where that
-        stood.
+        Events of other types are outside the alphabet and satisfy no counted guard. A run with
+        copies needs events of every type, to learn what each node knows; so does one that missed
+        an event, to bound the place of that event.
         """
         return self._every_type or self.losses.any_missed or self.compiled.names_type(event)
 
     def count(self, events: Sequence[Event]) -> None:
-        """Count events which other runs of the pattern are offered, in every order (`mode`)."""
+        """Count events that are offered to other runs of the pattern, one an order (`mode`)."""
         self.met.add(self._masks(events))
         if self.copies is not None and self.copies.receiving:
             self.copies.messages += sum([len(event.receives) for event in events])
@@ -180,15 +180,15 @@ class PatternRun:
     def miss(self, dot: Dot, low: CanonicalKey | None = None) -> None:
         """Record a dot that was declared lost: a run might have waited for its event.
 
-        It is not before the place `low` of canonical order, if that is known.
+        The event does not come before `low` in canonical order; None if that is unknown.
         """
         self.counts.marks_forgotten += self.losses.miss(dot, low)
 
     def miss_event(self, event: Event) -> None:
-        """Mark an event as missed that is late or refused, and so not offered.
+        """Mark a late or refused event, which is not offered, as missed.
 
-        Only its own scope missed it. Where nodes have copies, these also miss which events
-        its node would have known by it, so there it may concern any scope.
+        Only its own scope misses it. With copies it may concern any scope, as they also miss
+        which events its node had learned of by then.
         """
         scope = ANY if self.copies is not None else self.scopes.name_of(event)
         self.counts.marks_forgotten += self.losses.miss_event(event, scope)
@@ -198,7 +198,7 @@ class PatternRun:
         self.losses.unmiss(dot)
 
     def live_runs(self) -> int:
-        """Return how many runs are live, and how many events are kept by a `find any`."""
+        """Return how many runs are live; for a `find any`, how many events are kept."""
         if self.compiled.kind != "check":
             return self.scopes.count_live()
         runs = (scope.run for scope in self.scopes.values())
@@ -207,7 +207,7 @@ class PatternRun:
     # --- state ---
 
     def save(self) -> Any:
-        """Return what is small of the state, all but scopes and events held, as plain data."""
+        """Return the state without scopes and the events held for copies, as plain data."""
         return [*self._save_uncounted(), self.met.save()]
 
     def _save_uncounted(self) -> list[Any]:
@@ -215,10 +215,10 @@ class PatternRun:
         return [self.counts.save(), self.scopes.created, self.losses.save(), copies]
 
     def load(self, value: Any, unlearned: Iterable[Unlearned], scopes: Iterable[Any]) -> None:
-        """Put what `save` gave into a fresh run of the same pattern.
+        """Load what `save` returned into a fresh run of the same pattern.
 
-        With it come the events held for copies, in the order offered, and what `Scope.save` gave,
-        in the order of their numbers.
+        `unlearned` are the events held for copies, in the order offered, and `scopes` what
+        `Scope.save` returned, in the order of the scopes' numbers.
         """
         *uncounted, met = value
         self.met.load(met)
@@ -236,9 +236,9 @@ class PatternRun:
             self.scopes.load(saved)
 
     def copy_from(self, other: PatternRun) -> None:
-        """Put the state of another run of the same pattern into this, which is fresh.
+        """Copy the state of another run of the same pattern into this fresh one.
 
-        `met` is left out: it is of the events that a run is offered itself.
+        `met` is not copied: it counts the events that were offered to this run itself.
         """
         unlearned = () if other.copies is None else other.copies.unlearned()
         self._load_uncounted(other._save_uncounted(), unlearned, ())

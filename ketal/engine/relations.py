@@ -1,7 +1,7 @@
-"""Relational atoms: the comparisons of an event with what a run has taken before it.
+"""Relational atoms: the comparisons of an event with the events that a run took before it.
 
 They are evaluated once per configuration, the local atoms once per event (its mask). An
-equality with a register (`k == A.k`) is a key as well, by which runs are found.
+equality with a register (`k == A.k`) is also a key of the indexes in which runs are looked up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Relations:
     prior : frozenset of int
         The atoms that are decided by how the event and the prior event are related.
     register_values : dict of int to function
-        For each key, by the number of its atom, the configuration's side of the equality.
+        By the number of an equality's atom, the function that reads the configuration's side.
     """
 
     def __init__(self, compiled: CompiledPattern) -> None:
@@ -51,19 +51,19 @@ class Relations:
         }
         self.register_values = {n: self._register_value(n) for n in compiled.bound.equalities}
 
-    def known(self, *, before: bool, concurrent: bool) -> dict[int, bool]:
-        """Return the truth of the atoms of `prior` where the two events are related so."""
+    def prior_truth(self, *, before: bool, concurrent: bool) -> dict[int, bool]:
+        """Return the truth of the atoms in `prior` for one relation between the two events."""
         return {
             **dict.fromkeys(self._prior["before"], before),
             **dict.fromkeys(self._prior["concurrent"], concurrent),
         }
 
     def holds(self, number: int, configuration: Configuration, seen: Seen) -> bool:
-        """Return whether an atom holds of an event after a configuration."""
+        """Return whether an atom holds for an event offered in a configuration."""
         return self._evaluators[number](configuration, seen)
 
     def bits(self, numbers: Iterable[int], configuration: Configuration, seen: Seen) -> int:
-        """Return a mask of those atoms, of some, that hold of an event after a configuration."""
+        """Return, as bits, which of the given atoms hold for an event in a configuration."""
         bits = 0
         for number in numbers:
             if self._evaluators[number](configuration, seen):
@@ -71,7 +71,7 @@ class Relations:
         return bits
 
     def key_of(self, formulas: Iterable[Formula]) -> int | None:
-        """Return an equality with a register without which none of some formulas can hold."""
+        """Return an equality with a register that every formula requires; None if none does."""
         keys = [
             frozenset(n for n in necessary(formula) if n in self.register_values)
             for formula in formulas
@@ -88,16 +88,16 @@ class Relations:
                 bool(configuration.broken) and configuration.broken[guard]
             )
         function = self._compiled.bound.relational[number]
-        names = self._names(atom)
+        names = self._registers_read(atom)
 
         def compared(configuration: Configuration, seen: Seen) -> bool:
-            bound = _bound(names, configuration)
-            # None: a step that no path to here takes.
+            bound = _bound_events(names, configuration)
+            # None: no path to this state takes the step.
             return bound is not None and function(seen.event, bound)
 
         return compared
 
-    def _names(self, atom: Atom) -> list[tuple[str, int | None]]:
+    def _registers_read(self, atom: Atom) -> list[tuple[str, int | None]]:
         """Return the steps whose events an atom reads, each with the slot of its register."""
         return [(s, self.slot(s)) for s in sorted(registers(atom).steps)]
 
@@ -108,22 +108,22 @@ class Relations:
 
     def _register_value(self, number: int) -> Callable[[Configuration], Key | None]:
         value = self._compiled.bound.equalities[number][1]
-        names = self._names(self._compiled.automaton.atoms[number])
+        names = self._registers_read(self._compiled.automaton.atoms[number])
 
         def read(configuration: Configuration) -> Key | None:
-            bound = _bound(names, configuration)
+            bound = _bound_events(names, configuration)
             return None if bound is None else keyed(value(bound))
 
         return read
 
     def key_value(self, number: int | None, event: Event) -> Key | None:
-        """Return an event's side of an equality; None where it is unknown, or for no equality."""
+        """Return an event's side of an equality; None if unknown, or if `number` is None."""
         if number is None:
             return None
         return keyed(self._compiled.bound.equalities[number][0](event))
 
     def _relation(self, shape: str, anchor: str) -> Callable[[Configuration, Seen], bool]:
-        related, of_all = _RELATED[shape]
+        related, of_all = _RELATION_TESTS[shape]
         if anchor == PRIOR:
             return lambda configuration, seen: related(seen, configuration.prior)
         if anchor == ALL:
@@ -136,7 +136,7 @@ class Relations:
         return lambda configuration, seen: related(seen, configuration.bound[slot])
 
 
-_RELATED: Final[
+_RELATION_TESTS: Final[
     dict[str, tuple[Callable[[Seen, Seen | None], bool], Callable[[History, Seen], bool]]]
 ] = {
     "before": (causal.fast, lambda taken, e: taken.all_before(e.node, e.counter, e.clock)),
@@ -150,13 +150,13 @@ _RELATED: Final[
         lambda taken, e: e.node not in taken.last,
     ),
 }
-"""Shape of a relation → whether it holds of one anchor, and of all events of a run."""
+"""Shape of a relation → its test against one anchor, and against all events of a run."""
 
 
-def _bound(
+def _bound_events(
     names: Sequence[tuple[str, int | None]], configuration: Configuration
 ) -> dict[str, Event] | None:
-    """Return the events of some steps by name; None where one has none."""
+    """Return the last event of each of the given steps; None if a step has no event."""
     bound: dict[str, Event] = {}
     for name, slot in names:
         holder = configuration.bound[slot] if slot is not None else None

@@ -1,6 +1,6 @@
-"""The scopes of a pattern, stepped: events, time and the end go to their runs, verdicts come back.
+"""Steps of a pattern's scopes: passes events, time and the end to their runs, returns verdicts.
 
-A scope is created with its first event; its run returns findings, which become verdicts.
+A scope is created with its first event. Its run returns findings, which become verdicts.
 
 The one rule: a scope that is stepped is marked dirty, and removed once it is over.
 """
@@ -31,11 +31,11 @@ class ScopeSteps:
     Attributes
     ----------
     by_mask : bool
-        Whether events that their masks decide need not be offered one by one.
+        Whether runs may take events by their masks, several at once.
     """
 
     takes_by_mask = True
-    """Whether `by_mask` holds where no transition is asked for; false where `step` is another."""
+    """False in a subclass whose `step` must see every event: then `by_mask` is false."""
     __slots__ = (
         "_window_us", "by_mask", "copies", "counts", "limits", "losses", "scopes", "verdicts",
     )  # fmt: skip
@@ -55,8 +55,8 @@ class ScopeSteps:
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope."""
         scopes, losses = self.scopes, self.losses
-        if name not in scopes and not losses.any_missed and scopes.passes_over(mask):
-            scopes.created += 1  # one that was over at once
+        if name not in scopes and not losses.any_missed and scopes.ignores(mask):
+            scopes.created += 1  # it would be over at once
             return []
         scope = self._scope(name)
         if scope is None:
@@ -66,16 +66,16 @@ class ScopeSteps:
         before: tuple[Configuration, ...] | None = None
         if isinstance(run, CheckRun):
             before = run.configurations
-            if losses.any_missed and (scope.past or losses.before(name, (event.clock,))):
+            if losses.any_missed and (scope.past or losses.missed_before(name, (event.clock,))):
                 scope.past = vector.join((scope.past or {}, event.clock))
-        if not run.take_plain((event,), (mask,), 0, scope.offered):
+        if not run.take_by_mask((event,), (mask,), 0, scope.offered):
             out = self._take(scope, event, mask)
         else:
-            self._taken_plain(scope, 1)
+            self._count_taken(scope, 1)
             out = []
             if before is not None and self.verdicts.trace:
                 seen = Seen(event, mask, scope.offered - 1)
-                out = self.verdicts.of_check(scope, before, None, seen)
+                out = self.verdicts.check_verdicts(scope, before, None, seen)
         if scopes.removes:
             scopes.remove_if_over(scope)
         return out
@@ -89,14 +89,14 @@ class ScopeSteps:
         scopes.mark_dirty(scope)
         return scope
 
-    def _taken_plain(self, scope: Scope, count: int) -> None:
-        """Count events that `take_plain` gave the run of a scope, and set its timer."""
+    def _count_taken(self, scope: Scope, count: int) -> None:
+        """Count events that a scope's run took by `take_by_mask`, and set the scope's timer."""
         scope.offered += count
         if self._window_us is not None and isinstance(scope.run, AnyFind):
             self.scopes.timers.set(scope, scope.run.waits_from_us())
 
     def _take(self, scope: Scope, event: Event, mask: int) -> list[RunVerdict]:
-        """Offer an event that `take_plain` left to a scope."""
+        """Offer a scope's run an event that `take_by_mask` did not take."""
         run, place = scope.run, scope.offered
         scope.offered = place + 1
         if isinstance(run, CheckRun):
@@ -104,7 +104,7 @@ class ScopeSteps:
         findings = run.offer(event, mask, place)
         if self._window_us is not None:
             self.scopes.timers.set(scope, microseconds(event.time))
-        return [] if findings is None else self.verdicts.of_find(scope, findings, event)
+        return [] if findings is None else self.verdicts.find_verdicts(scope, findings, event)
 
     def _take_checked(
         self, scope: Scope, run: CheckRun, event: Event, mask: int, place: int
@@ -116,7 +116,7 @@ class ScopeSteps:
         refused = run.offer(event, mask, place)
         if refused is None and len(run.configurations) == 1 and not verdicts.trace:
             return []
-        out = verdicts.of_check(scope, before, refused, Seen(event, mask, place))
+        out = verdicts.check_verdicts(scope, before, refused, Seen(event, mask, place))
         if len(run.configurations) > self.limits.configurations_max:
             # Without all of its configurations a run would call allowed events violations.
             run.halt()
@@ -127,33 +127,33 @@ class ScopeSteps:
     def step_all(
         self, name: ScopeName, events: Sequence[Event], masks: Sequence[int]
     ) -> Iterator[tuple[int, list[RunVerdict]]]:
-        """Offer events of the alphabet to one scope in turn; yield verdicts with their numbers.
+        """Offer events of the alphabet to one scope in turn; yield (index, verdicts).
 
-        Many are taken by their masks, without being offered one by one. The scope stays: the
-        pattern has no partition.
+        Events that masks decide are taken several at once. The scope is not removed meanwhile,
+        as the pattern has no partition.
         """
         assert not self.scopes.removes
-        at, end = 0, len(masks)
+        index, end = 0, len(masks)
         by_mask = self.by_mask and not self.losses.any_missed
-        while at < end:
+        while index < end:
             scope = self._scope(name) if by_mask else None
             if scope is None:
-                verdicts = self.step(name, events[at], masks[at])
+                verdicts = self.step(name, events[index], masks[index])
             else:
-                begin, at = at, scope.run.take_plain(events, masks, at, scope.offered)
-                self._taken_plain(scope, at - begin)
-                if at == end:
+                begin, index = index, scope.run.take_by_mask(events, masks, index, scope.offered)
+                self._count_taken(scope, index - begin)
+                if index == end:
                     return
-                verdicts = self._take(scope, events[at], masks[at])
+                verdicts = self._take(scope, events[index], masks[index])
             if verdicts:
-                yield at, verdicts
-            at += 1
+                yield index, verdicts
+            index += 1
 
     # --- time and the end ---
 
     @property
     def due_us(self) -> float:
-        """The least watermark that may end a window, by the events that are offered."""
+        """A lower bound of the watermarks that can end a window of the events offered so far."""
         if self._window_us is None:
             return math.inf
         if self.copies is not None and not self.copies.everything:
@@ -173,11 +173,11 @@ class ScopeSteps:
             scopes.mark_dirty(scope)
             passed_us, node = watermark_us, None
             if copies is not None and not copies.everything:
-                # A node learns of events after their release: for its copy they have not passed.
+                # For this copy, the time of an event passes only once its node has learned of it.
                 node = scope.key[-1][1]
                 passed_us = min(watermark_us, copies.unlearned_us(node))
             run.advance(passed_us, findings := Findings())
-            out += self.verdicts.of_find(scope, findings, None)
+            out += self.verdicts.find_verdicts(scope, findings, None)
             earliest_us = run.earliest_us()
             if scopes.remove_if_over(scope):
                 continue
@@ -194,9 +194,9 @@ class ScopeSteps:
             self.scopes.mark_dirty(scope)
             if not isinstance(scope.run, CheckRun):
                 scope.run.end(findings := Findings())
-                out += self.verdicts.of_find(scope, findings, None)
+                out += self.verdicts.find_verdicts(scope, findings, None)
             elif not (scope.run.halted or scope.run.complete()):
-                out += self.verdicts.incomplete(scope)
+                out += self.verdicts.incomplete_verdicts(scope)
             self.scopes.remove_if_over(scope)
         return out
 

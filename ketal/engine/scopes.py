@@ -1,11 +1,11 @@
 """Scopes: the partitions of a pattern, and under `at every node` one for each node's copy.
 
 A scope is looked up by its name, the values of the partition keys of an event. It has a run of
-its own, and where the pattern has a window a timer (Akidau et al., "The dataflow model", 2015)
-for the earliest time at which a watermark can end something of it.
+its own, and where the pattern has a window a timer (Akidau et al., "The dataflow model", 2015):
+the time from which its earliest window is measured.
 
 The one rule: a scope is held under its name until it is over, and its number is lower than those
-of all later ones.
+of all scopes created later.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Counts:
     uncertain: int = 0
 
     def to_dict(self) -> dict[str, int]:
-        """Return the counts of the summary; the rarer ones where they are not zero."""
+        """Return the counts of the summary; the rare ones only where they are not zero."""
         out = {name: getattr(self, name) for name in (*COUNTED, "unscoped", "untimed")}
         return out | {name: count for name in _RARE if (count := getattr(self, name))}
 
@@ -67,28 +67,28 @@ class Counts:
         return [getattr(self, column.name) for column in fields(self)]
 
     def load(self, value: Any) -> None:
-        """Put in the counts that `save` gave."""
+        """Load the counts that `save` returned."""
         for column, count in zip(fields(self), value, strict=True):
             setattr(self, column.name, count)
 
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """One scope: its name, its run, and the run's state that needs the scope.
+    """One scope: its name, its run, and the state that its run does not hold.
 
-    Of a check `past` is the join of the clocks of the events that it was offered since one of them
-    had a missed event in its past.
+    For a check, `past` is the join of the clocks of the events offered to it, from the first one
+    with a missed event in its past.
     """
 
-    name: ScopeName  # the values of its key, as `keyed` has them
-    key: ScopeKey  # as verdicts have it
+    name: ScopeName  # the values of its key, as `keyed` returns them
+    key: ScopeKey  # as verdicts show it
     run: ScopeRun
     number: int  # in the order in which the scopes of the pattern were created
     offered: int = 0  # how many events it was offered
     past: Mapping[str, int] | None = None
-    timer_us: int | None = None  # the earliest time whose passing may end something of it
-    suspended: bool = False  # whether its timer waits until the node of its copy learns more
-    reported: frozenset[str] = frozenset()  # the limits that an overflow of it has named
+    timer_us: int | None = None  # the time from which its earliest window is measured
+    suspended: bool = False  # whether it has no timer until the node of its copy learns more
+    reported: frozenset[str] = frozenset()  # the limits whose overflow was reported
     _mapping: FrozenMapping | None = None
 
     @property
@@ -99,11 +99,11 @@ class Scope:
         return self._mapping
 
     def is_over(self) -> bool:
-        """Return whether the scope is as if it had been offered nothing."""
+        """Return whether the scope's state is that of a new one."""
         return not self.past and self.run.idle()
 
     def save(self) -> Any:
-        """Return the scope as plain data, with its own events, so that it can be loaded alone."""
+        """Return the scope as plain data, its events included, so that it can be loaded alone."""
         seens = SeenTable()
         run = self.run.save(seens)
         past = dict(self.past) if self.past else None
@@ -115,7 +115,7 @@ class Scope:
 class ScopeTimers:
     """The timers of scopes, in a queue.
 
-    The one rule: while a scope has a timer there is an entry for that in the queue.
+    The one rule: the queue has an entry for every scope's timer; other entries are stale.
     """
 
     def __init__(self) -> None:
@@ -131,12 +131,12 @@ class ScopeTimers:
             heapq.heappush(self._queue, (time_us, scope.number, self._ticks, scope))
 
     def suspend(self, scope: Scope) -> None:
-        """Leave a scope of a copy without a timer until its node learns more."""
+        """Mark a copy's scope as without a timer until the node of the copy learns more."""
         scope.suspended = True
         self._suspended.setdefault(scope.key[-1][1], {})[scope.number] = scope
 
     def resume(self, node: str) -> Iterator[Scope]:
-        """Yield the scopes that wait for what a node learns, which do not wait any more."""
+        """Yield the suspended scopes of a node's copy, each no longer suspended."""
         for scope in self._suspended.pop(node, {}).values():
             scope.suspended = False
             yield scope
@@ -148,25 +148,25 @@ class ScopeTimers:
             del self._suspended[scope.key[-1][1]][scope.number]
 
     def first_us(self) -> float:
-        """Return a time before which no timer is set; infinity for none."""
+        """Return a lower bound of all timers; infinity if there is none."""
         return self._queue[0][0] if self._queue else math.inf
 
     def expired(self, last_us: int) -> Iterator[Scope]:
-        """Yield the scopes whose timers are at a time or before it, each without its timer."""
+        """Yield the scopes whose timers are at `last_us` or before, and clear these timers."""
         while self._queue and self._queue[0][0] <= last_us:
             time_us, _, _, scope = heapq.heappop(self._queue)
-            if time_us == scope.timer_us:  # else it was set again, or the scope removed
+            if time_us == scope.timer_us:  # otherwise the entry is stale
                 scope.timer_us = None
                 yield scope
 
     def load(self, scope: Scope, time_us: int | None, suspended: bool) -> None:
-        """Load the timer of a scope that was saved."""
+        """Load the saved timer of a scope."""
         self.set(scope, time_us)
         if suspended:
             self.suspend(scope)
 
     def validate_state(self, scopes: Iterable[Scope]) -> None:
-        """Assert the rule of this class, for all scopes there are."""
+        """Assert the rule of this class for all live scopes."""
         suspended = {number for of_node in self._suspended.values() for number in of_node}
         entries = {(time_us, number) for time_us, number, _, _ in self._queue}
         for scope in scopes:
@@ -182,10 +182,11 @@ class Scopes(dict[ScopeName, Scope]):
     Attributes
     ----------
     created : int
-        How many scopes there have been, those that were removed since or over at once included.
+        How many scopes were created, including those removed since and those that were over at
+        once.
     dirty : dict of int to (Scope or None), or None
-        The scopes that changed since they were last saved, by number, None for one that was
-        removed; None where nobody asks.
+        By number, the scopes that changed since the last `take_dirty`, with None for a removed
+        one; None before the first.
     removes : bool
         Whether a scope that is over is removed.
     """
@@ -207,11 +208,11 @@ class Scopes(dict[ScopeName, Scope]):
         self._roles = Roles(machine) if compiled.strategy == "any" else None
         self._window_us = compiled.window_us
         self._keys = (*(name for name, _ in compiled.partition), "node")
-        # A fresh check that is not complete at the end is a verdict.
+        # A check that took nothing and is not complete still gets a verdict at the end.
         fresh_is_over = not self._is_check or 0 in compiled.automaton.finals
         self.removes = bool(compiled.partition) and fresh_is_over
-        # What a new scope would do is asked of a run that is never offered an event. Transitions of
-        # a check are verdicts, if they are asked for.
+        # A run that is never offered an event, by which `ignores` decides about new scopes.
+        # Where a check's transitions are reported, every event gives a verdict.
         asks = self.removes and not (self._is_check and traced)
         self._fresh = self._new_run() if asks else None
         self._readers = tuple(read for _, read in compiled.partition)
@@ -221,21 +222,21 @@ class Scopes(dict[ScopeName, Scope]):
         self.timers = ScopeTimers()
 
     def count_live(self) -> int:
-        """Return how many runs are live, or events are kept, of which none is without use."""
+        """Return how many runs are live, or events are kept, once the useless ones are dropped."""
         self.live.index()
         return self.live.count
 
     # --- look-up ---
 
     def name_of(self, event: Event) -> ScopeName | None:
-        """Return the name of the scope that an event is of; None if it has none."""
+        """Return the name of an event's scope; None if it has none."""
         if self._window_us is not None and event.time is None:
             return None
         name = tuple([keyed(read(event)) for read in self._readers])
         return None if None in name else name
 
     def key_of(self, name: ScopeName) -> ScopeKey:
-        """Return a scope's key as verdicts have it; the last value of a copy's is its node."""
+        """Return a scope's key as verdicts show it; a copy's key ends with its node."""
         return tuple(zip(self._keys, (value for _, value in name), strict=False))
 
     def count_unscoped(self, event: Event, counts: Counts) -> None:
@@ -243,12 +244,12 @@ class Scopes(dict[ScopeName, Scope]):
         counts.untimed += self._window_us is not None and event.time is None
         counts.unscoped += any(keyed(read(event)) is None for read in self._readers)
 
-    def passes_over(self, mask: int) -> bool:
-        """Return whether a scope that an event with a mask created would be over at once."""
-        return self._fresh is not None and self._fresh.passes_over(mask)
+    def ignores(self, mask: int) -> bool:
+        """Return whether a scope created for an event with this mask would be over at once."""
+        return self._fresh is not None and self._fresh.ignores(mask)
 
     def create(self, name: ScopeName) -> Scope:
-        """Return a new scope of a name."""
+        """Create and return the scope of a name."""
         self.created += 1
         return self._put(name, self.key_of(name), self.created - 1)
 
@@ -267,7 +268,7 @@ class Scopes(dict[ScopeName, Scope]):
     def remove_if_over(self, scope: Scope) -> bool:
         """Remove a scope that is over, if `removes`; return whether it was removed.
 
-        New keys appear without end (orders, requests): what is over takes no room.
+        New keys appear without end (orders, requests), so a scope that is over must take no room.
         """
         if not (self.removes and scope.is_over()):
             return False
@@ -293,7 +294,7 @@ class Scopes(dict[ScopeName, Scope]):
         return dirty
 
     def resume(self, node: str) -> None:
-        """Set the timers of the scopes that wait for what a node learns."""
+        """Re-arm the timers of the suspended scopes of a node's copy."""
         for scope in self.timers.resume(node):
             self.mark_dirty(scope)
             if not isinstance(scope.run, CheckRun):
@@ -302,7 +303,7 @@ class Scopes(dict[ScopeName, Scope]):
     # --- state ---
 
     def load(self, value: Any) -> None:
-        """Load the scope that `Scope.save` returned; call it in the order of their numbers."""
+        """Load a scope that `Scope.save` returned; scopes are loaded in the order of numbers."""
         key, number, offered, past, reported, timer, run, rows = value
         named = tuple([(attribute, value) for attribute, value in key])
         scope = self._put(tuple([keyed(value) for _, value in named]), named, number)

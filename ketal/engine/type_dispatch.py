@@ -1,9 +1,9 @@
-"""Runs of several patterns over the same events: each is offered those whose type concerns it.
+"""Dispatch of events by type to the runs of several patterns.
 
-Most patterns of a large program name few types. Which runs an event concerns is known by its type,
-in a table, so an event costs as many steps as there are patterns that may take it, not as many as
-there are patterns (Aguilera et al., "Matching events in a content-based subscription system",
-PODC 1999, with the type as the one test).
+Most patterns of a large program name few types. A table gives the runs that events of a type may
+concern, so the cost of an event depends on how many patterns may take it, not on how many there
+are (Aguilera et al., "Matching events in a content-based subscription system", PODC 1999, with the
+type as the only test).
 
 The one rule: an event that a run is not offered would have changed nothing in it, counts included.
 """
@@ -20,12 +20,12 @@ from ketal.model.verdicts.verdict_kinds import RunVerdict
 
 
 class TypeDispatch:
-    """The runs that are offered the same events.
+    """Dispatches events to the runs of several patterns.
 
     Parameters
     ----------
     runs : sequence of PatternRun
-        Of several patterns, in the order in which their verdicts on one event come.
+        One for each pattern, in the order in which verdicts on the same event are returned.
     """
 
     def __init__(self, runs: Sequence[PatternRun]) -> None:
@@ -34,7 +34,7 @@ class TypeDispatch:
         self._concerned: dict[str, tuple[int, ...]] = {}
 
     def concerned(self, event: Event) -> tuple[int, ...]:
-        """Return the numbers of the runs that events of the type of this one concern."""
+        """Return the numbers of the runs that events of this event's type may concern."""
         numbers = self._concerned.get(event.type)
         if numbers is None:
             if len(self._concerned) >= VALUES_CACHED_MAX:
@@ -57,16 +57,17 @@ class TypeDispatch:
                 of_type = places[event.type] = []
             of_type.append(place)
         types_of: dict[int, list[str]] = {}
-        for of, at in places.items():
-            for number in self.concerned(events[at[0]]):
-                types_of.setdefault(number, []).append(of)
+        for event_type, of_type in places.items():
+            for number in self.concerned(events[of_type[0]]):
+                types_of.setdefault(number, []).append(event_type)
         offered: dict[tuple[str, ...], tuple[list[int], list[Event]]] = {}
         by_place: dict[int, list[RunVerdict]] = {}
         for number, types in sorted(types_of.items()):
             part = offered.get(key := tuple(types))
             if part is None:
-                merged = sorted(chain.from_iterable([places[of] for of in types]))
+                merged = sorted(chain.from_iterable([places[one] for one in types]))
                 part = offered[key] = merged, [events[place] for place in merged]
-            for at_number, verdicts in self.runs[number].process(part[1]):
-                by_place.setdefault(part[0][at_number], []).extend(verdicts)
+            merged, part_events = part
+            for index, verdicts in self.runs[number].process(part_events):
+                by_place.setdefault(merged[index], []).extend(verdicts)
         return sorted(by_place.items())

@@ -1,4 +1,4 @@
-"""Verdict building: the verdicts of the findings of a pattern's runs, and their counts.
+"""Verdict building: turns the findings of a pattern's runs into verdicts, and counts them.
 
 The one rule: a finding is counted whether or not it is listed, and one that a lost event could
 change is counted as uncertain.
@@ -14,7 +14,7 @@ from ketal.compiler.automaton import ANONYMOUS
 from ketal.engine.check_run import CheckRun, Refused
 from ketal.engine.configurations import Configuration, Seen, states
 from ketal.engine.find.findings import Findings, Taken
-from ketal.engine.losses import NO_DOTS, Losses, first
+from ketal.engine.losses import NO_DOTS, Losses, first_named
 from ketal.engine.machine import Machine
 from ketal.engine.scopes import Counts, Scope, mapping_of
 from ketal.model.events.dot import Dot
@@ -37,8 +37,9 @@ class VerdictBuilder:
     Attributes
     ----------
     learned_at : tuple or None
-        The place in canonical order of the event with which a copy is offered what its node
-        learned of; None where events are offered in their own places.
+        Under `at every node`, the place in canonical order of the event that is processed:
+        with it, copies are offered events of earlier places. None if events are offered in order,
+        or if no event was missed.
     """
 
     def __init__(
@@ -65,16 +66,17 @@ class VerdictBuilder:
 
     # --- a check ---
 
-    def of_check(
+    def check_verdicts(
         self,
         scope: Scope,
         before: tuple[Configuration, ...],
         refused: Refused | None,
         seen: Seen,
     ) -> list[RunVerdict]:
-        """Return the verdicts of a step of a check, `refused` if its event was not allowed.
+        """Return the verdicts of one step of a check.
 
-        The run was in `before` until then.
+        `before` are the run's configurations before the step; `refused` is why the event was
+        not allowed, or None.
         """
         run = scope.run
         assert isinstance(run, CheckRun)
@@ -87,7 +89,7 @@ class VerdictBuilder:
             self.counts.violations += 1
             self.counts.uncertain += bool(lost)
             if self.listing:
-                common = self._common(scope.mapping, _time(seen.event), lost)
+                common = self._common_fields(scope.mapping, _time(seen.event), lost)
                 out.append(
                     Violation(
                         event=seen.dot,
@@ -100,23 +102,23 @@ class VerdictBuilder:
                 )
         if self.trace and (refused is None or refused.resumed):
             start = before if refused is None else (self.machine.start(),)
-            # Several steps may take it where configurations differ.
+            # Configurations may take the event by different steps.
             taking = {step for one in start for step in self.machine.steps_held(one, seen)}
             steps = "|".join(self.machine.automaton.steps[step] for step in sorted(taking))
             out.append(self._transition(scope, seen, states(start), run.states(), steps))
         return out
 
-    def incomplete(self, scope: Scope) -> list[RunVerdict]:
+    def incomplete_verdicts(self, scope: Scope) -> list[RunVerdict]:
         """Return the verdict of a check whose run is not complete at the end."""
         run = scope.run
         assert isinstance(run, CheckRun)
         self.counts.incomplete += 1
-        lost = self._lost_until(scope)
+        lost = self._awaited_in_vain(scope)
         self.counts.uncertain += bool(lost)
         if not self.listing:
             return []
         state = self.machine.automaton.named(run.states())
-        common = self._common(scope.mapping, None, lost)
+        common = self._common_fields(scope.mapping, None, lost)
         return [Incomplete(state=state, expected=run.expected(), **common)]
 
     def _transition(
@@ -127,13 +129,15 @@ class VerdictBuilder:
             step=step,
             source=self.machine.automaton.named(before),
             target=self.machine.automaton.named(after),
-            **self._common(scope.mapping, _time(seen.event)),
+            **self._common_fields(scope.mapping, _time(seen.event)),
         )
 
     # --- a find ---
 
-    def of_find(self, scope: Scope, findings: Findings, event: Event | None) -> list[RunVerdict]:
-        """Return the verdicts of what an event, or without one a watermark, completed or ended."""
+    def find_verdicts(
+        self, scope: Scope, findings: Findings, event: Event | None
+    ) -> list[RunVerdict]:
+        """Return the verdicts of the findings of an event, or of a watermark or the end (None)."""
         out: list[RunVerdict] = []
         if self.trace:
             steps = self.machine.automaton.steps
@@ -143,10 +147,12 @@ class VerdictBuilder:
         counts = self.counts
         counts.matches += len(findings.matches) + findings.counted
         counts.timed_out += len(findings.timed_out)
-        lost = self._lost_until(scope, event) if findings.timed_out else NO_DOTS
+        lost = self._awaited_in_vain(scope, event) if findings.timed_out else NO_DOTS
         counts.uncertain += len(findings.timed_out) if lost else 0
         if self.losses.any_missed:
-            counts.uncertain += sum(bool(self._lost_of(scope, taken)) for taken in findings.matches)
+            counts.uncertain += sum(
+                bool(self._missed_by_match(scope, taken)) for taken in findings.matches
+            )
         if self.listing and findings.matches and not self._only_counts:
             assert event is not None, "time alone completes no match"
             listed, limit = findings.matches, self.compiled.pattern.limit
@@ -156,15 +162,15 @@ class VerdictBuilder:
             out += self._matches(scope, listed, event)
         if self.listing and findings.timed_out:
             for taken in findings.timed_out:
-                common = self._common(scope.mapping, _time(taken[-1][1].event), lost)
+                common = self._common_fields(scope.mapping, _time(taken[-1][1].event), lost)
                 out.append(TimedOut(steps=self._steps(taken), **common))
-        for (limit_name, what), times in findings.overflows.items():
+        for (limit_name, dropped), times in findings.overflows.items():
             counts.overflows += times
             if limit_name not in scope.reported:
                 scope.reported |= {limit_name}
-                common = self._common(scope.mapping, _time(event) if event else None)
+                common = self._common_fields(scope.mapping, _time(event) if event else None)
                 given_up = (
-                    f"{what}: {times}; what follows in this scope is only counted (overflows)"
+                    f"{dropped}: {times}; what follows in this scope is only counted (overflows)"
                 )
                 dot = event.dot if event else None
                 out.append(Overflow(limit=limit_name, given_up=given_up, event=dot, **common))
@@ -183,13 +189,13 @@ class VerdictBuilder:
         lost = NO_DOTS
         for taken in listed:
             if any_may_come_last:
-                # Whatever was offered last: the time must not depend on it.
+                # The time must not depend on which of the match's events was offered last.
                 time = _time(max([seen for _, seen in taken], key=_key).event)
             if reads is not None:
                 bound = {names[step]: seen.event for step, seen in taken}
                 returns = {name: value(bound) for name, value in reads}
             if loses:
-                lost = self._lost_of(scope, taken)
+                lost = self._missed_by_match(scope, taken)
             yield Match(
                 pattern=pattern,
                 fingerprint=fingerprint,
@@ -202,15 +208,15 @@ class VerdictBuilder:
                 returns=returns,
             )
 
-    # --- what they have in common ---
+    # --- the fields of every verdict ---
 
     def overflow(self, limit: str, given_up: str, scope: ScopeKey, event: Event) -> Overflow:
-        """Return, and count, the overflow of a limit by an event."""
+        """Count the overflow of a limit at an event, and return its verdict."""
         self.counts.overflows += 1
-        common = self._common(mapping_of(scope), _time(event))
+        common = self._common_fields(mapping_of(scope), _time(event))
         return Overflow(limit=limit, given_up=given_up, event=event.dot, **common)
 
-    def _common(
+    def _common_fields(
         self, scope: FrozenMapping, time: float | None, lost: tuple[Dot, ...] = NO_DOTS
     ) -> dict[str, Any]:
         common: dict[str, Any] = {
@@ -224,7 +230,7 @@ class VerdictBuilder:
             common |= {"certain": False, "depends_on": lost}
         return common
 
-    # --- what makes them uncertain ---
+    # --- uncertainty ---
 
     def _missed(
         self,
@@ -233,28 +239,29 @@ class VerdictBuilder:
         low: CanonicalKey | None,
         high: CanonicalKey,
     ) -> tuple[Dot, ...]:
-        """Return the dots that a scope missed, of some pasts or perhaps between two places.
+        """Return the dots that a scope missed in the given pasts, or perhaps between two places.
 
-        The place None is the beginning. A node's copy is offered what the node learned of in
-        another order: there all that may be before the present place count as between.
+        `low` None is the beginning of the order. A node's copy is offered events when its node
+        learns of them, out of order; there every missed dot that may come before the current
+        event counts as between.
         """
         if self.learned_at is not None:
             low, high = None, self.learned_at
-        between = self.losses.between(scope.name, low, high)
-        return first(sorted((*self.losses.before(scope.name, clocks), *between)))
+        between = self.losses.missed_between(scope.name, low, high)
+        return first_named(sorted((*self.losses.missed_before(scope.name, clocks), *between)))
 
-    def _lost_until(self, scope: Scope, event: Event | None = None) -> tuple[Dot, ...]:
-        """Return what a scope may have waited for in vain, until an event (None: the end)."""
+    def _awaited_in_vain(self, scope: Scope, event: Event | None = None) -> tuple[Dot, ...]:
+        """Return the dots that a scope may have awaited in vain, up to an event (None: the end)."""
         upto = None
         if event is not None and self.losses.any_missed:
             upto = self.learned_at or canonical_key(event)
-        return self.losses.ended(scope.name, upto)
+        return self.losses.awaited_in_vain(scope.name, upto)
 
-    def _lost_of(self, scope: Scope, taken: Taken) -> tuple[Dot, ...]:
-        """Return the missed events that could change a match.
+    def _missed_by_match(self, scope: Scope, taken: Taken) -> tuple[Dot, ...]:
+        """Return the missed dots that could change a match.
 
-        It stands on its events: what is in none of their pasts changes nothing, or, where
-        the order matters, what did not stand between them.
+        A match depends on its own events only. So a missed event matters if it is in the past
+        of one of them or, where the order matters, may have come between them.
         """
         events = [seen.event for _, seen in taken]
         keys = [canonical_key(event) for event in events]
@@ -262,7 +269,7 @@ class VerdictBuilder:
 
 
 def flat(numbered: Iterable[tuple[int, Sequence[V]]]) -> list[V]:
-    """Return the verdicts on some events, without the numbers of these."""
+    """Return the verdicts of all events in one list."""
     return [verdict for _, verdicts in numbered for verdict in verdicts]
 
 

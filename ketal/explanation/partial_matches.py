@@ -33,7 +33,7 @@ def partial_matches(run: ObservedRun, offer: Offer) -> Iterator[LiveRun]:
                 may_follow(machine, one, seen) for one in earlier
             ):
                 continue
-            places = [window.at(one) for one in (*earlier, seen, offer.seen)]
+            places = [window.position(one) for one in (*earlier, seen, offer.seen)]
             if max(places) - min(places) >= window.length:
                 continue
             at = here
@@ -42,7 +42,7 @@ def partial_matches(run: ObservedRun, offer: Offer) -> Iterator[LiveRun]:
             todo += [
                 (after, (*taken, (group, seen)))
                 for group, after in step(machine, at, seen)
-                if machine.has_way_on[after.state]
+                if machine.can_continue[after.state]
             ]
 
 

@@ -153,7 +153,7 @@ class StepReasons:
         if not live.taken or not self._window.bounded:
             return
         events = [*(event for _, event in live.taken), event]
-        places = [self._window.at(self._seen_of(one)) for one in events]
+        places = [self._window.position(self._seen_of(one)) for one in events]
         length = max(places) - min(places)
         first = events[places.index(min(places))]
         last = events[places.index(max(places))]

@@ -137,7 +137,7 @@ class StreamRelease(Release):
             for node in admission.arrived(event):
                 out += self.leave(node)
             if admission.reads_clocks:
-                known = admission.membership.so_far(event)
+                known = admission.membership.restore_so_far(event)
         if self.retiring is not None:
             out += self.retiring.take_identified(event, known, late, ())
         return out + self.take_identified(event, known, late, refusing)

@@ -1,1 +1,1 @@
-"""Who takes part: incarnations, and clocks that shrink when a node leaves."""
+"""Membership: live nodes, incarnations, and clocks that shrink when a node leaves."""

@@ -1,6 +1,6 @@
 """The clocks of the last events, and their closures once those are computed.
 
-To restore a clock and to name an incarnation both need other events' clocks. The last clock
+Restoring a clock and naming an incarnation both need other events' clocks. The last clock
 of each node is not enough: a message in flight has an event in its past that is not its
 sender's latest.
 
@@ -19,16 +19,16 @@ Clock = dict[str, int]
 
 
 def difference(before: Clock, clock: Clock) -> tuple[Clock, list[str]]:
-    """Return what differs from another clock: entries that are new or have moved, names dropped.
+    """Return how a clock differs from `before`: the new or changed entries, and the dropped names.
 
-    In the order of the clock and of names, not of a set: a snapshot depends on no hash.
+    They are in the order of the clock and of names, so that a snapshot depends on no hash.
     """
     entries = {name: counter for name, counter in clock.items() if before.get(name) != counter}
     return entries, sorted(before.keys() - clock.keys())
 
 
 def changed_clock(before: Clock, entries: Clock, dropped: Iterable[str]) -> Clock:
-    """Return the clock of which `difference` returned what differs from another."""
+    """Return the clock `before` with the changes that `difference` returned."""
     clock = {**before, **entries}
     for name in dropped:
         del clock[name]
@@ -42,10 +42,10 @@ class KnownClock:
     Attributes
     ----------
     counter : int
-        The event's.
+        The counter of the event.
     clock : dict of str to int
     closure : dict of str to int, or None
-        As computed last; None if it was not.
+        As computed last; None if it was not computed.
     final : bool
         Whether the closure cannot grow any more.
     """
@@ -57,7 +57,7 @@ class KnownClock:
 
     @property
     def past(self) -> Clock:
-        """The closure, as far as it was computed."""
+        """The closure if it was computed, else the clock."""
         return self.closure or self.clock
 
 
@@ -67,7 +67,7 @@ class ClockMemory:
     Parameters
     ----------
     clocks_max : int
-        How many are held; the oldest eighth, by arrival, is evicted at once.
+        How many clocks are held; beyond that, the oldest eighth by arrival is evicted.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class ClockMemory:
             yield node, counter, known.clock
 
     def put(self, node: str, counter: int, clock: Clock) -> None:
-        """Add the clock of an event that arrived; nothing if it is there already."""
+        """Add the clock of an event that arrived; change nothing if it is held already."""
         dot = (node, counter)
         if dot in self._events:
             return
@@ -114,7 +114,7 @@ class ClockMemory:
             self._evict(max(1, self.clocks_max // 8))
 
     def _evict(self, count: int) -> None:
-        """Evict the oldest, so many."""
+        """Evict the `count` oldest clocks."""
         evicted: dict[str, set[int]] = {}
         for dot in list(islice(self._events, count)):
             del self._events[dot]
@@ -137,7 +137,7 @@ class ClockMemory:
                 self.dirty.setdefault((node, counter), False)
 
     def find(self, node: str, counter: int) -> KnownClock | None:
-        """Return what is held of an event."""
+        """Return the clock that is held of an event; None if none is."""
         return self._events.get((node, counter))
 
     def below(self, node: str, counter: int) -> KnownClock | None:
@@ -153,12 +153,12 @@ class ClockMemory:
         return self._events[node, counters[at]] if at < len(counters) else None
 
     def rows(self, dots: Iterable[tuple[str, int]]) -> list[Any]:
-        """Return events as plain data; each clock as what differs from its node's last.
+        """Return events as plain data, each clock by its difference from the node's last one.
 
         Parameters
         ----------
         dots : iterable of (str, int)
-            Some that are held, in order of arrival.
+            Events that are held, in order of arrival.
         """
         rows = []
         last: dict[str, Clock] = {}
@@ -171,7 +171,7 @@ class ClockMemory:
         return rows
 
     def load(self, rows: Iterable[Any]) -> None:
-        """Add the events that `rows` returned; of too many, the oldest are evicted."""
+        """Add the events that `rows` returned; beyond `clocks_max`, the oldest are evicted."""
         last: dict[str, Clock] = {}
         for node, counter, entries, dropped, raised, fixed in rows:
             clock = last[node] = changed_clock(last.get(node, {}), entries, dropped)

@@ -1,31 +1,31 @@
 """Clocks that shrink when a node leaves, and how they are restored.
 
 The clocks of "Implementation of causal control operators to detect distributed
-events" (section IV.C) lose the entry of a node when it leaves. What they knew follows from
-the other clocks. The **closure** of an event e of node m is the entry-wise
+events" (section IV.C) lose the entry of a node when it leaves. The lost entry follows from
+other clocks. The **closure** of an event e of node m is the entry-wise
 maximum of e's clock and of the closures of the events that e directly knows,
 which are its predecessor on m and, for each entry Q: c of its clock, the event
 Q@c. A **restored clock** is the clock with the closure's entries of the nodes
-that left. An entry that is there but too low is raised as well: whoever has not
-yet dropped X can learn from someone who has, and then its own entry of X is old.
+that left. An entry that is there but too low is raised as well: a node that has not
+yet dropped X can receive a message from one that has, and then its own entry of X is old.
 
-`Restorer` does so for events in their order of release, `restored` for a finite
-log; `obvious_restored` raises clocks until nothing is left to raise.
+`Restorer` restores the clocks of events in their order of release, `restored_with_doubts` those
+of a finite log; `obvious_restored` raises clocks until nothing is left to raise.
 
-Why a hold-back queue may look at clocks that are not restored: let an event be
+Why a hold-back queue may read clocks that are not restored: let an event be
 released when its predecessor and every Q@c of its clock have been. By induction
 over the releases, the whole past of each of these has been released. The past
-of e is they and their pasts, for knowledge reaches e in no other way. So a
+of e consists of these events and their pasts, as e can learn of events in no other way. So a
 dropped entry makes no event ready too early, and restoring at release finds
 every closure that it needs. A clock that is not restored names a part of that
 past only, so it makes no event wait for more.
 
-What the log does not carry cannot be restored: where a node takes a message of
-a sender whose entry it has dropped, and its clock names nothing that knew that
-message, the two events are concurrent. A membership service with view synchrony
+What no clock of the log contains cannot be restored: where a node receives a message of
+a sender whose entry it has dropped, and its clock names no event that has that message in its
+past, the two events are concurrent. A membership service with view synchrony
 delivers a node's messages before the view without it, or never.
 
-The one rule: an execution in which no entry was dropped comes back as it is.
+The one rule: an execution in which no entry was dropped is returned as it is.
 """
 
 from __future__ import annotations
@@ -76,11 +76,12 @@ class Restorer(Stateful):
         self._last: dict[str, int] = {}
         self._released: dict[str, int] = {}
         self._doubted: dict[str, int] = {}
-        # Released events that a leave puts in doubt: by node, those whose entry for it is lower
-        # than the closure's; and those of whose past something was missing.
+        # Released events that a leave puts in doubt: by node, how many have an entry for it that is
+        # lower than their closure's; and how many were released with a part of the past missing.
         self._low: dict[str, int] = {}
         self._incomplete = 0
-        self._cut = False  # whether the last closure lacks entries for which there was no room
+        # Whether entries of the last closure were left out for want of room.
+        self._truncated = False
 
     def begin(self, highest: Mapping[str, int]) -> None:
         """Load the highest counter of each node, before any node left."""
@@ -89,8 +90,8 @@ class Restorer(Stateful):
     def mark_departed(self, names: Iterable[str]) -> None:
         """Restore the entries of nodes that left, from now on.
 
-        What was released before with an entry that is too low is doubtful, and so is what
-        was released before all of its past had arrived.
+        Events that were released with an entry that is too low are doubtful, and so are events
+        that were released before all of their past had arrived.
         """
         fresh = set(names) - self.departed
         if fresh:
@@ -99,10 +100,10 @@ class Restorer(Stateful):
             self._incomplete = 0
 
     def restore(self, event: Event) -> Event:
-        """Return a released event with its clock restored; its closure is held for later ones."""
+        """Return a released event with its clock restored; hold its closure for later events."""
         node, counter = event.node, event.clock[event.node]
         whole = self._close(event)
-        out = self.remembered(event)
+        out = self.last_restored(event)
         if counter > self._released.get(node, 0):
             # Another queue may release it once more; it is counted once.
             self._released[node] = counter
@@ -111,14 +112,14 @@ class Restorer(Stateful):
                 for name, entry in known.past.items():
                     if entry > out.clock.get(name, 0):
                         self._low[name] = self._low.get(name, 0) + 1
-            if not whole and self.low(out):
+            if not whole and self.may_be_low(out):
                 self._doubted[node] = counter
                 self.in_doubt += 1
             elif not whole:
                 self._incomplete += 1
         return out
 
-    def found_low(self, event: Event) -> None:
+    def count_offered_low(self, event: Event) -> None:
         """Count an event as doubtful: it was offered with a lower clock than `restore` returned."""
         node, counter = event.node, event.clock[event.node]
         if counter > self._doubted.get(node, 0):
@@ -126,16 +127,16 @@ class Restorer(Stateful):
             self._doubted[node] = counter
             self.in_doubt += 1
 
-    def so_far(self, event: Event) -> Event:
-        """Return the event with its clock restored from what arrived so far; hold its closure.
+    def restore_so_far(self, event: Event) -> Event:
+        """Return an event with its clock restored from the arrivals so far; hold its closure.
 
-        No entry is too high. What arrives later may raise it, until `restore`.
+        No entry is too high. Later arrivals may raise entries, until `restore`.
         """
         self._close(event)
-        return self.remembered(event)
+        return self.last_restored(event)
 
-    def remembered(self, event: Event) -> Event:
-        """Return an event as `restore` or `so_far` returned it last.
+    def last_restored(self, event: Event) -> Event:
+        """Return an event as `restore` or `restore_so_far` returned it last.
 
         Entries of departed nodes are those of its closure, where that has higher ones.
         """
@@ -150,7 +151,7 @@ class Restorer(Stateful):
         higher = {n: c for n, c in closure.items() if n in departed and c > clock.get(n, 0)}
         return msgspec.structs.replace(event, clock={**clock, **higher})
 
-    def low(self, event: Event, arrived: Event | None = None) -> bool:
+    def may_be_low(self, event: Event, arrived: Event | None = None) -> bool:
         """Return whether a restored clock's entry of a node that left may be too low.
 
         A clock that arrived with an entry for the node was not shrunk. One without may
@@ -162,7 +163,7 @@ class Restorer(Stateful):
         event : Event
             With its clock restored.
         arrived : Event, optional
-            As it arrived; default with its clock restored.
+            The event as it arrived; by default `event`.
         """
         clock, last = event.clock, self._last
         others = [n for n in self.departed if n != event.node]
@@ -178,22 +179,22 @@ class Restorer(Stateful):
         """Compute and hold the closure of an event; return whether its direct causes are known."""
         node, clock = event.node, event.clock
         counter = clock[node]
-        self._cut = False
+        self._truncated = False
         known = self.memory.find(node, counter)
         if known is not None and known.final:
             return True
         fresh = known is None or known.closure is None
         closure, whole, growing = self._closure(node, counter, clock)
-        self.in_doubt += fresh and self._cut
+        self.in_doubt += fresh and self._truncated
         self.memory.close(node, counter, clock, closure, final=whole and not growing)
         if counter > self._last.get(node, 0):
             self._last[node] = counter
         return whole
 
     def _closure(self, node: str, counter: int, clock: Clock) -> tuple[Clock, bool, bool]:
-        """Return a clock's closure, whether its direct causes are known, whether theirs may grow.
+        """Return a clock's closure, whether its direct causes are known, and if it may grow.
 
-        What arrived before any node left has its whole clock, and no closure.
+        Events that arrived before any node left have their whole clocks, and no closures.
         """
         memory = self.memory
         growing = False
@@ -203,7 +204,7 @@ class Restorer(Stateful):
         before: Clock = {}
         if below is not None:
             before = below.past
-            closure = self._joined(closure, before, node)
+            closure = self._join(closure, before, node)
             growing = below.closure is not None and not below.final
             if not below.clock.keys() <= clock.keys():
                 self.mark_departed(below.clock.keys() - clock.keys())
@@ -220,10 +221,10 @@ class Restorer(Stateful):
                 elif cause.closure is not None and not cause.final:
                     growing = True
                 if cause is not None:
-                    closure = self._joined(closure, cause.past, node)
+                    closure = self._join(closure, cause.past, node)
         return closure, whole, growing
 
-    def _joined(self, closure: Clock, other: Clock, node: str) -> Clock:
+    def _join(self, closure: Clock, other: Clock, node: str) -> Clock:
         higher = {n: c for n, c in other.items() if c > closure.get(n, 0) and n != node}
         if not higher:
             return closure
@@ -233,25 +234,25 @@ class Restorer(Stateful):
             fresh = sorted(higher.keys() - closure.keys())[max(0, room) :]
             for name in fresh:
                 del higher[name]
-            self._cut = True
+            self._truncated = True
         return {**closure, **higher}
 
 
-def in_question(
+def possibly_low(
     memory: ClockMemory, seen: Mapping[str, tuple[int, list[int]]]
 ) -> list[tuple[str, int, Clock]]:
     """Return the events held whose clock may have to be raised, in order of arrival.
 
-    Those of whose past not everything was seen; those whose clock is not at least that of an
-    event that they directly know; and those that have any of these in their pasts. The clocks
-    of all others are whole.
+    They are the events of whose past a part was not seen, the events whose clock is not at least
+    that of an event that they directly know, and the events that have any of these in their
+    pasts. The clocks of all others are whole.
 
     Parameters
     ----------
     memory : ClockMemory
     seen : mapping of str to (int, list of int)
-        Of each node the counter up to which all was seen, and those seen beyond; what
-        is held and not in there is left out.
+        By node, the counter up to which all events were seen, and the counters seen beyond it;
+        held events that are not among them are left out.
     """
     upto = {node: upto for node, (upto, _) in seen.items()}
     beyond = {node: set(counters) for node, (_, counters) in seen.items()}
@@ -271,7 +272,7 @@ def in_question(
 
 
 def _is_shrunk(memory: ClockMemory, node: str, counter: int, clock: Clock) -> bool:
-    """Return whether a clock lacks what is in the clock of an event that it directly knows."""
+    """Return whether a clock is lower, in an entry, than that of an event it directly knows."""
     before = memory.find(node, counter - 1)
     learned = {n: c for n, c in clock.items() if before is None or c > before.clock.get(n, 0)}
     causes = [before, *(memory.find(n, c) for n, c in learned.items())]
@@ -284,14 +285,14 @@ def present_order(events: Iterable[Event]) -> list[Event]:
     """Return distinct events in an order that respects program order and the entries present.
 
     The canonical order of shrunk clocks does not: a clock that loses an entry
-    has a smaller sum than its causes. Clocks with each other in their
-    pasts are no execution; there the least event in canonical order goes first.
+    has a smaller sum than its causes. Events with each other in their pasts
+    form no execution; of these the least in canonical order goes first.
     """
     by_node: dict[str, list[Event]] = {}
     for event in events:
         by_node.setdefault(event.node, []).append(event)
     for remaining in by_node.values():
-        # From the end, so that the next one is popped.
+        # Descending, so that the next event is popped from the end.
         remaining.sort(key=lambda e: e.counter, reverse=True)
     waiting: dict[str, list[tuple[int, str]]] = {}
     out: list[Event] = []
@@ -300,7 +301,7 @@ def present_order(events: Iterable[Event]) -> list[Event]:
         while ready:
             node = ready.pop()
             while by_node[node]:
-                block = _blocked(by_node, by_node[node][-1])
+                block = _blocking_entry(by_node, by_node[node][-1])
                 if block is not None:
                     heapq.heappush(waiting.setdefault(block[0], []), (block[1], node))
                     break
@@ -318,8 +319,8 @@ def present_order(events: Iterable[Event]) -> list[Event]:
         ready = sorted((node for node, remaining in by_node.items() if remaining), reverse=True)
 
 
-def _blocked(by_node: dict[str, list[Event]], event: Event) -> tuple[str, int] | None:
-    """Return an entry of the event that names one which is not in the order yet."""
+def _blocking_entry(by_node: dict[str, list[Event]], event: Event) -> tuple[str, int] | None:
+    """Return an entry of the event's clock that names an event not yet in the order, if any."""
     for node, counter in event.clock.items():
         remaining = by_node.get(node)
         if remaining and node != event.node and remaining[-1].counter <= counter:
@@ -327,7 +328,7 @@ def _blocked(by_node: dict[str, list[Event]], event: Event) -> tuple[str, int] |
     return None
 
 
-def dropped(events: Sequence[Event]) -> set[str]:
+def dropped_nodes(events: Sequence[Event]) -> set[str]:
     """Return the nodes whose entry some node dropped between two of its events."""
     out: set[str] = set()
     last: dict[str, Clock] = {}
@@ -338,7 +339,7 @@ def dropped(events: Sequence[Event]) -> set[str]:
         if before is not None:
             if before[node] > clock[node]:
                 # A log that is not in the order of each node is put in order first.
-                return dropped(sorted(events, key=lambda e: e.counter))
+                return dropped_nodes(sorted(events, key=lambda e: e.counter))
             if not before.keys() <= clock.keys():
                 out |= before.keys() - clock.keys()
     return out
@@ -368,17 +369,17 @@ def restored_with_doubts(
         How many of the clocks may still be too low.
     """
     events = list(events)
-    departed = {*left, *dropped(events)}
+    departed = {*left, *dropped_nodes(events)}
     if not departed:
         return events, 0
     restorer = Restorer(ClockMemory(len(events) + 1), departed, limits.clock_entries_max)
     for event in present_order(events):
         restorer.restore(event)
-    return [restorer.remembered(event) for event in events], restorer.in_doubt
+    return [restorer.last_restored(event) for event in events], restorer.in_doubt
 
 
 def obvious_restored(events: Iterable[Event], left: Collection[str] = ()) -> list[Event]:
-    """Return the events that `restored_with_doubts` does: raise clocks until none is too low."""
+    """Return the events of `restored_with_doubts`, by raising clocks until none is too low."""
     events = list(events)
     departed = set(left)
     closures = {e.dot: dict(e.clock) for e in events}

@@ -1,13 +1,13 @@
-"""Entries of other nodes' clocks: which incarnation of a restarted node each one means.
+"""Resolution of clock entries: the incarnation of a restarted node to which each entry refers.
 
-`A: c` in a clock of B is read as B's last event read it, until it goes backwards, or a cause
-of B's event has an entry of a later incarnation, or c is more than the old incarnation ever
-counted. An entry that has not moved has nothing new to say. Between incarnations that are
-possible, the one whose event c has arrived and is within the clock is taken; where that is not
-exactly one, the event is rejected. One that had B's event in its past by then is not possible:
-a cause does not know its effect.
+An entry `A: c` in a clock of B refers to the same incarnation as in B's last event, until it goes
+backwards, or a cause of B's event has an entry of a later incarnation, or c is higher than the
+old incarnation ever counted. An entry that has not changed refers to the same event as before.
+Among the possible incarnations, one is taken whose event c has arrived and has a clock within
+B's; where that is not exactly one, the event is rejected. An incarnation whose event c has B's
+event in its past is not possible: a cause does not have its effect in its past.
 
-The one rule: an entry that fits two incarnations is rejected with a reason, not guessed.
+The one rule: an entry that fits two incarnations is rejected with a reason, not guessed at.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class EntryResolver(Stateful):
     Attributes
     ----------
     doubtful : int
-        Events of restarted nodes that arrived after an entry that may have meant them was
-        resolved to another incarnation.
+        How many events of restarted nodes arrived after an entry that may have referred to them
+        was resolved to another incarnation.
     """
 
     STATE: ClassVar = "doubtful", "_resolved", "_unseen"
@@ -48,8 +48,9 @@ class EntryResolver(Stateful):
         self.memory = memory
         self.departed = departed
         self.doubtful = 0
-        # Of each incarnation the highest counter that another node's entry was resolved to, and
-        # the events of a latest one that had not arrived when an entry was resolved to an earlier.
+        # For each incarnation, the highest counter that another node's entry was resolved to; and
+        # the events of latest incarnations that had not arrived when an entry that may refer to
+        # them was resolved to an earlier one.
         self._resolved: dict[str, int] = {}
         self._unseen: set[tuple[str, int]] = set()
 
@@ -66,8 +67,8 @@ class EntryResolver(Stateful):
         Returns
         -------
         dict of str to str
-            By entry; without the event's own, and without those of nodes of which the clock
-            names an incarnation itself.
+            By entry, without the event's own node, and without nodes of which the clock itself
+            names an incarnation.
 
         Raises
         ------
@@ -76,13 +77,13 @@ class EntryResolver(Stateful):
         """
         clock, names = event.clock, self.table.names
         return {
-            base: self._incarnation(base, event, own)
+            base: self._resolve_entry(base, event, own)
             for base in sorted(clock.keys() & self.table.numbers.keys())
             if base != event.node and not any(n in clock for n in names(base) if n != base)
         }
 
     def arrived(self, event: Event) -> None:
-        """Record the entries of a new event, and count it if an entry that meant it was misread."""
+        """Record the entries of a new event; count it if an entry that refers to it was misread."""
         node = event.node
         self.doubtful += self._misread(node, event.clock[node])
         for name in sorted(event.clock.keys() & self.table.bases.keys()):
@@ -90,7 +91,7 @@ class EntryResolver(Stateful):
                 self._resolved[name] = max(event.clock[name], self._resolved.get(name, 0))
 
     def _misread(self, node: str, counter: int) -> bool:
-        """Return whether an entry that may have meant a new event was resolved to another."""
+        """Return whether an entry that may have referred to a new event was resolved otherwise."""
         if node not in self.table.bases:
             return False
         if (node, counter) in self._unseen:
@@ -109,37 +110,37 @@ class EntryResolver(Stateful):
         )
 
     def _within(self, smaller: Clock, larger: Clock) -> bool:
-        """Return whether one clock is at most another, entries of departed nodes aside."""
+        """Return whether one clock is at most another, which may lack entries of departed nodes."""
         return all(
             larger.get(name, 0) >= counter
             for name, counter in smaller.items()
             if name in larger or (name not in self.departed and name not in self.table.bases)
         )
 
-    def _incarnation(self, base: str, event: Event, own: str) -> str:
-        """Return the incarnation that an entry of another node refers to."""
+    def _resolve_entry(self, base: str, event: Event, own: str) -> str:
+        """Return the incarnation to which the clock's entry for another node refers."""
         counter, names = event.clock[base], self.table.names(base)
         stored = self.memory.find(own, event.counter)
         if stored is not None:
-            # A duplicate is read as the first copy was.
+            # The entries of a duplicate are resolved as those of the first copy were.
             return next((name for name in names if name in stored.clock), base)
         before = self.memory.below(own, event.counter)
         low = 0
         if before is not None:
-            # A closure has entries of more incarnations; whether an entry moved, and which way, is
-            # seen in the clock as it arrived: an entry there can be older than the closure's.
+            # The closure shows which incarnations B's last event knows. Whether the entry changed,
+            # and which way, shows in the clock as it arrived: the closure's can be newer.
             for at, name in enumerate(names):
                 if before.clock.get(name) == counter:
                     return name
                 if name in before.past:
                     low = at + (counter < before.clock.get(name, 0))
             if low == len(names):
-                return names[-1]  # Backwards, without a restart: no concern of this stage.
+                return names[-1]  # Backwards, without a restart: not a matter of this stage.
         low = max(low, self._first_by_causes(names, event, counter))
         return self._only_possible(base, names[low:], event, own)
 
     def _first_by_causes(self, names: list[str], event: Event, counter: int) -> int:
-        """Return the place of the first incarnation that the event's causes leave possible."""
+        """Return the index of the first incarnation that the event's causes leave possible."""
         low = 0
         for node, known in event.clock.items():
             cause = None if node in self.table.numbers else self.memory.find(node, known)
@@ -150,7 +151,7 @@ class EntryResolver(Stateful):
         return min(low, len(names) - 1)
 
     def _only_possible(self, base: str, names: list[str], event: Event, own: str) -> str:
-        """Return the only incarnation that an entry can mean, of those named.
+        """Return the only one of some incarnations to which an entry can refer.
 
         Raises
         ------
@@ -163,12 +164,12 @@ class EntryResolver(Stateful):
         for name in names:
             last = self.memory.below(name, counter + 1)
             if last is not None and last.clock.get(own, 0) >= event.counter:
-                continue  # It had the event in its past by then.
+                continue  # It has this event in its past, so it is no cause.
             known = self.memory.find(name, counter)
             if known is None:
                 if name == names[-1] or counter <= self.table.highest.get(name, 0):
                     unseen.append(name)
-            # Entries of restarted nodes have no names yet, so they are not compared.
+            # Entries of restarted nodes are not resolved yet, so they are not compared.
             elif self._within({n: c for n, c in known.clock.items() if n not in bases}, clock):
                 seen.append(name)
         if seen and names[-1] in unseen:

@@ -1,7 +1,7 @@
 """Names of incarnations: which runs of each node there are, and how far each has counted.
 
-A node whose counter begins at 1 again is a new incarnation: `A`, `A#2`, …. To everything
-later, incarnations are nodes.
+A node whose counter begins at 1 again is a new incarnation: `A`, `A#2`, …. All later stages
+treat incarnations as nodes.
 
 The one rule: each incarnation of a node that has several is in `bases`, with its node.
 """
@@ -19,14 +19,14 @@ from ketal.operators.stateful import Stateful
 
 
 def later_run(name: str) -> tuple[str, int] | None:
-    """Return node and number of a later incarnation's name: `A#2` gives (`A`, 2), `A` none."""
+    """Return node and number of a later incarnation's name: (`A`, 2) for `A#2`, None for `A`."""
     base = base_node(name)
     number = number_of(name[len(base) + 1 :]) or 1
     return (base, number) if number > 1 and name_of(base, number) == name else None
 
 
 def restarted(names: Iterable[str]) -> set[str]:
-    """Return the incarnations of nodes of which a later one is named: `A#2` gives `A` and `A#2`."""
+    """Return the later incarnations among names, and their nodes: `A#2` and `A` for `A#2`."""
     runs = {name: run[0] for name in names if (run := later_run(name)) is not None}
     return {*runs, *runs.values()}
 
@@ -81,7 +81,7 @@ class IncarnationTable(Stateful):
 
     @property
     def restarts(self) -> int:
-        """How many restarts were detected by a counter of 1, of nodes that number none."""
+        """How many restarts were detected by a counter of 1, at nodes that do not number them."""
         return sum(
             len(numbers) - 1 for node, numbers in self.numbers.items() if node not in self.numbered
         )
@@ -94,7 +94,7 @@ class IncarnationTable(Stateful):
             self.highest[name] = counter
 
     def add(self, base: str, number: int, event: Event, *, with_first: bool) -> None:
-        """Add an incarnation of a node, with `with_first` its first one too.
+        """Add an incarnation of a node and, if `with_first`, the node's first one too.
 
         Raises
         ------
@@ -112,22 +112,25 @@ class IncarnationTable(Stateful):
             self.bases[name_of(base, one)] = base
 
     def _add_named(self, name: str) -> None:
-        """Add an incarnation that the program named itself; no entry is read as it for that."""
+        """Add an incarnation that the program named itself; no clock entry is resolved to it."""
         run = None if name in self.bases else later_run(name)
         if run is not None:
             self._named_runs.setdefault(run[0], set()).add(run[1])
 
-    def _bases(self) -> dict[str, str]:
-        """Return what `bases` is, by `numbers`."""
-        numbers = self.numbers.items()
-        return {name_of(base, number): base for base, of in numbers for number in of}
+    def _computed_bases(self) -> dict[str, str]:
+        """Return `bases`, computed from `numbers`."""
+        return {
+            name_of(base, number): base
+            for base, numbers in self.numbers.items()
+            for number in numbers
+        }
 
     def load(self, state: Any) -> None:
         """Load what `save` returned into a fresh table."""
         super().load(state)
-        self.bases = self._bases()
+        self.bases = self._computed_bases()
         self.begin(self.highest)
 
     def validate_state(self) -> None:
         """Assert the rule of this module."""
-        assert self.bases == self._bases()
+        assert self.bases == self._computed_bases()

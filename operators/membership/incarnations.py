@@ -1,11 +1,11 @@
 """Nodes that restart: which run of a node an event belongs to.
 
 A node whose counter begins at 1 again is a new incarnation: `A`, `A#2`, …. Its
-events, and the entries of other nodes' clocks that mean it
+events, and the entries of other nodes' clocks that refer to it
 (`ketal.operators.membership.entry_resolution`), are given that name before anything compares
-them; to everything later, incarnations are nodes.
+them; all later stages treat incarnations as nodes.
 
-The one rule: what fits two incarnations is rejected with a reason, not guessed.
+The one rule: an event that fits two incarnations is rejected with a reason, not guessed at.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ketal.operators.membership.incarnation_names import IncarnationTable, later
 from ketal.operators.stateful import Stateful
 
 Status = Callable[[Event], str]
-"""Returns what an event is, and admits nothing: `new`, `duplicate` (seen, same content),
+"""Returns the status of an event, without admitting it: `new`, `duplicate` (seen, same content),
 `contradiction` (seen, other content), or that it was seen and its content is evicted."""
 
 
@@ -57,8 +57,8 @@ class Incarnations(Stateful):
     late event). Where both are possible it is rejected.
 
     A name is given on arrival and does not change. So a restart must arrive before its
-    effects: the first event of an incarnation after the first one of the
-    incarnation before, and before other nodes' events that have it in their pasts.
+    effects: the first event of an incarnation must arrive after the first one of the previous
+    incarnation, and before other nodes' events that have it in their pasts.
     """
 
     STATE: ClassVar = "table", "_firsts", "_resolver"
@@ -71,13 +71,13 @@ class Incarnations(Stateful):
         self.base = self.table.base
 
     def begin(self, firsts: Mapping[str, bytes], highest: Mapping[str, int]) -> None:
-        """Load what was seen before any node restarted; `digest` makes `firsts`."""
+        """Load what was seen before any node restarted; `firsts` are digests, made by `digest`."""
         self._firsts = dict(firsts)
         self.table.begin(highest)
 
     @property
     def doubtful(self) -> int:
-        """How many events arrived after an entry that may have meant them was misread."""
+        """How many events arrived after an entry that may have referred to them was misread."""
         return self._resolver.doubtful
 
     def rename(self, event: Event, status: Status) -> Event:
@@ -88,7 +88,7 @@ class Incarnations(Stateful):
         event : Event
             As it arrived; it may be a duplicate.
         status : callable
-            What an event is, under the name that it is asked with.
+            Returns the status of an event, under the name that it has.
 
         Raises
         ------
@@ -96,28 +96,28 @@ class Incarnations(Stateful):
             If it is ambiguous which incarnation an event or an entry belongs to.
         """
         if INCARNATION in event.data or event.node in self.table.numbered:
-            # Without a number where others have one, it is of the first run.
-            return self._named(event, self._number(event, event.data.get(INCARNATION, 1)))
+            # An event without a number, where others have one, belongs to the first run.
+            return self._renamed(event, self._program_number(event, event.data.get(INCARNATION, 1)))
         numbers = self.table.numbers.get(event.node)
         if event.clock[event.node] == 1:
-            return self._first(event, numbers or (1,))
+            return self._rename_first(event, numbers or (1,))
         if numbers is None:
-            return self._named(event, 1) if self.table.numbers else event
-        return self._later(event, numbers, status)
+            return self._renamed(event, 1) if self.table.numbers else event
+        return self._rename_later(event, numbers, status)
 
     def arrived(self, event: Event) -> None:
         """Record a new event, under the name that `rename` gave it."""
         self.table.count(event.node, event.clock[event.node])
         self._resolver.arrived(event)
 
-    def _number(self, event: Event, value: object) -> int:
-        """Return the incarnation's number that an event's program gives, added if it is new.
+    def _program_number(self, event: Event, value: object) -> int:
+        """Return the incarnation's number that the program gave an event; add it if it is new.
 
         Raises
         ------
         EventError
-            If it is no whole number, or not that of the node's name, or its node restarted without
-            numbers before.
+            If it is no whole number, or not the number in the node's name, or if the node was seen
+            to restart without numbers before.
         """
         node, number = event.node, number_of(value)
         if number is None:
@@ -139,28 +139,28 @@ class Incarnations(Stateful):
                 place=str(event.dot),
             )
         if numbers is None and number != 1:
-            # A first run that was not numbered, or not read, is the first all the same.
+            # A run seen before, without a number, is number 1.
             table.add(node, number, event, with_first=table.highest.get(node, 0) > 0)
             table.numbered.add(node)
         elif numbers is not None and number not in numbers:
             table.add(node, number, event, with_first=True)
         return number
 
-    def _first(self, event: Event, numbers: tuple[int, ...]) -> Event:
-        """Name an event of counter 1: a duplicate, the missing first one, or a restart."""
+    def _rename_first(self, event: Event, numbers: tuple[int, ...]) -> Event:
+        """Return an event of counter 1, renamed: a duplicate, a missing first one or a restart."""
         node, content_digest = event.node, digest(event)
         for number in reversed(numbers):
             first = self._firsts.get(name_of(node, number))
             if first is None or first == content_digest:
                 self._firsts[name_of(node, number)] = content_digest
-                return self._named(event, number)
+                return self._renamed(event, number)
         number = numbers[-1] + 1
         self.table.add(node, number, event, with_first=True)
         self._firsts[name_of(node, number)] = content_digest
-        return self._named(event, number)
+        return self._renamed(event, number)
 
-    def _later(self, event: Event, numbers: tuple[int, ...], status: Status) -> Event:
-        """Name an event of a node that restarted."""
+    def _rename_later(self, event: Event, numbers: tuple[int, ...], status: Status) -> Event:
+        """Return an event of a node that restarted, renamed."""
         node, counter = event.node, event.clock[event.node]
         reached = self.table.highest.get(name_of(node, numbers[-1]), 0)
         possible: list[Event] = []
@@ -169,11 +169,11 @@ class Incarnations(Stateful):
             ended = self.table.highest.get(name_of(node, number), 0)
             over = number != numbers[-1] and counter > ended
             if over and (reached >= ended or counter <= reached + 1):
-                # An earlier run is taken to have ended where it was last seen, unless
-                # the latest would have to jump to get here.
+                # Assume that an earlier run ended at its highest counter, unless the
+                # latest run would have to skip counters to reach this one.
                 continue
             try:
-                named = self._named(event, number)
+                named = self._renamed(event, number)
             except EventError as error:
                 unresolved = error
                 continue
@@ -191,9 +191,9 @@ class Incarnations(Stateful):
                 "in the events (an attribute `incarnation`) or in their names",
                 place=str(event.dot),
             )
-        return possible[0] if possible else self._named(event, numbers[-1])
+        return possible[0] if possible else self._renamed(event, numbers[-1])
 
-    def _named(self, event: Event, number: int) -> Event:
+    def _renamed(self, event: Event, number: int) -> Event:
         """Return an event under the names of its incarnation and of those in its clock."""
         own = name_of(event.node, number)
         names = self._resolver.incarnations_of(event, own)

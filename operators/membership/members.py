@@ -7,7 +7,7 @@ Nodes join, leave and restart. Three questions follow, each with a class:
   it, by idle time, or with the first event of a later incarnation of it.
 - **What is in an event's past?** `Restorer` (`ketal.operators.membership.clock_restoration`)
   restores the entries that clocks lost when a node left.
-- **Which incarnation of its node is an event of?** `Incarnations`
+- **To which incarnation of its node does an event belong?** `Incarnations`
   (`ketal.operators.membership.incarnations`) names the second run of A `A#2`.
 
 The one rule: on an execution in which no entry was dropped and no node
@@ -34,10 +34,10 @@ class MembershipStage(Stateful):
     Parameters
     ----------
     limits : Limits
-        `dots_max` clocks are held, `clock_entries_max` entries of each; `incarnations_max` of
-        nodes that restarted.
+        `dots_max` bounds the clocks that are held, `clock_entries_max` the entries of each, and
+        `incarnations_max` the incarnations of nodes that restarted.
     clocks_max : int, optional
-        How many clocks are held instead.
+        How many clocks are held, instead of `dots_max`.
 
     Attributes
     ----------
@@ -48,9 +48,9 @@ class MembershipStage(Stateful):
 
     Notes
     -----
-    Of each event, in turn: `rename` as it arrives; `arrived` if it is new; `so_far` if it is
-    judged at once; `restorer.restore` when it is released, before it is offered or sorted.
-    The clocks of the memory are saved apart (`ClockMemory.rows`).
+    The calls for each event, in turn: `rename` as it arrives; `arrived` if it is new;
+    `restore_so_far` if it is offered on arrival; `restorer.restore` when it is released, before it
+    is offered or sorted. The clocks of the memory are saved separately (`ClockMemory.rows`).
     """
 
     STATE: ClassVar = "live", "_left", "departed", "incarnations", "restorer"
@@ -62,7 +62,7 @@ class MembershipStage(Stateful):
         self.incarnations = Incarnations(self.memory, self.departed, limits.incarnations_max)
         self.restorer = Restorer(self.memory, self.departed, limits.clock_entries_max)
         self.rename = self.incarnations.rename
-        self.so_far = self.restorer.so_far
+        self.restore_so_far = self.restorer.restore_so_far
         self.live: set[str] = set()
         self._left: set[str] = set()
 
@@ -73,10 +73,10 @@ class MembershipStage(Stateful):
         firsts: Mapping[str, bytes],
         highest: Mapping[str, int],
     ) -> None:
-        """Load what arrived while every node was live in its first incarnation.
+        """Load the events that arrived while every node was live in its first incarnation.
 
-        Until a node leaves, drops an entry or restarts there is nothing to do here, so a driver
-        may begin with this stage only then.
+        Until a node leaves, drops an entry or restarts this stage has nothing to do, so a driver
+        may add it only then.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class MembershipStage(Stateful):
             self._join_by_event(node)
 
     def arrived(self, event: Event) -> tuple[str, ...]:
-        """Record a new event, with which its node joins; return who has left with that.
+        """Record a new event, with which its node joins; return the incarnations that it ends.
 
         An event of a node that left was in flight: only a `join`, a `view` or a new
         incarnation makes the node live again. A node that left by idle time is live again.
@@ -105,7 +105,7 @@ class MembershipStage(Stateful):
         return () if node in self.live or node in self._left else self._join_by_event(node)
 
     def _join_by_event(self, node: str) -> tuple[str, ...]:
-        """Make a node live with an event of it; return the incarnations that are over."""
+        """Make a node live because of its event; return the incarnations that the event ends."""
         names = self.incarnations.names(self.incarnations.base(node))
         if node in names[:-1]:
             # A late event of an earlier incarnation, which is over.
@@ -139,7 +139,7 @@ class MembershipStage(Stateful):
         self.live.add(latest)
 
     def leave(self, node: str) -> None:
-        """Remove a node, in whichever incarnation it is live."""
+        """Remove a node from the live ones, whatever incarnation of it is live."""
         names = self.incarnations.names(node)
         self.restorer.mark_departed(names)
         self._left.update(names)
@@ -155,5 +155,5 @@ class MembershipStage(Stateful):
 
     @property
     def in_doubt(self) -> int:
-        """How many events may have been judged with a clock that is too low or misread."""
+        """How many events may have been offered with a clock that is too low or misread."""
         return self.restorer.in_doubt + self.incarnations.doubtful

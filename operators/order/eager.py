@@ -1,13 +1,13 @@
 """`CausalOrder`: an event is released as soon as it is causally ready; ties by arrival.
 
-Each waiting event is found by one dot that is not settled, so an arrival costs
-work only for what it releases. Most need none: an event whose past is settled when it
-arrives, and that nothing waits for, is one look at its clock and two numbers.
+Each waiting event is indexed by one dot that is not settled, so an arrival costs work
+only for the events that it releases. Most events need no index: one whose past is settled when
+it arrives, and for which no event waits, costs one pass over its clock and two numbers.
 
-Clocks that know each other in a circle are no execution: such events wait for
+Events that have each other in their pasts, in a circle, form no execution: they wait for
 each other, until the end or until a full queue gives them up.
 
-The one rule: what is held waits for something that is missing, or in a circle.
+The one rule: a held event waits for a missing dot, or is in such a circle or after one.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Eager(ReleasePolicy):
     _ready: list[Held]
 
     def begin(self) -> None:
-        """Begin with nothing."""
+        """Reset to holding no events."""
         self._ready = []
 
     def pass_on(
         self, events: Iterator[Event], step: ReleaseStep, held_back_max: int
     ) -> Event | None:
-        """Take in events, up to one that is late, of a node that is not live, or without room."""
-        # Looked up once for all events, and written out: this is done for every one.
+        """Take in events, up to one that is late, of a node that is not live, or has no room."""
+        # Attributes are looked up once and calls written out, as this runs for every event.
         store, active = self.store, self.live.active
         nodes, settled, arrivals = store.nodes, store.settled, store.arrivals
         released, ends = step.released, step.ends
@@ -76,12 +76,12 @@ class Eager(ReleasePolicy):
         return event
 
     def _follow(self, woken: list[Held], released: list[Event]) -> int:
-        """Release what waited for dots that are settled now, and what waited for that.
+        """Release events that waited for dots now settled, and those that waited for these.
 
         Returns
         -------
         int
-            How many events were released that were held.
+            How many events were released, all of which were held.
         """
         store, ready = self.store, self._ready
         nodes, settled = store.nodes, store.settled
@@ -102,19 +102,19 @@ class Eager(ReleasePolicy):
             progress, counter = nodes[event.node], event.clock[event.node]
             del progress.held[counter]
             if not progress.held:
-                progress.held = {}  # a dict that was large stays large
+                progress.held = {}  # a dict that was large does not shrink
             released.append(event)
             woken = progress.settle(counter)
 
     def admit(self, event: Event) -> bool:
-        """Release an event next, hold it, or refuse it; return whether there was room."""
+        """Mark an event as ready, hold it, or refuse it; return whether there was room."""
         store = self.store
         if store.unsettled(event) is None:
-            heappush(self._ready, store.arrival(event))
+            heappush(self._ready, store.new_arrival(event))
             return True
         if store.count >= self.options.held_back_max and not self.options.gives_up:
             return False
-        store.await_settled(store.hold(store.arrival(event)))
+        store.await_settled(store.hold(store.new_arrival(event)))
         return True
 
     def next(self) -> Held | None:
@@ -122,17 +122,17 @@ class Eager(ReleasePolicy):
         return heappop(self._ready) if self._ready else None
 
     def wake(self, held: Held) -> None:
-        """Look again at a held event that waited for a dot which is settled now."""
+        """Check a held event again, as the dot that it waited for is settled now."""
         if not self.store.await_settled(held):
             heappush(self._ready, held)
 
     def give_up(self, missing: MissingSince) -> GivenUp:
-        """Return the hole that was missed first; one of a circle where nothing is missing."""
+        """Return the hole that is missing longest; if none is, an event of a circle."""
         nodes = self.store.nodes
         hole = missing.oldest()
         if hole is not None:
             return [hole]
-        # What is held for nothing missing has a clock that is in a circle, or behind one.
+        # A held event that waits for no missing dot is in a circle, or after one.
         progress = nodes[self.store.by_arrival()[0].event.node]
         return progress.held[min(progress.held)]
 

@@ -1,22 +1,22 @@
-"""`CausalOrder(frontier = 10 s)`: order where readiness cannot be seen.
+"""`CausalOrder(frontier = 10 s)`: order by time, where causal readiness cannot be decided.
 
-Of a filtered topic, or of one partition of an execution, most events never
-come, so a counter that is missing says nothing. Here an event waits for time
+In a filtered topic, or in one partition of an execution, most events never
+arrive, so a missing counter means nothing. Here an event waits for time
 instead. It is due at the largest time of itself and of all events before it
-that are held or were released; once the watermark has passed that, it is
-released, in canonical order with what else is due. The watermark follows the
-largest time seen at a distance of `frontier`, or is given.
+that are held or were released. Once the watermark has passed that time, the event is
+released, in canonical order with all others that are due. The watermark stays
+`frontier` behind the largest time seen, or is given.
 
-Whatever the nodes' clocks say, no event is due before one in its past, so what
-is released respects happened-before. An event that arrives when something
-after it was released is late.
+Whatever the times of the nodes are, no event is due before one in its past, so the
+release order respects happened-before. An event that arrives when an event
+after it has been released is late.
 
-An event without a time counts as of the largest time seen when it arrived.
+An event without a time counts as one of the largest time seen when it arrived.
 
-Where a node has left, clocks shrink. An event that looks due gets its clock back
-as far as what is held or was released says it, and is then due when that says.
+Where a node has left, clocks shrink. An event that seems due gets its clock restored
+as far as held and released events allow, and its due time is computed from that.
 
-The one rule: released before what depends on it, or late, never in between.
+The one rule: an event is released before every event that depends on it, or is late.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _EARLIEST: Final = -(2**63)
 
 
 class LargestTimes:
-    """The largest time among a node's first so many events, as far as it matters.
+    """The largest time among a node's events up to a counter, as far as it matters.
 
-    A time that the watermark has passed holds nothing back, and one of a later
-    event that is not larger adds nothing, so both lists increase.
+    A time that the watermark has passed holds no event back, and the time of a later
+    event that is not larger changes no answer, so both lists increase.
     """
 
     __slots__ = ("counters", "times")
@@ -51,7 +51,7 @@ class LargestTimes:
         self.times: list[int] = []
 
     def add(self, counter: int, time_us: int) -> None:
-        """Take an event into account."""
+        """Add the time of an event."""
         place = bisect_left(self.counters, counter)
         if place and self.times[place - 1] >= time_us:
             return
@@ -71,21 +71,21 @@ class LargestTimes:
 
 
 class Frontier(ReleasePolicy):
-    """Releases in canonical order what the watermark has passed."""
+    """Releases the events that the watermark has passed, in canonical order."""
 
     awaits_dots = False
 
     def begin(self) -> None:
-        """Begin with nothing."""
-        self._timed = False  # whether what came before any time was known has one
+        """Reset to holding no events."""
+        self._timed = False  # whether events that arrived before any time was known have one
         self._times: dict[str, LargestTimes] = {}
-        # By due time, which is found again when its turn comes: it may have grown since.
+        # By due time, which is computed again when it has come, as it may have grown.
         self._heap: list[tuple[int, CanonicalKey]] = []
         self._due_now: list[CanonicalKey] = []  # to be released, the next one last
 
     @property
     def watermark_us(self) -> int | None:
-        """The watermark: what is due before it is released."""
+        """The watermark: events that are due before it are released."""
         if self.time.now is None:
             return None
         behind = self.time.now - self.options.frontier_us
@@ -98,16 +98,16 @@ class Frontier(ReleasePolicy):
         store, time_us, now = self.store, event.time_us, self.time.now
         if time_us is None:
             time_us = _EARLIEST if now is None else now
-        due = self._due(event, time_us)
+        due = self._due_us(event, time_us)
         if store.count >= self.options.held_back_max and not self.options.gives_up:
             watermark_us = self.watermark_us
             if watermark_us is None or due >= watermark_us:
                 return False
-        self._hold(store.arrival(event, time_us), due, canonical_key(event))
+        self._hold(store.new_arrival(event, time_us), due, canonical_key(event))
         return True
 
     def _date_untimed(self) -> None:
-        """Give the first time that is known to the events that arrived before it."""
+        """Give the events that arrived before any time was known the first time known."""
         first = self.time.first
         if self._timed or first is None:
             return
@@ -126,14 +126,14 @@ class Frontier(ReleasePolicy):
             times.add(event.clock[event.node], held.time_us)
         heapq.heappush(self._heap, (due, place))
 
-    def _due(self, event: Event, time_us: int) -> int:
-        for node, counter in self._remembered(event).clock.items():
+    def _due_us(self, event: Event, time_us: int) -> int:
+        for node, counter in self._last_restored(event).clock.items():
             times = self._times.get(node)
             if times is not None and (largest := times.largest(counter)) > time_us:
                 time_us = largest
         return time_us
 
-    # --- what may be released ---
+    # --- releasing ---
 
     def next(self) -> Held | None:
         """Return the next event to release; None where none is due."""
@@ -142,7 +142,7 @@ class Frontier(ReleasePolicy):
             self._find_due()
             if not self._due_now:
                 return None
-        return self._taken(self._due_now.pop())
+        return self._take_held(self._due_now.pop())
 
     def _find_due(self) -> None:
         """Pop the events that are due from the heap, in canonical order; at the end all are due."""
@@ -155,16 +155,16 @@ class Frontier(ReleasePolicy):
             _, key = heapq.heappop(self._heap)
             self._restore_clocks(key, restored)
             held = self._held(key)
-            due = self._due(held.event, held.time_us)
+            due = self._due_us(held.event, held.time_us)
             if due < watermark_us:
                 due_now.append(key)
             else:
                 heapq.heappush(self._heap, (due, self._place_now(key)))
-        # Only now: a clock that was looked at later may show that a node has left.
+        # Sorted only now: a clock read later in the loop may show that a node has left.
         self._due_now = sorted(map(self._place_now, due_now), reverse=True)
 
-    def _taken(self, key: CanonicalKey) -> Held:
-        """Return an event that is to be released; its time matters no more."""
+    def _take_held(self, key: CanonicalKey) -> Held:
+        """Return the held event to release; evict the times that matter no more."""
         held, progress = self._held(key), self.store.nodes[key[1]]
         if len(progress.held) == 1:
             times, watermark_us = self._times.get(key[1]), self.watermark_us
@@ -178,18 +178,18 @@ class Frontier(ReleasePolicy):
             due, key = heapq.heappop(self._heap)
             self._restore_clocks(key, set())
             held = self._held(key)
-            later = self._due(held.event, held.time_us)
+            later = self._due_us(held.event, held.time_us)
             if later <= due:
-                return self._taken(key)
+                return self._take_held(key)
             heapq.heappush(self._heap, (later, self._place_now(key)))
 
     def _place_now(self, key: CanonicalKey) -> CanonicalKey:
         return self._place(self._held(key).event)
 
     def _restore_clocks(self, key: CanonicalKey, restored: set[tuple[str, int]]) -> None:
-        """Restore the clocks of a held event, and of those before it, as far as is known now.
+        """Restore the clocks of a held event, and of held events before it, as far as possible.
 
-        Those in `restored`, which are added to, are known to be as restored as they can be.
+        The events in `restored` are skipped; those restored here are added to it.
         """
         restorer = self.store.restorer
         if restorer is None:
@@ -208,13 +208,13 @@ class Frontier(ReleasePolicy):
                 if before is not None:
                     dots.append((other, before.counter))
         for event in present_order(found):
-            restorer.so_far(event)
+            restorer.restore_so_far(event)
 
     # --- state ---
 
     def save(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data; `number` gives an event's number in a table."""
-        # When an event is looked at decides what is known then, so that is a part of it.
+        # When an event comes due decides which clocks are restored then, so due times are saved.
         turns = {key[1:]: (due, key[0]) for due, key in self._heap}
         return {
             "held": [
@@ -238,4 +238,4 @@ class Frontier(ReleasePolicy):
         self._timed = state["timed"]
         for index, time_us, due, total in state["held"]:
             event = events[index]
-            self._hold(self.store.arrival(event, time_us), due, (total, *event.dot))
+            self._hold(self.store.new_arrival(event, time_us), due, (total, *event.dot))

@@ -1,16 +1,16 @@
-"""The events of a hold-back queue, indexed once: by node and counter, and by what they wait for.
+"""The events of a hold-back queue, indexed by node and counter, and by the dots that they await.
 
-An event whose past is not settled waits for one dot of it; that its node's previous event
-where it is not settled, for once that is, most of the past is. When the dot is settled the
-event is looked at again. So an event is looked at few times, and an arrival costs work only
-for what it releases.
+An event whose past is not settled waits for one dot of it: its node's previous event if that
+is not settled, as once it is, most of the past is. When the dot is settled the event is checked
+again. So an event is checked few times, and an arrival costs work only for the events that it
+releases.
 
-Who waits for its node's previous event is found by its counter, so beside that at most one
+An event that waits for its node's previous event is found by its counter, so at most one other
 event a node is indexed.
 
-Two others are asked. A `Restorer` knows more of a clock than the event came with, once some
-node left. A `DomainPast` says which entries of a clock are waited for, under a topology;
-without one that is all of them.
+Two other objects are consulted. Once some node has left, a `Restorer` has more of a clock than the
+event arrived with. Under a topology, a `DomainPast` has the entries of a clock that are waited
+for; without one, all are.
 
 The one rule: an event that waits is found by one dot, which is not settled.
 """
@@ -33,12 +33,12 @@ _CLOCK: Final = attrgetter("clock")
 
 
 class HeldEvents:
-    """The events of a hold-back queue, and what is settled of each node.
+    """The events of a hold-back queue, and the progress of each node.
 
     Parameters
     ----------
     domains : DomainPast or None
-        Which entries of clocks are waited for; None: all.
+        The part of clocks that is waited for; None: all entries.
 
     Attributes
     ----------
@@ -51,9 +51,10 @@ class HeldEvents:
     restorer : Restorer or None
         Restores clocks, once a node has left.
     arrivals : iterator of int
-        Numbers what is held.
-    size : callable or None
-        Sums an event's clock, as far as it is known, where the policy asks for sums.
+        The numbers of arrivals.
+    sum_clock : callable or None
+        Returns the sum of an event's clock, as far as it is known; None if the policy needs no
+        sums.
     unrecorded : bool
         Whether events are held whose needs `newly_needed` has not recorded.
     """
@@ -63,7 +64,7 @@ class HeldEvents:
         self.settled: defaultdict[str, int] = defaultdict(int)
         self.count = 0
         self.restorer: Restorer | None = None
-        self.size: Callable[[Event], int] | None = None
+        self.sum_clock: Callable[[Event], int] | None = None
         self.unrecorded = False
         self._domains = domains
         # The entries of an event's clock that it waits for.
@@ -72,51 +73,51 @@ class HeldEvents:
         )
         self.arrivals = itertools.count(1)
         # The held events that name a dot, by their arrival, under a topology.
-        self._naming: dict[tuple[str, int], dict[int, Held]] = {}
+        self._by_named_dot: dict[tuple[str, int], dict[int, Held]] = {}
 
     def node(self, name: str) -> NodeProgress:
-        """Return what is known of a node's events."""
+        """Return the progress of a node's events, which begins now for a new node."""
         progress = self.nodes.get(name)
         if progress is None:
             progress = self.nodes[name] = NodeProgress(name, self.settled)
         return progress
 
-    # --- what is held ---
+    # --- held events ---
 
-    def arrival(self, event: Event, time_us: int = 0) -> Held:
-        """Return an event with its place among the arrivals."""
+    def new_arrival(self, event: Event, time_us: int = 0) -> Held:
+        """Return an event as the next arrival, not held yet."""
         return Held(next(self.arrivals), event, time_us)
 
     def hold(self, held: Held) -> Held:
-        """Put an event in."""
+        """Add an event to those that are held."""
         event = held.event
         progress = self.node(event.node)
         progress.held[event.clock[event.node]] = held
         self.count += 1
-        progress.place(self.size)
+        progress.place(self.sum_clock)
         if self._domains is not None:
             for dot in event.clock.items():
-                self._naming.setdefault(dot, {})[held.arrival] = held
+                self._by_named_dot.setdefault(dot, {})[held.arrival] = held
         return held
 
     def remove(self, event: Event) -> None:
-        """Take an event out, if it is held."""
+        """Remove an event, if it is held."""
         progress = self.nodes[event.node]
         held = progress.held.pop(event.clock[event.node], None)
         if held is None:
             return
         self.count -= 1
         if not progress.held:
-            progress.held = {}  # a dict that was large stays large
+            progress.held = {}  # a dict that was large does not shrink
         if self._domains is not None:
             for dot in event.clock.items():
-                named = self._naming[dot]
+                named = self._by_named_dot[dot]
                 del named[held.arrival]
                 if not named:
-                    del self._naming[dot]
+                    del self._by_named_dot[dot]
 
     def is_held(self, held: Held) -> bool:
-        """Return whether an event was not taken out since."""
+        """Return whether an event is still held."""
         event = held.event
         return self.nodes[event.node].held.get(event.clock[event.node]) is held
 
@@ -126,29 +127,29 @@ class HeldEvents:
         return progress is not None and counter in progress.held
 
     def by_arrival(self) -> list[Held]:
-        """Return what is held, in order of arrival."""
+        """Return the held events in order of arrival."""
         held = [held for progress in self.nodes.values() for held in progress.held.values()]
         return sorted(held, key=lambda held: held.arrival)
 
-    def naming(self, node: str, first: int, last: int) -> list[Held]:
+    def events_naming(self, node: str, first: int, last: int) -> list[Held]:
         """Return the held events, under a topology, whose clocks name a dot of a hole."""
-        if last - first < len(self._naming):
+        if last - first < len(self._by_named_dot):
             dots = [(node, c) for c in range(first, last + 1)]
         else:
-            dots = [dot for dot in self._naming if dot[0] == node and first <= dot[1] <= last]
-        return [held for dot in dots for held in self._naming.get(dot, {}).values()]
+            dots = [dot for dot in self._by_named_dot if dot[0] == node and first <= dot[1] <= last]
+        return [held for dot in dots for held in self._by_named_dot.get(dot, {}).values()]
 
-    # --- what it waits for ---
+    # --- the dots that events wait for ---
 
     def needs(self, event: Event) -> Iterator[tuple[str, int]]:
-        """Yield for each node how many of its events an event waits for."""
+        """Yield (node, counter): an event waits for the node's events up to the counter."""
         for node, counter in self._awaited(event).items():
             yield node, counter - 1 if node == event.node else counter
 
     def unsettled(self, event: Event) -> tuple[str, int] | None:
         """Return node and counter of one dot that `event` waits for; None if it is ready.
 
-        Its node's previous event, where that is not settled.
+        The dot is that of its node's previous event, if that is not settled.
         """
         own, settled = event.node, self.settled
         clock = self._awaited(event)
@@ -196,16 +197,16 @@ class HeldEvents:
         return fresh
 
     def waits_for(self, event: Event, found: dict[Dot, Dot | None]) -> Dot | None:
-        """Return a missing dot that an event waits for, or that what it waits for waits for.
+        """Return a missing dot that an event waits for, directly or through other held events.
 
-        Whole clocks name all that is missing; those that have shrunk, and the part of
-        a clock that is read within domains, need not.
+        Whole clocks name every missing dot; clocks that have shrunk, and the part of
+        a clock that is read within domains, may not.
 
         Parameters
         ----------
         event : Event
         found : dict of Dot to Dot or None
-            What was found of others; added to.
+            The results for other events, to which those found now are added.
         """
         path: list[Dot] = []
         missing = None

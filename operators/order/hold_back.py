@@ -4,20 +4,20 @@ The theory is that of causal delivery (Birman, Schiper and Stephenson,
 "Lightweight causal and atomic group multicast", 1991), with an end to waiting.
 A dot is *settled* when it was released, or given up: declared lost, or late. An
 event is causally ready when its whole past is settled. As an event's clock
-covers the clocks of its past, the settled dots of a node are the first so many
-of them, and one number for each node tells what is settled.
+covers the clocks of its past, the settled dots of a node are those up to a counter,
+and one number for each node is enough.
 
-There is one queue. A policy (`ketal.operators.order.policy`) says which event is released
-next: `eager` what is ready at once, `total` in canonical order, `frontier` by time. A finite
+There is one queue. A policy (`ketal.operators.order.policy`) decides which event is released
+next: `eager` an event that is ready, `total` in canonical order, `frontier` by time. A finite
 log is known whole and needs no queue: it is released as `ketal.operators.causal_order` sorts
-it, and `ketal.operators.order.missing` says what it lacks.
+it, and `ketal.operators.order.missing` finds its holes.
 
-What is *missing*, neither settled nor received, is given up by
-`ketal.operators.order.wait_limits`, or when a full queue has to give up something.
+A dot that is *missing*, neither settled nor received, is given up by
+`ketal.operators.order.wait_limits`, or by a queue that is full.
 
 Events go in as they arrive, distinct and under the names of their incarnations
 (`ketal.operators.membership.members`). Time is an argument: event times and watermarks.
-`docs/ordering.md` says what each policy and option means.
+`docs/ordering.md` explains each policy and option.
 
 The one rule: every event that goes in comes out once, as released, late or refused, or is
 held back and listed.
@@ -57,7 +57,7 @@ class HoldBackQueue:
     Parameters
     ----------
     options : ReleaseOptions
-        What the order asks for.
+        The options of the order.
     domains : DomainPast or None
         Under a topology, the part of its past that an event waits for.
 
@@ -77,17 +77,18 @@ class HoldBackQueue:
         self._limits = WaitLimits(policy, domains)
         waits_end = options.gap_us is not None or options.idle_us is not None
         self.expires = waits_end or not policy.awaits_dots
-        # What an event waits for is recorded when it is held, where it matters since when.
+        # If it matters since when dots are missing, the needs of an event are recorded when it is
+        # held.
         self._passed_held_max = 0 if options.dates_missing else options.held_back_max
         self._options_matter = domains is not None or options.idle_us is not None
 
     def begin(self, seen: Mapping[str, tuple[int, list[int]]]) -> None:
-        """Take as released what was seen before this queue was made.
+        """Count events that were seen before this queue was made as released.
 
         Parameters
         ----------
         seen : mapping of str to (int, list of int)
-            Of each node the counter up to which all was seen, and those seen beyond.
+            By node, the counter up to which all events were seen, and the counters seen beyond it.
         """
         for node, (upto, beyond) in seen.items():
             self._store.node(node).begin(upto, beyond)
@@ -97,7 +98,7 @@ class HoldBackQueue:
         """Restore the clocks of released events from now on, as a node has left."""
         self._store.restorer = restorer
 
-    # --- what happens ---
+    # --- events, time, membership and the end ---
 
     def take(self, events: Sequence[Event]) -> Iterator[ReleaseStep]:
         """Take in events in turn, whose dots must not have been taken in before.
@@ -105,8 +106,8 @@ class HoldBackQueue:
         Yields
         ------
         ReleaseStep
-            What one or several of them brought about, before the next is taken in; of several
-            that is what they released and no more.
+            The result of one event, or of several that only released events; it is yielded before
+            the next event is taken in.
         """
         step, arriving, taken = ReleaseStep(), iter(events), 0
         while True:
@@ -132,9 +133,9 @@ class HoldBackQueue:
         return next(self.take((event,)))
 
     def _pass_on(self, arriving: Iterator[Event], step: ReleaseStep) -> Event | None:
-        """Take in events that no option and no node's leaving concerns; return the first other."""
+        """Take in events that no option and no departed node concerns; return the first other."""
         restoring, ended = self._store.restorer is not None, self._policy.ended
-        waiting = self._live.departed or self._limits.since
+        waiting = self._live.departed or self._limits.missing_since
         if self._options_matter or restoring or ended or waiting:
             return next(arriving, None)
         return self._policy.pass_on(arriving, step, self._passed_held_max)
@@ -149,11 +150,11 @@ class HoldBackQueue:
         progress = limits.activate(event.node)
         counter = event.clock[event.node]
         if policy.ended or counter <= settled[event.node] or counter <= progress.declared:
-            self._overtaken(event, step)
-        elif policy.passed(event):
-            self._overtaken(event, step)
+            self._mark_late(event, step)
+        elif policy.place_has_passed(event):
+            self._mark_late(event, step)
             limits.pass_over(event)
-            limits.record(event)  # What only it knows of is missing all the same.
+            limits.record(event)  # Dots that only its clock names are missing all the same.
             self._release_ready(step)
         else:
             if self._live.departed and policy.awaits_dots:
@@ -194,7 +195,7 @@ class HoldBackQueue:
         present = dict.fromkeys(members)
         for node in present:
             self.join(node)
-        self._limits.record_held()  # which may name nodes that nothing else does
+        self._limits.record_held()  # their clocks may name nodes that are named nowhere else
         named = {*self._store.nodes, *self._live.active, *self._live.departed}
         return self._leave_all(sorted(named - present.keys()))
 
@@ -206,10 +207,10 @@ class HoldBackQueue:
         return step
 
     def end(self) -> ReleaseStep:
-        """End the stream: no node is waited for, every gap is over, what arrives later is late."""
+        """End the stream: no node is waited for, every `gap` has passed, new arrivals are late."""
         self._policy.ended = True
         step = ReleaseStep()
-        while self.options.gap_us is not None and (rows := self._limits.since.remove_all()):
+        while self.options.gap_us is not None and (rows := self._limits.missing_since.remove_all()):
             for node, upto in rows:
                 self._limits.declare_lost(node, upto, step)
             self._release_ready(step)
@@ -219,24 +220,24 @@ class HoldBackQueue:
     # --- releasing ---
 
     def _expire(self, step: ReleaseStep) -> None:
-        """Give up what was waited for too long, and release what that, or the time, lets go."""
+        """Give up dots and nodes that were waited for too long; release events that may go then."""
         if self._limits.expire(step) or not self._policy.awaits_dots:
             self._release_ready(step)
 
-    def _overtaken(self, event: Event, step: ReleaseStep) -> None:
+    def _mark_late(self, event: Event, step: ReleaseStep) -> None:
         step.late.append(event)
-        # It may be in the past of the first in the order, whose clock it then raises.
-        self._policy.changed()
+        # It may be in the past of the first event in the order, whose clock it then raises.
+        self._policy.invalidate()
 
     def _release_ready(self, step: ReleaseStep) -> None:
-        """Release all that can be released, and record what the others wait for."""
+        """Release all events that can be released, and record what the others wait for."""
         policy = self._policy
         while True:
             while (held := policy.next()) is not None:
                 event = held.event
-                if self._store.restorer is not None and policy.passed(event):
+                if self._store.restorer is not None and policy.place_has_passed(event):
                     self._store.remove(event)
-                    self._overtaken(event, step)
+                    self._mark_late(event, step)
                     self._limits.pass_over(event)
                 else:
                     self._release(event, step)
@@ -253,22 +254,22 @@ class HoldBackQueue:
         if self._policy.awaits_dots:
             self._limits.settle(store.nodes[event.node], event.clock[event.node])
             return
-        # What is in its past and has not come is late from now on.
+        # Events of its past that have not arrived are late from now on.
         settled = store.settled
         for node, counter in released.clock.items():
             if settled[node] < counter:
                 store.node(node).settle(counter)
 
     def _give_up(self, step: ReleaseStep) -> None:
-        """Give up one wait of a queue that is too full."""
-        given_up = self._policy.give_up(self._limits.since)
+        """End one wait of a queue that is too full: declare dots lost, or release an event."""
+        given_up = self._policy.give_up(self._limits.missing_since)
         if isinstance(given_up, Held):
             self._release(given_up.event, step)
             return
         for node, upto in given_up:
             self._limits.declare_lost(node, upto, step)
 
-    # --- what can be asked, and state ---
+    # --- queries and state ---
 
     def __len__(self) -> int:
         return self._store.count
@@ -278,10 +279,9 @@ class HoldBackQueue:
         return self._store.holds(dot.node, dot.counter)
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return the held events in order of arrival, each with what it waits for.
+        """Return the held events in order of arrival, each with a missing dot that it waits for.
 
-        That is a dot of its past that was not received, or None where there is
-        none: it waits for its turn.
+        The dot is None if none is missing: the event waits for its turn.
         """
         events = [held.event for held in self._store.by_arrival()]
         if not self._policy.awaits_dots:
@@ -294,7 +294,7 @@ class HoldBackQueue:
         return self._limits.missing()
 
     def drop_held(self) -> list[Event]:
-        """Return the held events in order of arrival, and hold them no more."""
+        """Remove and return the held events, in order of arrival."""
         events = [held.event for held in self._store.by_arrival()]
         for event in events:
             self._store.remove(event)
@@ -321,16 +321,16 @@ class HoldBackQueue:
         }
 
     def load(self, state: dict[str, Any], events: Sequence[Event]) -> None:
-        """Load what `save` returned into a queue just made.
+        """Load what `save` returned into a fresh queue.
 
-        If its options were others, what these wait for counts from now.
+        If the options have changed, waits are counted from now.
 
         Parameters
         ----------
         state : dict
-            Of a queue of the same policy, within the same topology.
+            The state of a queue with the same policy and topology.
         events : sequence of Event
-            The table whose numbers it names.
+            The events, by the numbers in the state.
         """
         self._time.load(state["time"])
         if self._domains is not None:
@@ -340,6 +340,6 @@ class HoldBackQueue:
         self._limits.load(state["waits"])
         self._policy.ended = state["ended"]
         self._policy.load(state["policy"], events)
-        self._policy.changed()
+        self._policy.invalidate()
         if state["options"] != self.options.written():
             self._limits.restart()

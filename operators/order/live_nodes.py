@@ -1,8 +1,8 @@
 """The nodes of a stream that are live, and those that have left.
 
-Live are declared nodes from the beginning, and every node from its first event. A node
-leaves by a `leave`, by a view without it, or by idle time; of these idle time alone is
-over when something is known of the node again.
+Declared nodes are live from the beginning, every other node from its first event. A node
+leaves by a `leave`, by a view without it, or by idle time; only a node that left by idle time is
+live again once it is active.
 
 The one rule: a node is live, has left, or was never active.
 """
@@ -18,7 +18,7 @@ from ketal.operators.stateful import Stateful
 
 
 class LiveNodes(Stateful):
-    """The nodes that are live, and since when nothing is known of each.
+    """The live nodes, with the time when each was active last, and those that left.
 
     Parameters
     ----------
@@ -32,9 +32,9 @@ class LiveNodes(Stateful):
     Attributes
     ----------
     active : dict of str to (int or None)
-        The nodes that are live, and since when nothing is known of each.
+        The live nodes, and when each was active last (None: before any time), oldest first.
     departed : dict of str to bool
-        The nodes that left, and whether being active brings them back.
+        The nodes that left, and whether a node is live again once it is active.
     """
 
     STATE: ClassVar = "active", "departed"
@@ -46,9 +46,9 @@ class LiveNodes(Stateful):
         self.active: OrderedDict[str, int | None] = OrderedDict.fromkeys(declared)
 
     def activate(self, node: str) -> bool:
-        """Mark a node as active; return whether it was not live and is so now.
+        """Mark a node as active; return whether that made it live.
 
-        One that a `leave` removed needs a `join` to come back.
+        A node that a `leave` removed needs a `join` to be live again.
         """
         if node in self.active:
             if self._idle_us is not None:
@@ -62,20 +62,20 @@ class LiveNodes(Stateful):
         return True
 
     def leave(self, node: str, *, returns: bool) -> None:
-        """Mark a node as gone; `returns` says whether being active brings it back."""
+        """Mark a node as gone; `returns` is whether it is live again once it is active."""
         self.active.pop(node, None)
         self.departed[node] = returns
 
     def idle(self) -> str | None:
-        """Return the node that is silent for longest, if it is so for too long."""
+        """Return the node that has been silent longest, if that is too long; otherwise None."""
         if self._idle_us is None or not self.active:
             return None
         node, active_us = next(iter(self.active.items()))
         return node if self._time.passed(active_us, self._idle_us) else None
 
-    def restart(self, declared: Iterable[str], came: Collection[str]) -> None:
+    def restart(self, declared: Iterable[str], arrived: Collection[str]) -> None:
         """Count idle time from now on; keep the nodes that are declared or had an event."""
         declared = dict.fromkeys(declared)
-        nodes = [n for n in {**self.active, **declared} if n in came or n in declared]
+        nodes = [n for n in {**self.active, **declared} if n in arrived or n in declared]
         present = [node for node in nodes if node not in self.departed]
         self.active = OrderedDict.fromkeys(present, self._time.now)

@@ -1,22 +1,23 @@
-"""Since when dots are missing; and what is missing to patterns that wait for nothing.
+"""Missing dots: since when each is missing, also for patterns whose events are not held back.
 
-A dot is missing that some clock knows of and that has not come. It is missing since the
-first event arrived that has it in its past, and is declared lost after `gap`.
+A dot is missing if it is in the past of an event that arrived, and its own event has not arrived.
+It is missing since the first event arrived that has it in its past, and is declared lost after
+`gap`.
 
-A hold-back queue knows itself what has come. A `find any` without `not` is offered events
-as they come, in any order, so no queue holds anything back for it. Its `gap` means what it
-means to every pattern: a dot that does not come in that time is a lost event, and named. A
-match stands on its own events; but a run that ends in vain may have waited for just the dot
-that did not come. For these `MissingDots` keeps two numbers a node: up to which counter
-clocks know of it, and up to which what had not come was declared lost. What has come is the
-deduplication's to say.
+A hold-back queue itself knows which events have arrived. A `find any` without `not` is offered
+events as they arrive, in any order, so no queue holds events back for it. Its `gap` means the same
+as for every pattern: a dot whose event does not arrive in that time is declared lost and reported.
+A match depends on its own events; but a run that timed out may have waited for just the event
+that did not arrive. For such patterns `MissingDots` keeps two numbers a node: the counter up to
+which clocks name its dots, and the counter up to which missing dots were declared lost. The
+deduplication knows which events have arrived.
 
-A finite log may be a filtered one, so a hole in its counters says nothing by itself: it is
-counted. With `gap` its author says more. No dot comes any more, so every hole (a dot that some
-clock names, or that is below such a one in its node, and that no event has) is lost, as at the
-end of a stream of the same events.
+A finite log may be a filtered one, so a hole in its counters is only counted. With `gap` the
+pattern asks for more: as no event follows, every hole (a dot that some clock names, or that is
+below such a dot of its node, and that no event has) is lost, as at the end of a stream of the
+same events.
 
-The one rule: a dot is missing as long as some clock knows of it and it has not come,
+The one rule: a dot is missing as long as it is in some clock's past and its event has not arrived,
 declared lost or not.
 """
 
@@ -38,7 +39,7 @@ _ROWS_LEAST: Final = 1_024
 
 
 class MissingSince(Stateful):
-    """Since when the dots of nodes are missing, up to which counter; longest first.
+    """Records since when the dots of a node, up to a counter, have been missing; longest first.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ class MissingSince(Stateful):
     def add(self, node: str, upto: int) -> None:
         """Record that dots of a node, up to a counter, are missing from now on.
 
-        Where there are many records, those of what is missing no more are evicted.
+        Where there are many records, those of dots that are not missing any more are evicted.
         """
         self._rows.append((self._time.now, node, upto))
         if len(self._rows) > self._rows_max:
@@ -75,7 +76,7 @@ class MissingSince(Stateful):
             self._rows_max = max(_ROWS_LEAST, 2 * len(self._rows))
 
     def oldest(self) -> tuple[str, int] | None:
-        """Remove and return what is missing for longest: node and counter."""
+        """Remove the record of the dots missing longest; return its node and counter."""
         while self._rows:
             _, node, upto = self._rows.popleft()
             if self._lacks(node, upto):
@@ -83,7 +84,7 @@ class MissingSince(Stateful):
         return None
 
     def overdue(self) -> tuple[str, int] | None:
-        """Remove and return what is missing for longest, if `gap` has passed."""
+        """Remove and return the dots missing longest, as `oldest` does, if `gap` has passed."""
         gap_us = self._options.gap_us
         while self._rows and gap_us is not None:
             since_us, node, upto = self._rows[0]
@@ -102,7 +103,7 @@ class MissingSince(Stateful):
 
 
 class NodeArrivals(Protocol):
-    """What has come of a node."""
+    """The events of a node that have arrived."""
 
     @property
     def upto(self) -> int:
@@ -114,17 +115,17 @@ class NodeArrivals(Protocol):
 
 
 class MissingDots(Stateful):
-    """The dots that clocks know of and that have not come.
+    """The dots that clocks name and whose events have not arrived.
 
     Parameters
     ----------
     arrived : mapping of str to NodeArrivals
-        What has come of each node. Kept by the owner, who takes in an event before its clock is
-        pushed here.
+        The events of each node that have arrived. The owner updates it for an event before it
+        pushes the event's clock.
     options : ReleaseOptions
-        `gap_us`, and of a hole `lost_max` dots are named at most.
+        `gap_us`, and `lost_max`: how many dots of a hole are named at most.
     nodes : frozenset of str or None
-        Those of a closed topology, which are all that count; None: every node.
+        The nodes of a closed topology, whose dots alone count; None: all nodes count.
     """
 
     STATE: ClassVar = "_time", "_known", "_declared", "_departed", "_since"
@@ -140,12 +141,12 @@ class MissingDots(Stateful):
         self._arrived = arrived
         self._time = StreamTime()
         self._known: dict[str, int] = {}
-        self._declared: dict[str, int] = {}  # up to here, what had not come was declared lost
+        self._declared: dict[str, int] = {}  # up to here, missing dots were declared lost
         self._departed: dict[str, None] = {}
         self._since = MissingSince(options, self._time, self._lacks)
 
     def push(self, event: Event) -> ReleaseStep:
-        """Take in a new event's clock; what is missing of a node that left is lost at once."""
+        """Take in a new event's clock; missing dots of a node that left are lost at once."""
         if event.time_us is not None:
             self._time.tick(event.time_us)
         step = ReleaseStep()
@@ -160,7 +161,7 @@ class MissingDots(Stateful):
                 continue
             known[node] = needed
             if node in self._departed:
-                self._declare(node, needed, step)
+                self._declare_lost(node, needed, step)
             else:
                 self._since.add(node, needed)
         return step
@@ -176,10 +177,10 @@ class MissingDots(Stateful):
                 self._since.add(node, highest)
 
     def advance(self, watermark_us: int | None = None) -> ReleaseStep:
-        """Declare lost what has been missing for too long, by events' times or a watermark."""
+        """Declare lost the dots missing for too long, by events' times or a watermark."""
         if watermark_us is not None:
             self._time.tick(watermark_us)
-        return self._lost(iter(self._since.overdue, None))
+        return self._declare_all_lost(iter(self._since.overdue, None))
 
     def join(self, node: str) -> ReleaseStep:
         """Mark a node as present."""
@@ -187,9 +188,9 @@ class MissingDots(Stateful):
         return ReleaseStep()
 
     def leave(self, *nodes: str) -> ReleaseStep:
-        """Mark nodes as gone: what is missing of them is lost."""
+        """Mark nodes as gone: their missing dots are lost."""
         self._departed |= dict.fromkeys(nodes)
-        return self._lost((node, self._known.get(node, 0)) for node in nodes)
+        return self._declare_all_lost((node, self._known.get(node, 0)) for node in nodes)
 
     def view(self, members: Iterable[str]) -> ReleaseStep:
         """Apply a membership view: all other nodes have left."""
@@ -200,11 +201,11 @@ class MissingDots(Stateful):
         return self.leave(*sorted(named - present))
 
     def end(self) -> ReleaseStep:
-        """End the stream: every gap is over."""
-        return self._lost(self._since.remove_all())
+        """End the stream: all missing dots are lost."""
+        return self._declare_all_lost(self._since.remove_all())
 
     def dots(self) -> Iterator[Dot]:
-        """Yield what is missing, by node and counter: of a hole longer than `lost_max` its ends."""
+        """Yield the missing dots by node and counter; of a hole beyond `lost_max`, its ends."""
         for node in sorted(self._known):
             for first, last in self._holes(node, 0, self._known[node]):
                 for counter in named_counters(first, last, self._options.lost_max):
@@ -217,20 +218,20 @@ class MissingDots(Stateful):
         return any(True for _ in self._holes(node, self._declared.get(node, 0), upto))
 
     def _holes(self, node: str, above: int, upto: int) -> Iterator[tuple[int, int]]:
-        """Return the holes beyond a counter and up to another: first and last."""
+        """Return the holes beyond a counter and up to another: (first, last) counters."""
         arrived = self._arrived.get(node)
         if arrived is not None:
             return arrived.beyond.holes(max(arrived.upto, above) + 1, upto)
         return iter(((above + 1, upto),) if above < upto else ())
 
-    def _lost(self, dots: Iterable[tuple[str, int]]) -> ReleaseStep:
-        """Declare lost what is missing of nodes up to counters."""
+    def _declare_all_lost(self, dots: Iterable[tuple[str, int]]) -> ReleaseStep:
+        """Declare lost the missing dots of nodes, each up to a counter."""
         step = ReleaseStep()
         for node, upto in dots:
-            self._declare(node, upto, step)
+            self._declare_lost(node, upto, step)
         return step
 
-    def _declare(self, node: str, upto: int, step: ReleaseStep) -> None:
+    def _declare_lost(self, node: str, upto: int, step: ReleaseStep) -> None:
         declared = self._declared.get(node, 0)
         if upto <= declared:
             return
@@ -240,7 +241,7 @@ class MissingDots(Stateful):
 
     @property
     def name(self) -> str:
-        """What tells it from others of one execution: whose dots count, and for how long."""
+        """A name that is unique in an execution: `gap` and the nodes whose dots count."""
         nodes = "every node" if self._nodes is None else " ".join(sorted(self._nodes))
         return f"{self._options.gap_us} {nodes}"
 
@@ -249,7 +250,7 @@ class MissingDots(Stateful):
 
 
 def holes(events: Iterable[Event]) -> Iterator[tuple[str, int, int]]:
-    """Yield the holes of a finite execution by node: the first and the last of the dots missing."""
+    """Yield the holes of a finite execution: (node, first, last) counters of the missing dots."""
     known: dict[str, int] = {}
     there: dict[str, set[int]] = {}
     for event in events:

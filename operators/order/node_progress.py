@@ -1,10 +1,10 @@
-"""What a hold-back queue knows of each node's events (`ketal.operators.order.held_events`).
+"""The progress of one node's events in a hold-back queue (`ketal.operators.order.held_events`).
 
-Of a node's counters the queue holds some, has released or given up others, and knows of
-more from the clocks of events. Nearly all of that is one number a node: up to which
-counter it is so for all. Sets hold the exceptions beyond.
+The queue holds some of a node's events, has released or given up others, and knows of
+more from clocks. For each of these states, nearly all of it is one number: the counter up to
+which all events have the state. Sets hold the exceptions beyond.
 
-The one rule: what is settled, and what was received, stays so.
+The one rule: a dot that is settled, or received, stays so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ketal.operators.order.step import holes_between
 
 
 class Held:
-    """An event in the queue, with its place among the arrivals and the time it counts as."""
+    """An event in the queue, with its place among the arrivals and the time assigned to it."""
 
     __slots__ = ("arrival", "event", "time_us")
 
@@ -31,30 +31,31 @@ class Held:
 
 
 class NodeProgress:
-    """What is known of one node's events.
+    """The state of one node's events.
 
     Parameters
     ----------
     node : str
     counts : dict of str to int
-        What is settled of each node of the queue; of a new one 0.
+        By node of the queue, how many dots are settled; 0 for a new node.
 
     Attributes
     ----------
     placed : int
-        As `received`, or whose place has passed; kept if sums are asked for.
+        Up to here, events are received, given up, or their places have passed; kept if sums are
+        needed.
     clock_sum : int
-        What the clock of the last of these sums up to, at least.
+        A lower bound of the clock sum of the event with counter `placed`.
     declared : int
-        Up to here, what is not held was released or given up.
+        Up to here, events that are not held were released or given up.
     needed : int
-        Up to here, events that were held have it in their past.
+        Up to here, events are in the past of an event that was held.
     held : dict of int to Held
         The held events, by counter.
     given_up : dict of int to int
-        What is given up and not yet settled: the first of a stretch to its last.
+        The stretches of dots that are given up and not yet settled: first counter to last.
     arrived : set of int
-        What of this was received: before the queue was made, or late.
+        The dots in `given_up` that were received: before the queue was made, or late.
     waiters : dict of int to list of Held
         The events of other nodes that wait until a counter is settled.
     """
@@ -73,19 +74,19 @@ class NodeProgress:
         self.waiters: dict[int, list[Held]] = {}
 
     def begin(self, upto: int, beyond: Iterable[int]) -> None:
-        """Begin with what was seen before: all up to a counter, and some beyond."""
+        """Count events that were seen before as received: all up to a counter, and some beyond."""
         self._counts[self._node] = self.placed = self.needed = upto
         for counter in beyond:
             self.give_up_arrived(counter)
 
     @property
     def settled(self) -> int:
-        """So many are released or given up."""
+        """The counter up to which events are released or given up."""
         return self._counts[self._node]
 
     @property
     def received(self) -> int:
-        """So many are settled or received."""
+        """The counter up to which events are settled or received."""
         received, settled = self._received, self._counts[self._node]
         if settled > received:
             received = settled
@@ -100,22 +101,22 @@ class NodeProgress:
         self._received = received
         return received
 
-    def place(self, size: Callable[[Event], int] | None) -> None:
-        """Move `placed` over what was received or given up.
+    def place(self, sum_clock: Callable[[Event], int] | None) -> None:
+        """Move `placed` beyond the events that were received or given up.
 
         Parameters
         ----------
-        size : callable or None
-            Sums an event's clock; None if sums are not asked for.
+        sum_clock : callable or None
+            Returns the sum of an event's clock; None if sums are not needed.
         """
-        if size is None:
+        if sum_clock is None:
             return
         held, given_up = self.held, self.given_up
         placed = self.placed
         while True:
             if (one := held.get(placed + 1)) is not None:
                 placed += 1
-                self.clock_sum = max(self.clock_sum + 1, size(one.event))
+                self.clock_sum = max(self.clock_sum + 1, sum_clock(one.event))
             elif (last := given_up.get(placed + 1)) is not None:
                 self.clock_sum += last - placed
                 placed = last
@@ -124,12 +125,12 @@ class NodeProgress:
         self.placed = placed
 
     def settle(self, counter: int) -> list[Held]:
-        """Move `settled` to a counter and over what follows that is given up.
+        """Move `settled` to a counter, and beyond the dots after it that are given up.
 
         Returns
         -------
         list of Held
-            The events that waited for one of these: of other nodes, and the node's own next one.
+            The events that waited for a dot settled now: of other nodes, and the node's next one.
         """
         counts, node, waiters = self._counts, self._node, self.waiters
         before = counts[node]
@@ -152,7 +153,7 @@ class NodeProgress:
         return woken
 
     def give_up_arrived(self, counter: int) -> None:
-        """Count one event as given up that was received and is not held."""
+        """Count an event that was received and is not held as given up."""
         self.given_up[counter] = counter
         self.arrived.add(counter)
 
@@ -161,14 +162,14 @@ class NodeProgress:
         return upto if upto in self.held else max((c for c in self.held if c <= upto), default=0)
 
     def holes(self, upto: int) -> Iterator[tuple[int, int]]:
-        """Return the holes below or at `upto`, first and last, that are not given up."""
+        """Return the holes up to `upto` that are not given up: (first, last) counters."""
         received = self.held.keys() | self.arrived if self.arrived else self.held
         return holes_between(received, max(self.settled, self.declared) + 1, upto)
 
     def save(self) -> list[Any]:
-        """Return the state as plain data, but for what is held and what waits."""
+        """Return the state as plain data, without held and waiting events."""
         numbers = self.settled, self.received, self.placed, self.clock_sum, self.declared
-        needed = max(self.needed, self.received)  # what was received before says nothing
+        needed = max(self.needed, self.received)  # a lower value has no effect
         return [*numbers, needed, list(self.given_up.items()), sorted(self.arrived)]
 
     def load(self, state: Sequence[Any]) -> None:

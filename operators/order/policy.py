@@ -1,11 +1,11 @@
-"""What a policy of `CausalOrder` says to the one hold-back queue.
+"""The interface of a policy of `CausalOrder` to the hold-back queue.
 
-The queue keeps what is there, what is missing and which nodes are live. A policy says when
+The queue has the held events, the missing dots and the live nodes. A policy decides when
 the place of an event has passed, whether a full queue has room for it, which event is
-released next, and what a full queue gives up.
+released next, and which wait a full queue ends.
 
-The one rule: a policy decides from what is held and from the time, and changes neither
-but for the order of what is held.
+The one rule: a policy decides by the held events and the time; of these it changes only the
+order of the held events.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep, StreamTime
 
 GivenUp: TypeAlias = Held | list[tuple[str, int]]
-"""An event to release before its turn, or nodes with a counter up to which nothing is awaited."""
+"""An event to release before its turn, or (node, counter) up to which missing dots are lost."""
 
 
 class ReleasePolicy:
-    """When events of a hold-back queue are released.
+    """Decides when the events of a hold-back queue are released.
 
     Parameters
     ----------
     options : ReleaseOptions
     store : HeldEvents
-        What is held.
+        The held events.
     time : StreamTime
         Of the stream.
     live : LiveNodes
@@ -46,7 +46,7 @@ class ReleasePolicy:
     """
 
     awaits_dots = True
-    """Whether missing dots are waited for, and so may be lost, or only time."""
+    """Whether events wait for missing dots, which so may be lost; otherwise only for time."""
 
     def __init__(
         self,
@@ -63,29 +63,29 @@ class ReleasePolicy:
         self.begin()
 
     def begin(self) -> None:
-        """Begin with nothing."""
+        """Reset to holding no events."""
 
-    def passed(self, event: Event) -> bool:
+    def place_has_passed(self, event: Event) -> bool:
         """Return whether the place of a new event has passed."""
         return False
 
     def admit(self, event: Event) -> bool:
-        """Release an event next, hold it, or refuse it; return whether there was room."""
+        """Mark an event as ready, hold it, or refuse it; return whether there was room."""
         raise NotImplementedError
 
     def pass_on(
         self, events: Iterator[Event], step: ReleaseStep, held_back_max: int
     ) -> Event | None:
-        """Take in events, as long as nothing but their past and what is held says what comes of it.
+        """Take in events, as long as only their pasts and the held events decide what happens.
 
         Parameters
         ----------
         events : iterator of Event
             As they arrive.
         step : ReleaseStep
-            Added to: what they release.
+            The released events are added to it.
         held_back_max : int
-            None of them is held where so many are.
+            How many events may be held; an event beyond that is not taken in.
 
         Returns
         -------
@@ -99,17 +99,17 @@ class ReleasePolicy:
         raise NotImplementedError
 
     def wake(self, held: Held) -> None:
-        """Look again at a held event that waited for a dot which is settled now."""
+        """Check a held event again, as the dot that it waited for is settled now."""
 
     def give_up(self, missing: MissingSince) -> GivenUp:
-        """Return what a queue that is too full gives up."""
+        """Return the wait that an overfull queue ends: missing dots, or an event to release."""
         raise NotImplementedError
 
-    def changed(self) -> None:
-        """Drop what was computed from the live nodes and of the first event's clock."""
+    def invalidate(self) -> None:
+        """Drop the values computed from the live nodes and the first event's clock."""
 
     def least_sum(self, node: str, before: int) -> int | None:
-        """Return what the clock of the event before a hole sums up to, at least.
+        """Return a lower bound of the clock sum of the event before a hole.
 
         None where there is more than one order.
         """
@@ -122,7 +122,7 @@ class ReleasePolicy:
     def load(self, state: dict[str, Any], events: Sequence[Event]) -> None:
         """Load what `save` returned, and hold its events."""
         for index in state["held"]:
-            self.load_held(self.store.arrival(events[index]))
+            self.load_held(self.store.new_arrival(events[index]))
 
     def load_held(self, held: Held) -> None:
         """Hold an event of a saved state."""
@@ -134,11 +134,11 @@ class ReleasePolicy:
         """Return the held event of a place."""
         return self.store.nodes[key[1]].held[key[2]]
 
-    def _remembered(self, event: Event) -> Event:
-        """Return an event with its clock as far as it is known."""
+    def _last_restored(self, event: Event) -> Event:
+        """Return an event with its clock restored as far as it is known."""
         restorer = self.store.restorer
-        return event if restorer is None else restorer.remembered(event)
+        return event if restorer is None else restorer.last_restored(event)
 
     def _place(self, event: Event) -> CanonicalKey:
         """Return an event's place in the canonical order, as far as its clock is known."""
-        return canonical_key(self._remembered(event))
+        return canonical_key(self._last_restored(event))

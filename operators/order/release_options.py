@@ -1,8 +1,8 @@
 """The options of `order CausalOrder(...)`, and which of them exclude each other.
 
-`docs/ordering.md` says what each policy and option means.
+`docs/ordering.md` explains each policy and option.
 
-The one rule: what an option cannot mean with a policy is an error, never ignored.
+The one rule: an option that has no meaning with a policy is an error, never ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WITHOUT_FRONTIER: Final = {
 
 
 def option_conflict(order: syntax.Order) -> tuple[str, str] | None:
-    """Return why an option has no meaning with `frontier`, and a hint; None if all have one."""
+    """Return why an option has no meaning with `frontier`, and a hint; None if there is no such."""
     if order.frontier is not None:
         for name, reason in WITHOUT_FRONTIER.items():
             if name in order.given:
@@ -38,14 +38,14 @@ def option_conflict(order: syntax.Order) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseOptions:
-    """What an order asks of a hold-back queue.
+    """The options of an order, as a hold-back queue needs them.
 
     Attributes
     ----------
     policy : {"eager", "total", "frontier"}
         When an event is released.
     nodes : tuple of str
-        Nodes that are live from the beginning, whether an event of them came or not.
+        Nodes that are live from the beginning, even without an event.
     frontier_us : int
         How far the watermark follows the largest time seen (`frontier` only).
     gap_us : int or None
@@ -53,8 +53,8 @@ class ReleaseOptions:
     idle_us : int or None
         After how much time a silent node has left; None: never.
     overflow : {"reject", "lost"}
-        What a full queue does: refuse an event that would have to wait, or
-        give up what was waited for longest.
+        Whether a full queue refuses an event that would have to wait, or gives up
+        the dots that are missing longest.
     held_back_max, lost_max : int
         How many events wait, and how many dots of a hole are named, at most.
     """
@@ -72,23 +72,23 @@ class ReleaseOptions:
     def of(
         cls, order: syntax.Order, limits: Limits = DEFAULT, *, ordered: bool = True
     ) -> ReleaseOptions:
-        """Return the options of an order; its parameters have been put in.
+        """Return the options of an order whose parameters have been replaced by values.
 
         Parameters
         ----------
         order : syntax.Order
         limits : Limits
         ordered : bool
-            Whether events come out in an order; if not, they wait for whole clocks only,
-            as long as the options say.
+            Whether the patterns need an order; if not, events wait only until their clocks are
+            whole, within the limits of the options.
         """
         total = order.total and ordered
         return cls(
             policy="total" if total else "frontier" if order.frontier else "eager",
             nodes=order.nodes or (),
-            frontier_us=_us(order.frontier) or 0,
-            gap_us=_us(order.gap),
-            idle_us=_us(order.idle),
+            frontier_us=_microseconds(order.frontier) or 0,
+            gap_us=_microseconds(order.gap),
+            idle_us=_microseconds(order.idle),
             overflow=order.overflow or "reject",
             held_back_max=limits.held_back_max,
             lost_max=limits.lost_max,
@@ -96,12 +96,12 @@ class ReleaseOptions:
 
     @property
     def gives_up(self) -> bool:
-        """Whether a full queue gives up what it waits for, and refuses nothing."""
+        """Whether a full queue gives up missing dots, and refuses no events."""
         return self.overflow == "lost"
 
     @property
     def dates_missing(self) -> bool:
-        """Whether a missing dot is given up by how long it is missing."""
+        """Whether missing dots are given up by how long they are missing."""
         return self.gap_us is not None or self.gives_up
 
     def written(self) -> list[Any]:
@@ -109,7 +109,7 @@ class ReleaseOptions:
         return [list(self.nodes), self.frontier_us, self.gap_us, self.idle_us, self.gives_up]
 
 
-def _us(length: syntax.Duration | syntax.ParamRef | None) -> int | None:
+def _microseconds(length: syntax.Duration | syntax.ParamRef | None) -> int | None:
     if length is None:
         return None
     assert isinstance(length, syntax.Duration), "parameters have been put in"

@@ -1,8 +1,8 @@
-"""The result of what a hold-back queue was given, and the time of its stream.
+"""The result of one call to a hold-back queue, and the time of its stream.
 
 A step releases events, declares dots lost, finds events late or refuses them. A hole is
-a stretch of consecutive missing dots of one node. One of more than `lost_max` dots is
-named by its first and its last, and the others are counted.
+a stretch of consecutive missing dots of one node. Of a hole of more than `lost_max` dots
+the first and the last are named, and the others are counted.
 
 The one rule: every dot that is declared lost is named or counted, once.
 """
@@ -24,14 +24,14 @@ _TIME: Final = attrgetter("time")
 
 @dataclass(slots=True)
 class ReleaseStep:
-    """The result of one call, or of arrivals that followed each other.
+    """The result of one call, or of several consecutive arrivals.
 
     Attributes
     ----------
     released : list of Event
         In the order in which a pattern is offered them, their clocks restored.
     ends : list of int
-        Of each arrival, how many were released once it was taken in.
+        For each arrival, the length of `released` after it was taken in.
     gaps : list of Dot
         Declared lost, longest missing first.
     late : list of Event
@@ -44,12 +44,11 @@ class ReleaseStep:
     unnamed : int
         Lost dots that `gaps` does not name.
     raised : list of Dot
-        Those of the released events whose clocks were restored to others.
+        The released events whose clocks were changed by restoring.
     lowest_places : dict of Dot to CanonicalKey
-        Of what was declared lost, a place that it does not come before, where there is
-        one order only, that of `total`.
+        For each lost dot, a lower bound of its place, where there is one order only (`total`).
     limit : str
-        The limit that the search for the domains of an open topology passed, if any.
+        The limit that the search for the domains of an open topology exceeded, if any.
     """
 
     released: list[Event] = field(default_factory=list)
@@ -65,12 +64,12 @@ class ReleaseStep:
 
     @property
     def only_releases(self) -> bool:
-        """Whether it released events, or nothing, and that is all."""
+        """Whether the step did nothing but release events."""
         others = self.late or self.gaps or self.refused or self.given_up or self.unnamed
         return not (others or self.limit)
 
     def cut_first(self) -> ReleaseStep:
-        """Cut off what all arrivals but the last released, and return that."""
+        """Remove from the step, and return, the releases of all arrivals but the last."""
         *ends, end = self.ends
         begin = ends[-1]
         first = ReleaseStep(self.released[:begin], ends=ends)
@@ -89,10 +88,10 @@ class ReleaseStep:
         first, last : int
             The counters of the hole.
         lost_max : int
-            Of a hole of more dots the ends are named, and stand for all.
+            Of a hole of more dots only the ends are named, and stand for all.
         least : int, optional
-            What the clock of the event before the hole sums up to, at least, where there is one
-            order only.
+            A lower bound of the clock sum of the event before the hole, where there is one order
+            only.
         """
         named = named_counters(first, last, lost_max)
         unnamed = last - first + 1 - len(named)
@@ -106,7 +105,7 @@ class ReleaseStep:
 
 
 def named_counters(first: int, last: int, lost_max: int) -> range:
-    """Return which counters of a hole are named: all, or its ends where they are too many."""
+    """Return the counters of a hole that are named: all, or its ends if they are too many."""
     return range(first, last + 1, 1 if last - first < lost_max else last - first)
 
 
@@ -116,9 +115,9 @@ def holes_between(received: Collection[int], first: int, last: int) -> Iterator[
     Parameters
     ----------
     received : set of int, or a view of keys
-        The node's counters that are no part of a hole; also such as lie outside.
+        The node's counters that are in no hole; those outside the range are ignored.
     first, last : int
-        Where the walk begins and ends; none if `last` is below `first`.
+        The range of counters that is searched; empty if `last` is below `first`.
     """
     if last - first < len(received):
         there = [c for c in range(first, last + 1) if c in received]
@@ -133,8 +132,8 @@ def holes_between(received: Collection[int], first: int, last: int) -> Iterator[
 class StreamTime(Stateful):
     """The time of a stream: the largest event time seen, or watermark given.
 
-    There is no wall clock. Before any time is known `now` is None; what began
-    then, began at `first`, the first time that became known.
+    There is no wall clock. Before any time is known `now` is None; a wait that began
+    then is counted from `first`, the first time that became known.
     """
 
     STATE: ClassVar = "first", "now", "watermark_us"
@@ -152,7 +151,7 @@ class StreamTime(Stateful):
             self.now = time_us
 
     def pass_over(self, events: Iterable[Event]) -> None:
-        """Advance over the times of events."""
+        """Advance to the largest time of some events."""
         timed = [event for event in events if event.time is not None]
         for event in (timed[0], max(timed, key=_TIME)) if timed else ():
             assert event.time_us is not None

@@ -1,20 +1,20 @@
-"""`CausalOrder(total)`: the canonical order, once every live node was heard past it.
+"""`CausalOrder(total)`: the canonical order, once no live node can send an earlier event.
 
-The waiting events stand in canonical order, and the first is released when it is
-ready and no live node can still send anything that comes before it: the next
+The waiting events are sorted in canonical order, and the first is released when it is
+ready and no live node can still send an event that comes before it: the next
 unseen event of a node has a larger clock than the last one received from it,
 hence a larger sum.
 
 Where a node has left, clocks shrink, and an event's place is that of its restored
-clock, which is known when its past is released. Until then it stands where the
-clock puts it that is known so far, which is never too late in the order. When it
-gets to the front before its past is released it is *parked* until the dot is settled
-that it waits for: what it waits for, or what that waits for, stands in the queue, and
-comes before it and before all that its node sends later. So a parked event, and a node
-whose last event is parked, bound nothing. Clocks that know each other in a circle are
-no execution: such events stay parked.
+clock, which is known when its past is released. Until then it is sorted by the clock
+that is known so far, which is never too late in the order. If it gets to the front before its
+past is released, it is *parked* until the dot that it waits for is settled: the event of that
+dot, or one that it depends on, is in the queue, and comes before the parked event and before all
+that the parked event's node sends later. So a parked event, and a node whose last event is
+parked, bound nothing. Events that have each other in their pasts form no execution: they stay
+parked.
 
-The one rule: what is released is in canonical order; what would not be is late.
+The one rule: events are released in canonical order; one that cannot be is late.
 """
 
 from __future__ import annotations
@@ -32,45 +32,46 @@ from ketal.operators.order.policy import GivenUp, ReleasePolicy
 
 
 class Total(ReleasePolicy):
-    """Releases in canonical order what every live node has been heard past."""
+    """Releases events in canonical order, once no live node can send an earlier one."""
 
     def begin(self) -> None:
-        """Begin with nothing."""
-        self.store.size = self._size
+        """Reset to holding no events."""
+        self.store.sum_clock = self._sum_clock
         self._heap: list[CanonicalKey] = []
-        self._skipped: list[CanonicalKey] = []  # out of the heap while the end releases the others
+        self._skipped: list[CanonicalKey] = []  # skipped at the end, until put back into the heap
         self._last: CanonicalKey | None = None
-        self._bound: CanonicalKey | None = None  # None: to be found again
+        # A lower bound of the places of unseen events; None: to be computed.
+        self._bound: CanonicalKey | None = None
         self._placed: CanonicalKey | None = None  # the first of the heap, if its place is known
         self._parked: set[tuple[str, int]] = set()
 
-    def _size(self, event: Event) -> int:
-        return sum(self._remembered(event).clock.values())
+    def _sum_clock(self, event: Event) -> int:
+        return sum(self._last_restored(event).clock.values())
 
     # --- arrivals ---
 
-    def passed(self, event: Event) -> bool:
+    def place_has_passed(self, event: Event) -> bool:
         """Return whether the place of an event is before that of the last one released."""
         restorer = self.store.restorer
         if self._last is None or self._place(event) >= self._last:
             return False
         if restorer is None or self.store.unsettled(event) is None:
             return True
-        # A clock that may yet be raised says when its past is released.
-        return not restorer.low(restorer.remembered(event))
+        # If the clock may still be raised, the place is known once the past is released.
+        return not restorer.may_be_low(restorer.last_restored(event))
 
     def admit(self, event: Event) -> bool:
         """Hold an event, or refuse it; return whether there was room."""
         store = self.store
         progress = store.node(event.node)
         before = progress.placed, progress.clock_sum
-        store.hold(store.arrival(event))
+        store.hold(store.new_arrival(event))
         key = self._place(event)
         if progress.placed != before[0] and self._bound and self._bound[1] == event.node:
             self._bound = None
         full = store.count > self.options.held_back_max and not self.options.gives_up
-        # A queue that is full still takes what lets something go, or it would stay full.
-        if full and not self._may_go(min([key, *self._heap[:1]])):
+        # A full queue still takes an event that lets one be released, or it would stay full.
+        if full and not self._is_releasable(min([key, *self._heap[:1]])):
             store.remove(event)
             progress.placed, progress.clock_sum = before
             self._bound = None
@@ -91,28 +92,28 @@ class Total(ReleasePolicy):
         heapq.heappush(self._heap, self._place(held.event))
         self._bound = None
 
-    def changed(self) -> None:
-        """Drop what was computed from the live nodes and of the first event's clock."""
+    def invalidate(self) -> None:
+        """Drop the values computed from the live nodes and the first event's clock."""
         self._bound = self._placed = None
 
-    # --- what may be released ---
+    # --- releasing ---
 
-    def _may_go(self, key: CanonicalKey) -> bool:
-        return self._heard_past(key) and self._is_ready(key)
+    def _is_releasable(self, key: CanonicalKey) -> bool:
+        return self._precedes_unseen(key) and self._is_ready(key)
 
     def _is_ready(self, key: CanonicalKey) -> bool:
         return self.store.unsettled(self._held(key).event) is None
 
-    def _heard_past(self, key: CanonicalKey) -> bool:
-        """Return whether no live node can still send what comes before `key`."""
+    def _precedes_unseen(self, key: CanonicalKey) -> bool:
+        """Return whether no live node can still send an event that comes before `key`."""
         if self._bound is None:
             self._bound = min(filter(None, map(self._next_place, self.live.active)), default=None)
         return self._bound is None or key < self._bound
 
     def _next_place(self, node: str) -> CanonicalKey | None:
-        """Return a place that the next unseen event of a node does not come before.
+        """Return a lower bound of the place of a node's next unseen event.
 
-        None if that is behind what is parked, hence behind the first in the queue.
+        None if that event comes after a parked one, hence after the first in the queue.
         """
         progress = self.store.nodes.get(node)
         if progress is None:
@@ -124,18 +125,18 @@ class Total(ReleasePolicy):
     def next(self) -> Held | None:
         """Return the next event to release; None where all that is held has to wait.
 
-        Where a restored clock shows that the place of an event has passed, that comes first.
-        At the end every node is heard; what waits for something missing lets the others pass.
+        An event whose restored clock shows that its place has passed is returned first. At the
+        end no node sends any more, and events that wait for a missing dot are skipped.
         """
         restorer = self.store.restorer
         while True:
-            if restorer is not None and (overtaken := self._place_first(restorer)) is not None:
+            if restorer is not None and (overtaken := self._place_front(restorer)) is not None:
                 return overtaken
             if not self._heap:
                 break
             key = self._heap[0]
             known = restorer is None or key == self._placed
-            if known and (self._is_ready(key) if self.ended else self._may_go(key)):
+            if known and (self._is_ready(key) if self.ended else self._is_releasable(key)):
                 return self._take_first()
             if not self.ended:
                 return None
@@ -150,35 +151,35 @@ class Total(ReleasePolicy):
         return self._held(self._last)
 
     def give_up(self, missing: MissingSince) -> GivenUp:
-        """Return what the first event in the order waits for: missing dots, or its turn."""
+        """Return the dots that the first event in the order waits for, or the event if none is."""
         if not self._heap:
-            # All that is held is in a circle, or behind one.
+            # All held events are in a circle, or after one.
             self.wake(min(self._held((0, *dot)) for dot in self._parked))
         event = self._held(self._heap[0]).event
         if self.store.missing_dot(event) is None:
-            # It is ready, and waits for nodes that are silent: what these send may be late.
+            # It is ready, and waits for silent nodes; events that these send may then be late.
             return self._take_first()
         return sorted(self.store.needs(event))
 
     def least_sum(self, node: str, before: int) -> int | None:
-        """Return what the clock of the event before a hole sums up to, at least."""
+        """Return a lower bound of the clock sum of the event before a hole."""
         progress = self.store.node(node)
         least = before
         if before >= progress.placed:
             least = max(least, progress.clock_sum + before - progress.placed)
         if (held := progress.held.get(before)) is not None:
-            least = max(least, self._size(held.event))
+            least = max(least, self._sum_clock(held.event))
         return least
 
     # --- places that are not known yet ---
 
-    def _place_first(self, restorer: Restorer) -> Held | None:
-        """Put events where they belong until one is first whose place is known.
+    def _place_front(self, restorer: Restorer) -> Held | None:
+        """Move events to the places of their restored clocks, until the first one's is known.
 
         Returns
         -------
         Held or None
-            An event that is out of the order, as its place has passed.
+            An event that was removed from the order, as its place has passed.
         """
         while self._heap and self._heap[0] != self._placed:
             key = self._heap[0]
@@ -216,8 +217,8 @@ class Total(ReleasePolicy):
         raised = [
             key
             for key in self._heap
-            # Where a held event stands is known again from its clock, but for these.
-            if self.store.restorer is not None and key[0] != self._size(self._held(key).event)
+            # The places of all other held events follow from their clocks.
+            if self.store.restorer is not None and key[0] != self._sum_clock(self._held(key).event)
         ]
         places = {"last": self._last, "raised": sorted(raised), "parked": sorted(self._parked)}
         return {**super().save(number), **places}

@@ -1,11 +1,11 @@
-"""What ends the waiting of a hold-back queue: `gap`, idle time, leaving.
+"""The limits of a hold-back queue's waiting: `gap`, idle time, nodes that leave.
 
 A dot that is neither settled nor received is *missing* to the events that have
 it in their past. It is declared lost when it has been missing for `gap`, or when its
-node has left, which a node does, too, that is silent for too long.
+node has left. A node that is silent for too long counts as one that left.
 
-The one rule: what is missing is given up from the lowest counter of a node on, so that the
-settled dots stay the first so many.
+The one rule: the missing dots of a node are given up from its lowest counter on, so that its
+settled dots stay those up to a counter.
 """
 
 from __future__ import annotations
@@ -24,61 +24,61 @@ from ketal.operators.topology.domain_order import DomainPast
 
 
 class WaitLimits(Stateful):
-    """Who is live and what is missing, and when that is given up.
+    """Records which nodes are live and which dots are missing, and ends waits for them.
 
     Parameters
     ----------
     policy : ReleasePolicy
-        Looks again at what waited for a dot that is settled; has the options, what is held, the
-        time and the live nodes.
+        Wakes the events whose dots are settled; has the options, the held events, the time and the
+        live nodes.
     domains : DomainPast or None
         Under a topology, the part of its past that an event waits for.
 
     Attributes
     ----------
-    since : MissingSince
+    missing_since : MissingSince
         Since when dots are missing.
     """
 
-    STATE: ClassVar = "_live", "since"
+    STATE: ClassVar = "_live", "missing_since"
 
     def __init__(self, policy: ReleasePolicy, domains: DomainPast | None) -> None:
-        self.since = MissingSince(policy.options, policy.time, policy.store.lacks)
+        self.missing_since = MissingSince(policy.options, policy.time, policy.store.lacks)
         self._options = policy.options
         self._store = policy.store
         self._live = policy.live
         self._policy = policy
         self._domains = domains
-        self._widened: list[Held] = []  # what is held and may wait for more dots than before
+        self._widened: list[Held] = []  # held events that may wait for more dots than before
 
     # --- nodes ---
 
     def activate(self, node: str) -> NodeProgress:
-        """Mark a node as active; return what is known of its events."""
+        """Mark a node as active; return the progress of its events."""
         if self._live.activate(node):
-            self._policy.changed()
+            self._policy.invalidate()
         return self._store.node(node)
 
     def leave(self, node: str, step: ReleaseStep, *, returns: bool) -> None:
-        """Mark a node as gone and what is missing of it as lost.
+        """Mark a node as gone and its missing dots as lost.
 
         Parameters
         ----------
         node : str
         step : ReleaseStep
-            Added to.
+            The lost dots are added to it.
         returns : bool
-            Whether being active brings the node back.
+            Whether the node is live again once it is active.
         """
         self._live.leave(node, returns=returns)
-        self._policy.changed()
+        self._policy.invalidate()
         self.record_held()
         progress = self._store.nodes.get(node)
         if progress is not None and progress.received < progress.needed:
             self.declare_lost(node, progress.needed, step)
 
     def give_up_departed(self, event: Event, step: ReleaseStep) -> None:
-        """Give up what an event waits for of nodes that left; a silent one is active again."""
+        """Give up the dots of departed nodes that an event waits for; reactivate silent nodes."""
         for node, needed in sorted(self._store.needs(event)):
             returns = self._live.departed.get(node)
             if returns is None or needed <= self._store.node(node).received:
@@ -91,22 +91,22 @@ class WaitLimits(Stateful):
     # --- missing dots ---
 
     def record(self, event: Event) -> None:
-        """Record since when the dots are missing that a held event is the first to need."""
+        """Record that the dots which an event is the first to need are missing from now on."""
         for node, needed in self._store.newly_needed(event):
             if node in self._live.active:
-                self.activate(node)  # there is news of it
+                self.activate(node)  # the event's clock shows that it was active
             if self._options.dates_missing:
-                self.since.add(node, needed)
+                self.missing_since.add(node, needed)
 
     def record_held(self) -> None:
-        """Record what those events need that were held without."""
+        """Record the needs of the events that were held without recording them."""
         if self._store.unrecorded:
             self._store.unrecorded = False
             for held in self._store.by_arrival():
                 self.record(held.event)
 
     def missing(self) -> list[Dot]:
-        """Return what is missing to held events, up to `lost_max` dots; of a long hole its ends."""
+        """Return the dots missing to held events, up to `lost_max`; of a long hole, its ends."""
         dots_max = self._options.lost_max
         self.record_held()
         dots = (
@@ -118,7 +118,7 @@ class WaitLimits(Stateful):
         return list(islice(dots, dots_max))
 
     def expire(self, step: ReleaseStep) -> bool:
-        """Give up what has been missing, and who has been silent, for too long.
+        """Give up dots that have been missing, and nodes that have been silent, for too long.
 
         Returns
         -------
@@ -126,7 +126,7 @@ class WaitLimits(Stateful):
             Whether anything was given up.
         """
         expired = False
-        while (row := self.since.overdue()) is not None:
+        while (row := self.missing_since.overdue()) is not None:
             self.declare_lost(*row, step)
             expired = True
         while (idle := self._live.idle()) is not None:
@@ -135,7 +135,7 @@ class WaitLimits(Stateful):
         return expired
 
     def declare_lost(self, node: str, upto: int, step: ReleaseStep) -> None:
-        """Declare what is missing of a node, up to a counter, lost."""
+        """Declare the missing dots of a node, up to a counter, lost."""
         progress = self._store.node(node)
         for first, last in progress.holes(upto):
             progress.given_up[first] = last
@@ -143,30 +143,30 @@ class WaitLimits(Stateful):
             step.declare_lost(node, first, last, self._options.lost_max, least)
             if self._domains is not None:
                 self._domains.add_lost(node, first, last)
-                self._widened += self._store.naming(node, first, last)
+                self._widened += self._store.events_naming(node, first, last)
         progress.declared = max(progress.declared, upto)
         self._settle_given_up(progress)
 
     def pass_over(self, event: Event) -> None:
         """Give up an event whose place has passed.
 
-        The place of what precedes it in its node has passed too, so no turn waits for
-        that; what depends on it waits for it as ever, until it is settled.
+        The places of its node's earlier events have passed too, so no event's turn waits for
+        them; an event that depends on this one still waits until it is settled.
         """
         progress, counter = self._store.node(event.node), event.clock[event.node]
         progress.give_up_arrived(counter)
-        if self._store.size is not None and counter > progress.placed:
+        if self._store.sum_clock is not None and counter > progress.placed:
             progress.placed = counter
-            progress.clock_sum = max(progress.clock_sum, self._store.size(event))
+            progress.clock_sum = max(progress.clock_sum, self._store.sum_clock(event))
         self._settle_given_up(progress)
 
     def _settle_given_up(self, progress: NodeProgress) -> None:
-        progress.place(self._store.size)
-        self._policy.changed()
+        progress.place(self._store.sum_clock)
+        self._policy.invalidate()
         self.settle(progress, 0)
 
     def settle(self, progress: NodeProgress, counter: int) -> None:
-        """Settle the dots of a node up to a counter, and look again at what waited for them."""
+        """Settle the dots of a node up to a counter, and wake the events that waited for them."""
         for held in progress.settle(counter):
             if self._store.is_held(held):  # not given up
                 self._policy.wake(held)
@@ -174,12 +174,12 @@ class WaitLimits(Stateful):
     # --- domains ---
 
     def widen(self, event: Event) -> str:
-        """Take in the nodes that an event shows and an open topology lacks.
+        """Add the nodes in an event's clock that an open topology lacks.
 
         Returns
         -------
         str
-            The limit that the search for domains passed; empty where it passed none.
+            The limit that the search for domains exceeded; empty if it exceeded none.
         """
         if self._domains is None:
             return ""
@@ -187,11 +187,11 @@ class WaitLimits(Stateful):
         if grown:
             self._widened = self._store.by_arrival()
         for node in event.clock:
-            self._store.node(node)  # known to be there, waited for or not
+            self._store.node(node)  # recorded, whether it is waited for or not
         return limit
 
     def record_widened(self, step: ReleaseStep) -> bool:
-        """Record what held events wait for since domains grew, or dots that they name were lost.
+        """Record the needs of held events that grew with the domains, or as dots were lost.
 
         Returns
         -------
@@ -206,14 +206,14 @@ class WaitLimits(Stateful):
         return bool(widened)
 
     def restart(self) -> None:
-        """Count what is waited for from now on, as the options were others before."""
+        """Count all waits from now on, as the options have changed."""
         nodes = self._store.nodes
-        came = {node for node, progress in nodes.items() if progress.received or progress.held}
-        self._live.restart(self._options.nodes, came)
-        self.since.remove_all()
+        arrived = {node for node, progress in nodes.items() if progress.received or progress.held}
+        self._live.restart(self._options.nodes, arrived)
+        self.missing_since.remove_all()
         for progress in nodes.values():
             progress.needed = min(progress.needed, progress.received)
         if self._policy.awaits_dots:
             for held in self._store.by_arrival():
                 self.record(held.event)
-        self._policy.changed()
+        self._policy.invalidate()

@@ -1,21 +1,20 @@
-"""Causal order within domains: what waits for what, and what is given up.
+"""Causal order within domains: which events wait for which, and which order is given up.
 
 From Quaireau and Laumay, "Ensuring applicative causal ordering in autonomous mobile
 computing", section 4.3: leaving an edge out of the graph relaxes causality where it has
 no meaning. The domains are those of the other edges (`domains`). Two events are
 *joined* if a → b and they are of one node, or of nodes that have a domain in common,
-whichever message made a part of b's past. The pairs a → b that no chain of joined
-events leads across are given up, and no others.
+by whichever messages a is in b's past. The order of a → b is given up if no chain of
+joined events leads from a to b, and only then.
 
-A queue needs no chains. An event waits for its *near* nodes, those with which
-its own has a domain in common, as far as its clock names their events; entries
-of other nodes are not read. Transitive all the same: let a, m, b be a chain.
-b's clock names m, of a near node, so m was released before b; and m waited for
-a. That a lost event waited for nothing is the one gap in this, which `DomainPast`
-closes.
+A queue needs no chains. An event waits for the events that its clock names of *near* nodes,
+those with which its own node has a domain in common; entries of other nodes are not
+read. The order is transitive all the same: let a, m, b be a chain. b's clock names m, of a near
+node, so m was released before b; and m waited for a. The one gap in this is that a lost event
+waited for no event; `DomainPast` closes it.
 
-The one rule: the full clocks decide what happened before what, the domains only
-which of it is waited for.
+The one rule: whole clocks decide which events happened before which; domains decide only
+which of these are waited for.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.syntax import Topology
 from ketal.model.values import base_node
-from ketal.operators.topology.domains import Domains, domains, nodes_of, reopened
+from ketal.operators.topology.domains import Domains, domains, nodes_of, with_node
 
 
 def nodes_sharing_domain(groups: Domains) -> dict[str, frozenset[str]]:
@@ -49,7 +48,7 @@ def domains_of(topology: Topology, limits: Limits = DEFAULT) -> Domains:
     Raises
     ------
     PatternError
-        If a limit is passed (K213, K214).
+        If a limit is exceeded (K213, K214).
     """
     return domains(
         topology.edges,
@@ -59,10 +58,10 @@ def domains_of(topology: Topology, limits: Limits = DEFAULT) -> Domains:
     )
 
 
-def gives_up(topology: Topology, limits: Limits = DEFAULT) -> bool:
-    """Return whether some message along an edge can make a pair that is given up.
+def gives_up_order(topology: Topology, limits: Limits = DEFAULT) -> bool:
+    """Return whether some message along an edge can make a pair whose order is given up.
 
-    Only one along a relaxed edge can, between nodes that have no domain in common.
+    Only a message along a relaxed edge can, between nodes that have no domain in common.
     """
     around = nodes_sharing_domain(domains_of(topology, limits))
     return any(
@@ -80,9 +79,9 @@ class DomainPast:
         The pattern's topology.
     limits : Limits
         `topology_nodes_max` and `topology_steps_max` bound the search for domains. Of lost
-        dots `lost_max` ranges are remembered. Beyond, the two lowest of a node
-        become one: what lies between them counts as lost too, so that more is waited
-        for, and still nothing that causal order does not wait for.
+        dots at most `lost_max` ranges are held. Beyond that, the two lowest ranges of a node
+        become one: the dots between them count as lost too, so that events wait for more dots,
+        but for none that causal order does not wait for.
     whole : bool
         Whether all of its nodes are one domain, whatever the edges.
 
@@ -94,7 +93,7 @@ class DomainPast:
     Raises
     ------
     PatternError
-        If the domains pass a limit.
+        If the domains exceed a limit.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class DomainPast:
         self.topology = topology
         self.limits = limits
         self.lost: dict[str, list[tuple[int, int]]] = {}
-        self._ranges = 0  # in `lost`; of many nodes it is not counted again for each
+        self._ranges = 0  # how many ranges `lost` has
         self._added: list[str] = []
         self._known = nodes_of(topology)
         self._met: set[str] = set()
@@ -114,28 +113,28 @@ class DomainPast:
     # --- nodes ---
 
     def widen(self, event: Event) -> tuple[bool, str]:
-        """Add nodes that are new, where the topology is open.
+        """Add the new nodes in an event's clock, if the topology is open.
 
-        Domains only grow, so no waiting event becomes ready by it; released events stay
+        Domains only grow, so no waiting event becomes ready by that; released events stay
         released.
 
         Returns
         -------
         (bool, str)
-            Whether domains have grown, and which limit the search for them passed,
-            if any: then there is one domain of all nodes from now on, and nothing is
-            given up any more.
+            Whether domains have grown, and which limit the search for them exceeded,
+            if any: then all nodes are one domain from now on, and no order is given up any
+            more.
         """
         if not self.topology.open or event.clock.keys() <= self._met:
             return False, ""
         self._met.update(event.clock)
         fresh = sorted({base_node(node) for node in event.clock} - self._known)
-        return (True, self._add(fresh)) if fresh else (False, "")
+        return (True, self._add_nodes(fresh)) if fresh else (False, "")
 
-    def _add(self, fresh: Iterable[str]) -> str:
+    def _add_nodes(self, fresh: Iterable[str]) -> str:
         for node in fresh:
             self._added.append(node)
-            self.topology = reopened(self.topology, node)
+            self.topology = with_node(self.topology, node)
         self._known = nodes_of(self.topology)
         if self._near is None:
             return ""
@@ -152,8 +151,8 @@ class DomainPast:
     def add_lost(self, node: str, first: int, last: int) -> None:
         """Record dots as declared lost, before any event is released for them.
 
-        A lost event waited for nothing, so the chains that led through it are read from
-        the clock of each event after it: the lost event's near nodes count as theirs.
+        A lost event waited for no event, so the chains that led through it are kept by the
+        events after it: the lost event's near nodes count as theirs.
         """
         ranges = self.lost.setdefault(node, [])
         if ranges and ranges[-1][1] + 1 >= first:
@@ -172,16 +171,16 @@ class DomainPast:
         at = bisect_right(ranges, counter, key=lambda r: r[0])
         return at > 0 and counter <= ranges[at - 1][1]
 
-    # --- what is waited for ---
+    # --- the entries that are waited for ---
 
     def clock(self, event: Event) -> Mapping[str, int]:
         """Return the entries of an event's clock that are waited for."""
         if self._near is None:
             return event.clock
-        around = self._nodes(event, self._near)
+        around = self._awaited_nodes(event, self._near)
         return {n: counter for n, counter in event.clock.items() if base_node(n) in around}
 
-    def _nodes(self, event: Event, near: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    def _awaited_nodes(self, event: Event, near: Mapping[str, frozenset[str]]) -> frozenset[str]:
         """Return the nodes, without their incarnations, whose entries are read."""
         own, clock = base_node(event.node), event.clock
         around = near.get(own, frozenset((own,)))
@@ -203,6 +202,6 @@ class DomainPast:
         """Load what `save` returned."""
         added, lost = state
         if added:
-            self._add(added)
+            self._add_nodes(added)
         self.lost = {node: [(first, last) for first, last in r] for node, r in lost.items()}
         self._ranges = sum(map(len, self.lost.values()))

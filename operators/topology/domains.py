@@ -4,20 +4,21 @@ From Quaireau and Laumay, "Ensuring applicative causal ordering in autonomous
 mobile computing", section 4.1: who may send to whom is a directed graph; the
 domain of an edge (p, q) is p, q and every r on an elementary path from p to q,
 and it is kept if no edge's domain strictly contains it. Their theorem: causal
-delivery within each domain gives it globally (`ketal.clocks.matrices.domain_stamps` plays it).
+delivery within each domain gives it globally (`ketal.clocks.matrices.domain_stamps` shows it).
 Section 4.3: an edge that the author calls `relaxed` is left out of the graph.
 
 Whether r lies on an elementary path is NP-complete in directed graphs, so
 `domains` searches: a path p → r and a path r → q that share nothing but r. A
 vertex that every path of one side needs is taken from the other side; where the
-two shortest paths still meet, the search branches on who gets the vertex. Few
-real topologies branch at all; `topology_steps_max` bounds those that do.
+two shortest paths still meet, the search branches on which side gets the vertex. Few
+real topologies branch; `topology_steps_max` bounds the search in those that do.
 `obvious_domains` enumerates every elementary path.
 
-A relaxed edge makes no domain and lies on no path, and that is all it does:
-`domain_order` defines what that gives up.
+A relaxed edge makes no domain and lies on no path, and has no other effect:
+`domain_order` defines which order is given up with it.
 
-The one rule: exact or an error, never reachability instead.
+The one rule: the domains are exact, or an error is raised; they are never approximated by
+reachability.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ Domains: TypeAlias = tuple[frozenset[str], ...]
 
 
 def nodes_of(topology: Topology) -> frozenset[str]:
-    """Return the nodes of a topology, by their homes, those on relaxed edges included."""
-    return frozenset(end for edge in topology.edges for end in _ends(edge))
+    """Return the nodes of a topology, without incarnations, those on relaxed edges included."""
+    return frozenset(end for edge in topology.edges for end in _end_nodes(edge))
 
 
 def closed_nodes(topology: Topology | None) -> frozenset[str] | None:
@@ -48,15 +49,15 @@ def closed_nodes(topology: Topology | None) -> frozenset[str] | None:
 
 
 def takes_part(node: str, nodes: frozenset[str] | None) -> bool:
-    """Return whether a node is one of `closed_nodes`, by its home; any is where these are None."""
+    """Return whether a node, in any incarnation, is in `closed_nodes`; true where that is None."""
     return nodes is None or base_node(node) in nodes
 
 
-def _ends(edge: TopologyEdge) -> tuple[str, str]:
+def _end_nodes(edge: TopologyEdge) -> tuple[str, str]:
     return base_node(edge.source), base_node(edge.target)
 
 
-def reopened(topology: Topology, node: str) -> Topology:
+def with_node(topology: Topology, node: str) -> Topology:
     """Return an open topology with a new node added.
 
     Parameters
@@ -64,15 +65,15 @@ def reopened(topology: Topology, node: str) -> Topology:
     topology : Topology
         An open one.
     node : str
-        Who appeared; a node that is known changes nothing. Another may exchange
-        messages with every known node: the topology does not restrict it, so no pair of
-        its events is given up.
+        The node that appeared; a known one changes nothing. A new one may exchange
+        messages with every known node: the topology does not restrict it, so the order of no
+        pair with its events is given up.
 
     Returns
     -------
     Topology
         The edges between known nodes are what they were, `relaxed` included, so domains
-        only grow. Its domains may pass `topology_nodes_max`, which `domains` reports.
+        only grow. Its nodes may exceed `topology_nodes_max`, which `domains` reports.
     """
     assert topology.open, "a closed topology rejects events of unknown nodes"
     name = base_node(node)
@@ -113,11 +114,11 @@ def domains(
     Parameters
     ----------
     edges : iterable of TopologyEdge
-        The edges; relaxed ones count as nodes of the topology and as nothing else.
+        The edges; of relaxed ones only the nodes count.
     nodes_max, steps_max : int
         The limits `topology_nodes_max` and `topology_steps_max`.
     span : Span, optional
-        Where the topology stands, for the errors.
+        The place of the topology in its file, for the errors.
 
     Returns
     -------
@@ -127,10 +128,10 @@ def domains(
     Raises
     ------
     PatternError
-        If a limit is passed; the message names it.
+        If a limit is exceeded; the message names it.
     """
     edges = tuple(edges)
-    nodes = sorted({end for edge in edges for end in _ends(edge)})
+    nodes = sorted({end for edge in edges for end in _end_nodes(edge)})
     if len(nodes) > nodes_max:
         raise pattern_error(
             "K213",
@@ -145,7 +146,7 @@ def domains(
 
 def _ordered(edges: Iterable[TopologyEdge]) -> list[tuple[str, str]]:
     """Return the ends of the edges that carry order; a node's own events need no edge."""
-    ends = {_ends(edge) for edge in edges if not edge.relaxed}
+    ends = {_end_nodes(edge) for edge in edges if not edge.relaxed}
     return sorted((p, q) for p, q in ends if p != q)
 
 
@@ -182,8 +183,8 @@ class _ChannelGraph:
             after = _reach(p, everything & ~q, self.successors)
             before = _reach(q, everything & ~p, self.predecessors)
             jobs.append((after & before | p | q, p, q, after, before))
-        # The widest first: an edge whose vertices in question lie in a domain that is
-        # known cannot add one, and most edges of a dense graph are of that kind.
+        # The widest first: an edge whose possible vertices lie in a domain that is
+        # known cannot add a domain, and most edges of a dense graph are of that kind.
         jobs.sort(key=lambda job: (-job[0].bit_count(), job))
         masks: set[int] = set()
         for widest, p, q, after, before in jobs:
@@ -192,11 +193,11 @@ class _ChannelGraph:
             domain = p | q
             for r in _bits(widest & ~domain):
                 if not r & domain:
-                    domain |= self._through(p, r, q, after, before)
+                    domain |= self._path_through(p, r, q, after, before)
             masks.add(domain)
         return masks
 
-    def _through(self, p: int, r: int, q: int, first: int, second: int) -> int:
+    def _path_through(self, p: int, r: int, q: int, first: int, second: int) -> int:
         """Return an elementary path p → r → q as its vertices; 0 if there is none.
 
         `first` holds the vertices that the path p → r may use, `second` those of
@@ -207,7 +208,7 @@ class _ChannelGraph:
         while choices:
             self.steps += 1
             if self.steps > self.steps_max:
-                raise _too_hard(self.steps_max, self.span)
+                raise _steps_error(self.steps_max, self.span)
             first, second = choices.pop()
             while True:
                 first = self._between(p, r, first)
@@ -262,9 +263,9 @@ class _ChannelGraph:
     def _needed(self, a: int, b: int, allowed: int, path: int) -> int:
         """Return the inner vertices that every path from a to b needs.
 
-        All lie on `path`, a shortest one, which is walked. Before each of its vertices all is
-        reached that needs none of those ahead; the vertex is needed if of them it alone has an
-        edge from there.
+        They lie on `path`, a shortest path, which is walked. Before each of its vertices, every
+        vertex is visited that can be reached without the vertices ahead on the path; the next
+        vertex is needed if no other vertex ahead has an edge from the visited ones.
         """
         needed = met = 0
         here = seen = a
@@ -287,7 +288,7 @@ class _ChannelGraph:
                 needed |= here
 
 
-def _too_hard(steps_max: int, span: Span | None) -> PatternError:
+def _steps_error(steps_max: int, span: Span | None) -> PatternError:
     return pattern_error(
         "K214",
         f"the domains of this topology take more than {steps_max:,} steps of search; "

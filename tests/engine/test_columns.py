@@ -16,7 +16,7 @@ def test_bounds_are_a_list_of_numbers_that_ranges_raise(rng: random.Random) -> N
     bounds, plain = Bounds(), list[float]()
     for _ in range(rng.choice((3, BLOCK + 1, REGION + 3, 3 * REGION + 5))):
         bounds.insert(len(plain), float(rng.randrange(20)))
-        plain.append(bounds.at(len(plain)))
+        plain.append(bounds.number_at(len(plain)))
     for _ in range(20):
         low, high = sorted(rng.choices(range(len(plain) + 1), k=2))
         value = float(rng.randrange(60))
@@ -24,9 +24,9 @@ def test_bounds_are_a_list_of_numbers_that_ranges_raise(rng: random.Random) -> N
         plain[low:high] = [max(number, value) for number in plain[low:high]]
         assert bounds.raise_range(low, high, value) or before == plain
         low, high = sorted(rng.choices(range(len(plain) + 1), k=2))
-        assert bounds.top(low, high) == max(plain[low:high], default=float("-inf"))
+        assert bounds.maximum(low, high) == max(plain[low:high], default=float("-inf"))
         limit = float(rng.randrange(60))
-        assert list(bounds.above(low, high, limit)) == [
+        assert list(bounds.indexes_above(low, high, limit)) == [
             i for i in range(low, high) if plain[i] > limit
         ]
         at = rng.randrange(len(plain) + 1)
@@ -34,4 +34,4 @@ def test_bounds_are_a_list_of_numbers_that_ranges_raise(rng: random.Random) -> N
         plain.insert(at, value)
     kept = sorted(rng.sample(range(len(plain)), len(plain) // 2))
     bounds.keep(kept)
-    assert [bounds.at(i) for i in range(len(kept))] == [plain[i] for i in kept]
+    assert [bounds.number_at(i) for i in range(len(kept))] == [plain[i] for i in kept]

@@ -188,8 +188,8 @@ FAULTS = (
     ),
     Fault(
         "a start that the window passes while it waits to be indexed is not timed out",
-        AnyFind, "_pass",
-        "self._wait(seen, self._window.at(seen), self._roles.use_of(seen))", "pass",
+        AnyFind, "_expire",
+        "self._await_match(seen, self._window.position(seen), self._roles.use_of(seen))", "pass",
         by_modes,
     ),
     Fault(
@@ -233,7 +233,7 @@ FAULTS = (
     ),
     Fault(
         "places that fall along a node's counters are not filtered",
-        Search, "_back",
+        Search, "_extend_back",
         "mixed = self._by_place and not column.rising", "mixed = False",
         (by_shape(shapes.test_an_arrival_that_is_no_linear_extension), by_modes),
     ),
@@ -245,7 +245,7 @@ FAULTS = (
     ),
     Fault(
         "an index of an equality leaves one node out",
-        RoleColumns, "_values",
+        RoleColumns, "_index_values",
         "if value is not None:", 'if value is not None and seen.node != "n1":',
         (by_oracle, by_modes),
     ),
@@ -265,7 +265,7 @@ FAULTS = (
     ),
     Fault(
         "an N bars the event that it is",
-        Breakers, "_known",
+        Breakers, "_joint_past",
         "own[node] = last.counter", "own[node] = last.counter + 1",
         (
             by_shape(shapes.test_bars_at_their_edges, shapes.CAUSAL, "p A|p N|p A|q B <p", 2),
@@ -289,13 +289,13 @@ FAULTS = (
     ),
     Fault(
         "a window is as long as it says and not less",
-        Search, "_back",
+        Search, "_extend_back",
         "hi - lo >= length", "hi - lo > length",
         (by_oracle, by_modes),
     ),
     Fault(
         "an anchor that is hidden by a nearer one is asked all the same",
-        search, "asked_before",
+        search, "relations_before",
         "hidden = hidden or path[i].edge.step == step", "hidden = False",
         by_shape(
             shapes.test_a_named_anchor_is_the_last_of_its_step,
@@ -317,7 +317,7 @@ FAULTS = (
     Fault(
         "a snapshot lacks the events that wait for a match",
         AnyFind, "save",
-        '"firsts": self.firsts.save(seens)', '"firsts": []',
+        '"firsts": self.unmatched_starts.save(seens)', '"firsts": []',
         by_modes,
     ),
 )  # fmt: skip

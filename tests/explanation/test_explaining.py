@@ -74,15 +74,15 @@ def _value(guard: syntax.Guard, guards: Any, truths: Any) -> bool | None:
     """Return the truth of a guard by the truths of its literals."""
     match guard:
         case syntax.And(operands):
-            return semantics._all(_value(g, guards, truths) for g in operands)
+            return semantics._kleene_and(_value(g, guards, truths) for g in operands)
         case syntax.Or(operands):
-            return semantics._any(_value(g, guards, truths) for g in operands)
+            return semantics._kleene_or(_value(g, guards, truths) for g in operands)
         case syntax.Not(operand):
-            return semantics._not(_value(operand, guards, truths))
+            return semantics._kleene_not(_value(operand, guards, truths))
         case syntax.Name(name):
             return _value(guards[name], guards, truths)
         case syntax.Causal(inner, _) | syntax.Conc(inner, _):
-            return semantics._all([_value(inner, guards, truths), truths[guard]])
+            return semantics._kleene_and([_value(inner, guards, truths), truths[guard]])
     truth: bool | None = truths[guard]
     return truth
 

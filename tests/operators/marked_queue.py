@@ -70,7 +70,7 @@ class MarkedQueue:
         by_time = self.queue.options.policy == "frontier"
         for event in (*step.late, *(step.refused if by_time else ())):
             self.losses.miss_event(event, ANY)
-        before = [self.losses.before((), [event.clock]) for event in step.released]
+        before = [self.losses.missed_before((), [event.clock]) for event in step.released]
         marked: Any = list(map(Released, step.released, map(frozenset, before)))
         step.released = marked
         return step

@@ -15,7 +15,7 @@ from ketal.model.events.happened_before import canonical_key, happened_before
 from ketal.model.syntax import Topology
 from ketal.model.values import base_node
 from ketal.operators.order.step import ReleaseStep
-from ketal.operators.topology.domains import obvious_domains, reopened
+from ketal.operators.topology.domains import obvious_domains, with_node
 from tests.operators.marked_queue import Released
 
 
@@ -113,7 +113,7 @@ class Obvious:
         """Take in the nodes that an open topology lacks."""
         if self.topology is not None and self.topology.open:
             for node in event.clock:
-                self.topology = reopened(self.topology, node)
+                self.topology = with_node(self.topology, node)
             self.look_again()
 
     def ready(self, event: Event) -> bool:

@@ -23,7 +23,7 @@ from ketal.operators.topology.domains import (
     domains,
     nodes_of,
     obvious_domains,
-    reopened,
+    with_node,
 )
 from tests.cases import e
 from tests.operators.marked_queue import MarkedQueue
@@ -230,7 +230,7 @@ def test_newcomers_are_shown_by_the_node_and_by_the_clock() -> None:
 
 def test_a_reopened_topology_gives_up_nothing_about_the_newcomer() -> None:
     where = topology("p>q~ p>r", open=True)
-    more = reopened(where, "n#2")
+    more = with_node(where, "n#2")
     assert base_node("n") in nodes_of(more)
     assert more.open
     assert more.edges[:2] == where.edges
@@ -238,13 +238,13 @@ def test_a_reopened_topology_gives_up_nothing_about_the_newcomer() -> None:
     assert around["n"] == {"n", "p", "q", "r"}
     # The relaxed edge is as relaxed as it was.
     assert "q" not in around["p"]
-    assert reopened(more, "n") == more
+    assert with_node(more, "n") == more
 
 
 def test_newcomers_can_pass_the_limit() -> None:
     where = topology("p>q", open=True)
     with pytest.raises(PatternError, match="topology_nodes_max is 2"):
-        domains(reopened(where, "n").edges, 2)
+        domains(with_node(where, "n").edges, 2)
 
 
 def test_beyond_the_limit_newcomers_make_one_domain_and_it_is_said_once() -> None:
@@ -260,15 +260,15 @@ def test_beyond_the_limit_newcomers_make_one_domain_and_it_is_said_once() -> Non
 @given(chances())
 def test_domains_only_grow_when_a_topology_is_reopened(rng: random.Random) -> None:
     where = random_topology(rng, 6, relaxed=0.3, open=True)
-    wider = domains(reopened(where, "n").edges)
+    wider = domains(with_node(where, "n").edges)
     assert all(any(old <= new for new in wider) for old in domains(where.edges))
 
 
 @given(chances())
 def test_the_order_in_which_newcomers_appear_changes_nothing(rng: random.Random) -> None:
     where = random_topology(rng, 5, relaxed=0.3, open=True)
-    one = reopened(reopened(where, "n"), "m")
-    other = reopened(reopened(where, "m"), "n")
+    one = with_node(with_node(where, "n"), "m")
+    other = with_node(with_node(where, "m"), "n")
     assert domains(one.edges) == domains(other.edges)
 
 

@@ -73,7 +73,7 @@ class Stage:
             return status, []
         self.seen.contents[event.dot] = content(event)
         self.stage.arrived(event)
-        self.stage.so_far(event)
+        self.stage.restore_so_far(event)
         step = self.queue.push(event)
         assert not step.refused
         assert not step.late
@@ -274,10 +274,10 @@ def test_a_clock_in_doubt_is_counted_once() -> None:
     stage.restorer.restore(released)
     assert stage.restorer.in_doubt == 1
     for _ in range(2):
-        stage.restorer.found_low(released)
+        stage.restorer.count_offered_low(released)
     assert stage.restorer.in_doubt == 1
     for _ in range(2):
-        stage.restorer.found_low(later)
+        stage.restorer.count_offered_low(later)
         stage.restorer.load(stage.restorer.save())
     assert stage.restorer.in_doubt == 2
 
@@ -331,8 +331,8 @@ def test_what_is_judged_at_once_is_restored_as_far_as_is_known(
         stage.leave(name)
     for event, true in zip(run.stamped, run.true, strict=True):
         stage.arrived(event)
-        assert stage.so_far(event) == true
-        assert stage.restorer.remembered(event) == true
+        assert stage.restore_so_far(event) == true
+        assert stage.restorer.last_restored(event) == true
 
 
 def timed(rng: random.Random, run: Run) -> None:
@@ -403,7 +403,7 @@ def test_an_event_whose_place_has_passed_is_late_when_that_is_known() -> None:
 
     def push(event: Event) -> list[str]:
         stage.arrived(event)
-        stage.so_far(event)
+        stage.restore_so_far(event)
         step = queue.push(event)
         out.extend(str(r.event.dot) for r in step.released)
         return [str(x.dot) for x in step.late]

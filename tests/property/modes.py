@@ -199,7 +199,7 @@ def _made(mode: Mode) -> Iterator[None]:
 
 
 def _own_start(search: Any, role: StepRole, seen: Seen, at: int) -> float:
-    start: float = search._roles.window.at(seen)
+    start: float = search._roles.window.position(seen)
     return start
 
 

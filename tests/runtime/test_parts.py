@@ -134,18 +134,18 @@ def test_beyond_the_limit_the_lowest_that_is_forgotten_stands_for_all_in_every_s
     one, other = (("number", 1),), (("number", 2),)
     first, second, third, fourth = (e(f"n@{counter}", "a") for counter in range(1, 5))
     assert [losses.miss_event(first, one), losses.miss_event(second, other)] == [0, 0]
-    assert losses.ended(one) == losses.before(one, [third.clock]) == (first.dot,)
+    assert losses.awaited_in_vain(one) == losses.missed_before(one, [third.clock]) == (first.dot,)
     assert losses.miss(first.dot) == 0, "what is known of it stays known"
-    assert losses.ended(other) == (second.dot,)
+    assert losses.awaited_in_vain(other) == (second.dot,)
     assert losses.miss_event(third, None) == 1
-    assert losses.ended(other) == (second.dot,)
-    assert losses.ended(one) == losses.before(one, [first.clock]) == (first.dot,)
+    assert losses.awaited_in_vain(other) == (second.dot,)
+    assert losses.awaited_in_vain(one) == losses.missed_before(one, [first.clock]) == (first.dot,)
     assert losses.miss(fourth.dot) == 1
-    assert losses.ended(one) == losses.ended(other) == (fourth.dot,)
-    assert losses.before(one, [third.clock]) == (first.dot,)
+    assert losses.awaited_in_vain(one) == losses.awaited_in_vain(other) == (fourth.dot,)
+    assert losses.missed_before(one, [third.clock]) == (first.dot,)
     losses.unmiss(fourth.dot)
     losses.unmiss(first.dot)
-    assert losses.ended(one) == (first.dot,)
+    assert losses.awaited_in_vain(one) == (first.dot,)
 
 
 @examples(100, 5_000)
@@ -173,12 +173,12 @@ def test_the_bound_of_forgotten_losses_is_never_removed(rng: random.Random) -> N
         assert again.load(decode_record("", encode_record(losses.save()))) == 0
         for scope in scopes:
             concerning = [dot for dot, of in missed.items() if scope in of]
-            assert losses.ended(scope) or not concerning
+            assert losses.awaited_in_vain(scope) or not concerning
             for later in events:
-                past = losses.before(scope, [later.clock])
+                past = losses.missed_before(scope, [later.clock])
                 assert past or not any(dot.counter <= later.counter for dot in concerning)
-                assert again.before(scope, [later.clock]) == past
-            assert again.ended(scope) == losses.ended(scope)
+                assert again.missed_before(scope, [later.clock]) == past
+            assert again.awaited_in_vain(scope) == losses.awaited_in_vain(scope)
 
 
 places: Any = st.tuples(st.integers(1, 9), st.sampled_from("mn"), st.integers(1, 9))
@@ -202,7 +202,7 @@ def test_losses_that_may_be_between_two_places(
         if high is not None:  # the first event that has this dot in its past is offered
             clock = {"k": counter, high[1]: high[0]}
             event = ketal.Event(node=high[1], type="a", clock=clock)
-            losses.offered(event)
+            losses.bound_places(event)
             for earlier, (least, most_known) in expected.items():
                 if most_known is None and earlier.counter <= counter:
                     expected[earlier] = least, canonical_key(event)
@@ -215,8 +215,8 @@ def test_losses_that_may_be_between_two_places(
     }
     again = Losses(most, placed=True)
     again.load(decode_record("", encode_record(losses.save())))
-    named = set(losses.between((), first, last))
-    assert named == set(again.between((), first, last))
+    named = set(losses.missed_between((), first, last))
+    assert named == set(again.missed_between((), first, last))
     if most < len(expected):
         assert named or not between
     else:

@@ -1,1 +1,1 @@
-"""What a pattern costs, by its class: `ketal lint --explain-cost`."""
+"""The cost classes of patterns: `ketal lint --explain-cost`."""

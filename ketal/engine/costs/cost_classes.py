@@ -1,14 +1,14 @@
-"""Costs: what a pattern takes of each event and each match, and what decides it.
+"""Costs: the time a pattern takes for an event and for a match, and what decides it.
 
-The class of a pattern is read off what its runs are made of: whether a search is forward, where
-it has bounds, what is counted and what a role does not say as data are asked of `Roles`, what a
-run keeps of its past of the automaton's registers. Here is added only where a search can come
-to an event that leads to no match (*dead end*): where a role asks for another event than the
-one before it in the word, and a later choice decides.
+The cost class of a pattern is read from the data that its runs work with. `Roles` has whether a
+search is forward, where it has bounds, whether matches are counted, and which conditions a role
+does not have as data; the automaton's registers show what a run keeps of its past. This module
+adds only whether a search can come to an event that leads to no match (a *dead end*): where a role
+has a condition on another event than the one before it in the word, and a later choice decides.
 
-In costs n is the number of events kept in a scope, P of nodes, k of events of a match.
+In costs, n is the number of events kept in a scope, P that of nodes, k that of events of a match.
 
-The one rule: nothing is decided here that a run decides too.
+The one rule: nothing that a run decides is decided here a second time.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ SEARCH_DEAD_ENDS = "search with dead ends"
 SCAN = "scan"
 
 SHORT_WORD = 2
-"""Of a match of so many events each that is looked at is part of one."""
+"""In matches of at most this length, every event that a search visits is part of a match."""
 BOUNDED_WORD = 3
-"""Up to so many events the bounds of a search leave out most of what leads to no match."""
+"""In matches of at most this length, the bounds of a search exclude most dead ends."""
 RESIDUALS_MAX = 1_000
-"""Choices of the truth of local atoms that are looked at for one edge."""
+"""The most assignments of truth to local atoms that are tried for one edge."""
 
 _OUT_OF_ORDER = "where events come out of that order, any of a match may come last"
 _ORDERED = "`order arrival`, or `Causal` of the event before it in every step but the first"
@@ -65,65 +65,65 @@ _EQUALITY = "an equality with the step just before it (`k == A.k`) in its place"
 
 @dataclass(frozen=True)
 class Cost:
-    """What a pattern costs."""
+    """The cost class of a pattern, and what decides it."""
 
     name: str  # the class of the pattern
     place: TextPlace  # the guard, or other part of the pattern, that decides the class
-    reason: str  # what it is about that part
+    reason: str  # why that part decides it
     flat_with: str = ""  # what would make it flat; empty where it is
     event: str = ""  # the cost of an event that completes nothing
     match: str = ""  # the cost of each match; empty for a check, and under `mode`
     # Whether `--count` counts matches without listing them; None for a check, and under `mode`.
     counts: bool | None = None
-    counts_because: str = ""  # why it lists them, or as long as what it counts
+    counts_because: str = ""  # why it lists them, or under which condition it counts
 
 
 def cost_of(compiled: CompiledPattern) -> Cost:
-    """Return what a pattern costs."""
+    """Return the cost class of a pattern."""
     machine, text = Machine(compiled), PatternPlaces(compiled)
     if compiled.pattern.mode is not None:
-        return _of_cuts(text)
+        return _cuts_cost(text)
     if compiled.kind == "check":
-        return _of_check(machine, text)
+        return _check_cost(machine, text)
     if compiled.strategy == "any":
-        return _OfFindAny(Roles(machine), text).cost()
-    return _of_runs(machine, text)
+        return _FindAnyCost(Roles(machine), text).cost()
+    return _runs_cost(machine, text)
 
 
 # --- check, next, strict, mode ---
 
 
-def _of_check(machine: Machine, text: PatternPlaces) -> Cost:
+def _check_cost(machine: Machine, text: PatternPlaces) -> Cost:
     live = machine.automaton.live
-    if all(of.none for of in live):
+    if all(registers.none for registers in live):
         reason = "no guard reads an earlier event, so state and event decide"
         return Cost(LOOK_UP, text.body(), reason, event="O(1)")
-    event = "O(P)" if any(of.history for of in live) else "O(1)"
-    if any(of.steps for of in live):
+    event = "O(P)" if any(registers.history for registers in live) else "O(1)"
+    if any(registers.steps for registers in live):
         event += " for each configuration of the run (at most configurations_max)"
     reason = "it reads an earlier event, so each such guard is evaluated"
-    place = text.reading(beyond_prior=False)
+    place = text.register_read(beyond_prior=False)
     return Cost(REGISTERS, place, reason, "guards on the event alone", event)
 
 
-def _of_runs(machine: Machine, text: PatternPlaces) -> Cost:
+def _runs_cost(machine: Machine, text: PatternPlaces) -> Cost:
     live = machine.automaton.live
     lists = "runs are followed to each of their matches"
-    apart = any(of.steps or of.history for of in live)
+    apart = any(registers.steps or registers.history for registers in live)
     if apart or (machine.automaton.nots and not machine.arrival):
-        place = text.reading(beyond_prior=True)
+        place = text.register_read(beyond_prior=True)
         reason = "runs that took other events are told apart by it"
         event = "O(groups that wait for it; of an equality those of its value)"
         advice = "guards on the event and the one before it alone"
         return Cost(GROUPS_APART, place, reason, advice, event, "O(k)", False, lists)
     event = "amortised O(k): it makes at most a group a step, and a group moves once"
     reason = "no guard reads more than the event before, so runs that took one event are one group"
-    if any(of.prior for of in live):
+    if any(registers.prior for registers in live):
         event = event.replace("O(k)", "O(k P log n)")
     return Cost(GROUPS, text.body(), reason, "", event, "O(k)", False, lists)
 
 
-def _of_cuts(text: PatternPlaces) -> Cost:
+def _cuts_cost(text: PatternPlaces) -> Cost:
     node = syntax.Node(span=text.pattern.places.get("mode"))
     reason = "every linear extension is asked for: all consistent cuts, at most cuts_max"
     return Cost(CUTS, text.place(node, "mode"), reason, "no `mode`", "all together O(n^P)")
@@ -132,27 +132,29 @@ def _of_cuts(text: PatternPlaces) -> Cost:
 # --- find any ---
 
 
-class _OfFindAny:
-    """What a `find any` costs."""
+class _FindAnyCost:
+    """Decides the cost class of a `find any`."""
 
     def __init__(self, roles: Roles, text: PatternPlaces) -> None:
         self.roles = roles
         self.text = text
         theory = Theory(roles.machine.automaton.atoms, roles.compiled.limits)
-        self.all = [role for edge in roles.edges for role in _possible(roles, edge, theory)]
+        self.possible_roles = [
+            role for edge in roles.edges for role in _possible_roles(roles, edge, theory)
+        ]
         self.sources: dict[int, set[StepEdge]] = {}
         for edge in roles.edges:
             self.sources.setdefault(edge.target, set()).add(edge)
         self.longest = roles.longest
 
     def cost(self) -> Cost:
-        """Return what the pattern costs."""
-        roles, found = self.roles, self._class()
-        if found.name in (FLAT, FLAT_BY_VALUE):
-            free = all(role.starts or role.free for role in self.all)
+        """Return the cost class of the pattern."""
+        roles, worst = self.roles, self._worst_cost()
+        if worst.name in (FLAT, FLAT_BY_VALUE):
+            free = all(role.starts or role.free for role in self.possible_roles)
             event = "O(P log n)" if not roles.by_place else "O(1)" if free else "O(log n)"
             match = "O(k log n)" if roles.by_place else "O(k P log n)"
-        elif found.name == SEARCH:
+        elif worst.name == SEARCH:
             event = "O(P^2 log n)" if roles.bounding else "O(P log n)"
             match = "O(k P log n)"
         else:
@@ -162,28 +164,28 @@ class _OfFindAny:
             match = "O(k P log n), beside what is looked at"
         if roles.mirrors:
             match += ", for each of its mirror images"
-        flat_with = found.flat_with
-        if found.name in (SCAN, SEARCH_DEAD_ENDS, FORWARD_DEAD_ENDS) and not roles.window.bounded:
+        flat_with = worst.flat_with
+        if worst.name in (SCAN, SEARCH_DEAD_ENDS, FORWARD_DEAD_ENDS) and not roles.window.bounded:
             flat_with += "; a window (`within`) bounds n"
         counts, because = self._counting()
         return replace(
-            found, flat_with=flat_with, event=event, match=match, counts=counts,
+            worst, flat_with=flat_with, event=event, match=match, counts=counts,
             counts_because=because,
         )  # fmt: skip
 
-    def _class(self) -> Cost:
-        """Return the worst class of any role; that of the order where no role has one."""
-        found = [one for role in self.all if (one := self._of_role(role)) is not None]
+    def _worst_cost(self) -> Cost:
+        """Return the worst class of any role, or the class of the order if no role has one."""
+        costs = [one for role in self.possible_roles if (one := self._role_cost(role)) is not None]
         rank = (SCAN, SEARCH_DEAD_ENDS, FORWARD_DEAD_ENDS, FLAT_BY_VALUE)
-        worst = min(found, key=lambda one: rank.index(one.name), default=None)
+        worst = min(costs, key=lambda one: rank.index(one.name), default=None)
         if self.roles.order is None:
             if worst is None or worst.name == FLAT_BY_VALUE:
-                return self._of_search()
+                return self._search_cost()
             advice = "; ".join([one for one in (worst.flat_with, _ORDERED) if one])
             return replace(worst, flat_with=advice)
-        return worst or self._of_order()
+        return worst or self._order_cost()
 
-    def _of_order(self) -> Cost:
+    def _order_cost(self) -> Cost:
         """Return the class of a pattern whose search is forward and has no dead ends."""
         order, text = self.roles.order, self.text
         if order is ReleaseOrder.ANY:
@@ -192,14 +194,14 @@ class _OfFindAny:
             reason = "all steps accept the same events, so a match is reported in canonical order"
             return Cost(FLAT, text.body(), f"{reason}; {_OUT_OF_ORDER}")
         reason = f"every step but the first is after the event before it; {_OUT_OF_ORDER}"
-        for role in self.all:
+        for role in self.possible_roles:
             for relation in role.relations:
                 if not relation.concurrent:
                     return Cost(FLAT, text.atom(role.edge.step, relation.atom), reason)
         return Cost(FLAT, text.body(), reason)
 
-    def _of_search(self) -> Cost:
-        """Return the class of a pattern of which any event may come last."""
+    def _search_cost(self) -> Cost:
+        """Return the class of a pattern where any event of a match may come last."""
         roles, text = self.roles, self.text
         role = roles.not_causal[0]
         place = text.step(role.edge.step)
@@ -217,8 +219,8 @@ class _OfFindAny:
             return Cost(SEARCH_DEAD_ENDS, place, reason, _ORDERED)
         return Cost(SEARCH, place, reason, _ORDERED)
 
-    def _of_role(self, role: StepRole) -> Cost | None:
-        """Return the class that a role gives the pattern by what it asks; None for the order's."""
+    def _role_cost(self, role: StepRole) -> Cost | None:
+        """Return the class that a role's conditions give the pattern; None if they give none."""
         roles, step = self.roles, role.edge.step
         forward = roles.order is not None
         dead_ends = FORWARD_DEAD_ENDS if forward else SEARCH_DEAD_ENDS
@@ -235,7 +237,7 @@ class _OfFindAny:
             reason = "it is tried on each event that is left"
             return Cost(SCAN, self.text.atom(step, atom), reason, _EQUALITY)
         for relation in role.relations:
-            # Where each event is after all before it in the word, a `Causal` of one holds.
+            # Where each event is after all events before it in the word, any `Causal` holds.
             implied = not (relation.concurrent or roles.not_causal)
             if not (implied or self._is_prior(role, relation)):
                 reason = "it relates an event to others than the one before it"
@@ -249,16 +251,16 @@ class _OfFindAny:
             return Cost(dead_ends, place, reason, "one equality a step; `partition by`")
         if not forward and (self.longest is None or self.longest > SHORT_WORD):
             reason = "any event may come last, and there are no bounds beside an equality"
-            advice = "" if self._follows(role, role.equalities[0].step) else _EQUALITY
+            advice = "" if self._always_follows(role, role.equalities[0].step) else _EQUALITY
             return Cost(dead_ends, place, reason, advice)
-        if self._follows(role, role.equalities[0].step) or self._is_lone_equality(role):
+        if self._always_follows(role, role.equalities[0].step) or self._is_lone_equality(role):
             reason = "its index gives the events of one value"
             return Cost(FLAT_BY_VALUE, place, reason)
         reason = "it asks for an event that is not the one before it, across others"
         return Cost(dead_ends, place, reason, f"{_EQUALITY}; `partition by`")
 
     def _counting(self) -> tuple[bool, str]:
-        """Return whether matches are counted, and why they are listed or while they are not."""
+        """Return whether matches are counted, with the condition if so and the reason if not."""
         roles = self.roles
         if roles.window.bounded:
             return False, "the pattern has a window"
@@ -266,7 +268,7 @@ class _OfFindAny:
             return False, "any event of a match may come last"
         if not roles.countable:
             return False, "two matches can be mirror images"
-        for role in self.all:
+        for role in self.possible_roles:
             if not role.countable:
                 place = self._uncounted(role)
                 at = f" ({place.span.line}:{place.span.column})" if place.span else ""
@@ -274,36 +276,41 @@ class _OfFindAny:
                     False,
                     f"`{place.text}`{at} asks for more than a relation to the event before",
                 )
-        while_ = {
+        conditions = {
             ReleaseOrder.ANY: "",
             ReleaseOrder.CANONICAL: "while events come in canonical order",
             ReleaseOrder.CAUSAL: "while events come in an order that respects happened-before",
         }
-        return True, while_[roles.order]
+        return True, conditions[roles.order]
 
-    # --- what a role asks ---
+    # --- conditions of a role ---
 
     def _is_prior(self, role: StepRole, relation: Relation) -> bool:
-        """Return whether a relation is to the event before, by whatever name."""
+        """Return whether a relation's anchor can only be the event before, however it is named."""
         if relation.anchor == PRIOR_ANCHOR:
             return True
         if relation.anchor == ALL_ANCHOR:
             before = self.sources.get(role.edge.source, set())
             return not self.roles.returns and all(edge.source == 0 for edge in before)
-        return self._follows(role, relation.anchor)
+        return self._always_follows(role, relation.anchor)
 
-    def _follows(self, role: StepRole, step: int) -> bool:
-        """Return whether the event before one in a role is of a step."""
+    def _always_follows(self, role: StepRole, step: int) -> bool:
+        """Return whether the event before one in this role is always of the given step."""
         return {edge.step for edge in self.sources.get(role.edge.source, ())} == {step}
 
     def _is_lone_equality(self, role: StepRole) -> bool:
-        """Return whether all between the two events of an equality is free, by place."""
-        atoms = {equality.atom for one in self.all for equality in one.equalities}
-        lone = len(atoms) == 1 and all(one is role or one.starts or one.free for one in self.all)
+        """Return whether the equality is the pattern's only one, and no other role has conditions.
+
+        That makes its search flat where events are searched by place.
+        """
+        atoms = {equality.atom for one in self.possible_roles for equality in one.equalities}
+        lone = len(atoms) == 1 and all(
+            one is role or one.starts or one.free for one in self.possible_roles
+        )
         return self.roles.by_place and lone
 
     def _undecided(self, role: StepRole) -> TextPlace:
-        """Return the part of a guard that is not said as data."""
+        """Return the part of a role's guard that the role does not have as data."""
         atoms = self.roles.machine.automaton.atoms
         literals = necessary(role.left)
         relational = [n for n in sorted(variables(role.left)) if atoms[n].relational]
@@ -315,7 +322,7 @@ class _OfFindAny:
         return self.text.step(role.edge.step)
 
     def _uncounted(self, role: StepRole) -> TextPlace:
-        """Return the part of a guard that keeps matches from being counted."""
+        """Return the part of a role's guard because of which matches are not counted."""
         if not role.exact:
             return self._undecided(role)
         if role.nots:
@@ -326,15 +333,15 @@ class _OfFindAny:
         return self.text.atom(role.edge.step, atom)
 
 
-def _possible(roles: Roles, edge: StepEdge, theory: Theory) -> list[StepRole]:
-    """Return the roles that events can have on an edge: what their local atoms leave of its guard.
+def _possible_roles(roles: Roles, edge: StepEdge, theory: Theory) -> list[StepRole]:
+    """Return the roles that events can have on an edge, by what local atoms leave of its guard.
 
-    Where there are too many, the one of the whole guard stands for all: it is not exact.
+    Where there are too many, the role of the whole guard, which is not exact, stands for all.
     """
     relational = {n for n in variables(edge.formula) if theory.atoms[n].relational}
     parts = conjuncts(edge.formula)
-    asked = conjunction([part for part in parts if relational & variables(part)])
-    local = sorted(variables(asked) - relational)
+    required = conjunction([part for part in parts if relational & variables(part)])
+    local = sorted(variables(required) - relational)
     known = theory.narrowed(
         PartialAssignment(), [part for part in parts if not relational & variables(part)]
     )
@@ -343,5 +350,5 @@ def _possible(roles: Roles, edge: StepEdge, theory: Theory) -> list[StepRole]:
         regions = split(regions, number, ("var", number, True), theory)
         if len(regions) > RESIDUALS_MAX:
             return [roles.role(edge, edge.formula)]
-    left = (simplify(asked, {n: n in held for n in local}) for held, _ in regions)
+    left = (simplify(required, {n: n in held for n in local}) for held, _ in regions)
     return [roles.role(edge, formula) for formula in dict.fromkeys(left) if formula is not False]

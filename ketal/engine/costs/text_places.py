@@ -1,6 +1,6 @@
-"""Where the parts of a pattern stand in its text, for what is said of them.
+"""The places of a pattern's parts in its text, for messages about them.
 
-The one rule: a part that has no place of its own is named by the step or the pattern it is of.
+The one rule: a part without a place of its own is named by its step or its pattern.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _SHAPES = {syntax.Causal: ("before", "own_node"), syntax.Conc: ("concurrent", "o
 
 @dataclass(frozen=True)
 class TextPlace:
-    """A part of a pattern's text, and where it stands; None for a pattern built in code."""
+    """A part of a pattern's text, and its place; None for a pattern built in code."""
 
     text: str
     span: Span | None
 
 
 class PatternPlaces:
-    """Where the parts of a pattern stand in its text."""
+    """Finds the places of a pattern's parts in its text."""
 
     def __init__(self, compiled: CompiledPattern) -> None:
         self._compiled = compiled
@@ -34,7 +34,7 @@ class PatternPlaces:
         self._guards = dict(compiled.guards)
 
     def place(self, node: syntax.Node, otherwise: str) -> TextPlace:
-        """Return the place of a node; `otherwise` stands for one of another text or none."""
+        """Return the place of a node; `otherwise` is its text if the node's own is not at hand."""
         span, source = node.span, self._compiled.source
         if span is None or source is None or span.line != span.end_line:
             return TextPlace(otherwise, span)
@@ -47,7 +47,7 @@ class PatternPlaces:
         return self.place(node, self.pattern.name)
 
     def order(self) -> TextPlace:
-        """Return the statement of the order; that of the body where there is none."""
+        """Return the statement of the order; the statement of the body if there is none."""
         order = self.pattern.order
         return self.body() if order.span is None else self.place(order, "order")
 
@@ -57,8 +57,8 @@ class PatternPlaces:
         declared = {one.name: one.guard for one in self.pattern.declarations}
         if name in declared:
             return self.place(declared[name], name)
-        # An event that the file declares for all of its patterns.
-        return self._first(lambda node: isinstance(node, syntax.Step) and node.name == name)
+        # The file declares the event, for all of its patterns.
+        return self._first_node(lambda node: isinstance(node, syntax.Step) and node.name == name)
 
     def atom(self, step: int, number: int) -> TextPlace:
         """Return the part of a step's guard that reads what a relational atom reads."""
@@ -66,17 +66,17 @@ class PatternPlaces:
         names = registers(atom).steps
         for node in walk(self._guards[self._compiled.automaton.steps[step]]):
             if isinstance(node, syntax.Causal | syntax.Conc):
-                found = atom.shape in _SHAPES[type(node)] and atom.payload == (node.anchor,)
+                matches = atom.shape in _SHAPES[type(node)] and atom.payload == (node.anchor,)
             elif isinstance(node, syntax.Comparison | syntax.Membership | syntax.Function):
                 read = {reference.step for reference in references(node)}
-                found = atom.shape not in RELATIONS and bool(names) and names <= read
+                matches = atom.shape not in RELATIONS and bool(names) and names <= read
             else:
                 continue
-            if found:
+            if matches:
                 return self.place(node, self._compiled.automaton.steps[step])
         return self.step(step)
 
-    def reading(self, *, beyond_prior: bool) -> TextPlace:
+    def register_read(self, *, beyond_prior: bool) -> TextPlace:
         """Return the first part of a step's guard that reads a register."""
         automaton = self._compiled.automaton
         for variant, formula in zip(automaton.variants, automaton.formulas, strict=True):
@@ -88,13 +88,13 @@ class PatternPlaces:
 
     def absent(self) -> TextPlace:
         """Return the first `not` of the body; the body where there is none."""
-        return self._first(lambda node: isinstance(node, syntax.Absent))
+        return self._first_node(lambda node: isinstance(node, syntax.Absent))
 
     def loop(self) -> TextPlace:
         """Return the first repetition of the body; the body where there is none."""
-        return self._first(lambda node: isinstance(node, syntax.Repeat) and node.most is None)
+        return self._first_node(lambda node: isinstance(node, syntax.Repeat) and node.most is None)
 
-    def _first(self, wanted: Callable[[syntax.Node], bool]) -> TextPlace:
+    def _first_node(self, wanted: Callable[[syntax.Node], bool]) -> TextPlace:
         for node in walk(self.pattern.body):
             if wanted(node):
                 return self.place(node, self.pattern.name)

@@ -1,1 +1,1 @@
-"""What every `find` has: findings, windows and the events that break a `not`."""
+"""Parts that both engines of `find` share: findings, windows, and events that break a `not`."""

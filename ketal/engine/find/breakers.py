@@ -1,15 +1,16 @@
-"""The events that can break a `not` of `find any`, and which of those offered earlier they bar.
+"""The events that can break a `not`, and the earlier events that they bar from a match.
 
-`A not N B`: under arrival order an N between A and B breaks it, under CausalOrder one that is
-after A and before B. All of these have been offered before B, as a pattern with `not` is offered
-events in an order that respects happened-before.
+In `A not N B`, an N between A and B breaks the `not`: under arrival order by place, under
+CausalOrder if it is after A and before B. Every such N was offered before B, as a pattern with
+`not` is offered events in an order that respects happened-before.
 
-Where the event alone says whether it is an N, the last one of each node that B knows is the one
-that knows most. The clocks of these, joined once for each B, say for every node up to which
-counter its events are barred: a lower bound of the range in which A is looked for. Where N
-compares with an earlier step (`k == A.k`) what is between is looked through for each pair.
+Where the event alone decides whether it is an N, only the last N of each node in the past of B
+matters, as its clock covers those before it. The clocks of these, joined once for each B, give for
+every node the counter up to which its events are barred: a lower bound of the range in which A is
+searched. Where N compares with an earlier step (`k == A.k`), the events between A and B are tried
+for each pair.
 
-The one rule: an event is here while some event that it could bar is kept.
+The one rule: an event is held here while some event that it could bar is kept.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 
-from ketal.engine.configurations import Configuration, Known, Seen, SeenTable
+from ketal.engine.configurations import Configuration, JointPast, Seen, SeenTable
 from ketal.engine.machine import Machine
 
 SWEEP_MIN = 1_024
-"""Breakers that are kept before it is looked whether they are needed."""
+"""How many breakers are held before those that are not needed are swept."""
 
 
 class Breakers:
-    """The events that one scope was offered and that can break a `not`."""
+    """The events offered to one scope that can break a `not`."""
 
-    __slots__ = ("_machine", "_maybe", "_sure", "_sweep_at", "by_place")
+    __slots__ = ("_certain", "_machine", "_possible", "_sweep_at", "by_place")
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -36,35 +37,35 @@ class Breakers:
         self._index()
 
     def _index(self) -> None:
-        """Put each event where it is looked for: by `not`, and under CausalOrder by node."""
+        """Rebuild the indexes: events by `not`, and under CausalOrder by node."""
         nots = range(len(self._machine.automaton.nots))
-        self._sure: list[dict[str, list[Seen]]] = [{} for _ in nots]
-        self._maybe: list[dict[str, list[Seen]]] = [{} for _ in nots]
+        self._certain: list[dict[str, list[Seen]]] = [{} for _ in nots]
+        self._possible: list[dict[str, list[Seen]]] = [{} for _ in nots]
         for seen in self.by_place.values():
             self._put(seen)
 
     def _put(self, seen: Seen) -> None:
         machine = self._machine
         line = "" if machine.arrival else seen.node
-        for number in range(len(self._sure)):
+        for number in range(len(self._certain)):
             formula = machine.breaks[number, seen.mask]
             if formula is not False:
-                index = (self._sure if formula is True else self._maybe)[number]
+                index = (self._certain if formula is True else self._possible)[number]
                 index.setdefault(line, []).append(seen)
 
     def add(self, seen: Seen) -> None:
-        """Put in an event that can break a `not`."""
+        """Add an event that can break a `not`."""
         self.by_place[seen.place] = seen
         self._put(seen)
 
     def add_and_sweep(self, seen: Seen, kept: Callable[[], Iterable[Seen]]) -> None:
-        """Put in an event; sweep, if it is time, by the events that are kept."""
+        """Add an event; when many are held, sweep those that no kept event needs."""
         self.add(seen)
         if len(self.by_place) >= self._sweep_at:
             self.sweep(min((one.place for one in kept()), default=None))
 
     def sweep(self, oldest: int | None) -> None:
-        """Take out what came before `oldest`, the place of the first event kept (None: none)."""
+        """Remove the events up to `oldest`, the place of the first event kept (None: all)."""
         before = len(self.by_place)
         self.by_place = {
             place: seen
@@ -75,79 +76,79 @@ class Breakers:
         if len(self.by_place) < before:
             self._index()
 
-    # --- what they bar ---
+    # --- barred events ---
 
     def first_allowed(self, numbers: Iterable[int], seen: Seen, node: str) -> int:
         """Return the first counter of a node (place, under arrival order) that is not barred.
 
-        An event before it is not the A of `A not N B` whose B is `seen`, for the sake of an
-        event that is an N by itself, for some of these numbers of N.
+        An event before that cannot be the A of `A not N B` with `seen` as B: between the two there
+        is an event that is an N by its local guard alone. `numbers` are those of the N's.
         """
         if self._machine.arrival:
             return max((self._last_place(n, seen) for n in numbers), default=0)
-        return max((self._known(n, seen).first_allowed(node) for n in numbers), default=0)
+        return max((self._joint_past(n, seen).first_allowed(node) for n in numbers), default=0)
 
     def _last_place(self, number: int, seen: Seen) -> int:
-        line = self._sure[number].get("", ())
+        line = self._certain[number].get("", ())
         i = bisect_left(line, seen.place, key=_place)
         return line[i - 1].place if i else 0
 
-    def _known(self, number: int, seen: Seen) -> Known:
-        """Return what is known together of the N's by themselves that are before `seen`."""
-        known = seen.known.get(number)
-        if known is None:
+    def _joint_past(self, number: int, seen: Seen) -> JointPast:
+        """Return the joint past of the events before `seen` that are N's by their local guards."""
+        past = seen.joint_pasts.get(number)
+        if past is None:
             own: dict[str, int] = {}
             others: dict[str, int] = {}
-            for node, line in self._sure[number].items():
-                i = _known_to(line, node, seen)
+            for node, line in self._certain[number].items():
+                i = _count_before(line, node, seen)
                 if i:
                     last = line[i - 1]
                     own[node] = last.counter
                     for other, counter in last.clock.items():
                         if other != node and counter > others.get(other, 0):
                             others[other] = counter
-            known = seen.known[number] = Known(own, others)
-        return known
+            past = seen.joint_pasts[number] = JointPast(own, others)
+        return past
 
     def broken(self, configuration: Configuration, prior: Seen, seen: Seen) -> tuple[bool, ...]:
-        """Return, for each `not`, whether it is broken between two neighbours of a match."""
-        flags = [False] * len(self._sure)
+        """Return, for each `not`, whether it is broken between two adjacent events of a match."""
+        flags = [False] * len(self._certain)
         pending = self._machine.pending[configuration.state]
-        at = prior.place if self._machine.arrival else prior.counter
+        position = prior.place if self._machine.arrival else prior.counter
         for number in pending:
-            flags[number] = self.first_allowed((number,), seen, prior.node) > at or any(
+            flags[number] = self.first_allowed((number,), seen, prior.node) > position or any(
                 self._machine.holds(self._machine.breaks[number, x.mask], configuration, x)
                 for x in self._between(number, prior, seen)
             )
         return tuple(flags)
 
     def _between(self, number: int, prior: Seen, seen: Seen) -> Iterator[Seen]:
-        """Yield the events between two that may be N's, by what was taken."""
-        for node, line in self._maybe[number].items():
+        """Yield the events between two that are N's for some values of the registers."""
+        for node, line in self._possible[number].items():
             if self._machine.arrival:
                 low = bisect_right(line, prior.place, key=_place)
                 yield from line[low : bisect_left(line, seen.place, low, key=_place)]
             else:
                 low = bisect_left(line, prior.counter, key=lambda x: x.last_before(prior.node))
-                yield from line[low : _known_to(line, node, seen)]
+                yield from line[low : _count_before(line, node, seen)]
 
     # --- state ---
 
     def save(self, seens: SeenTable) -> list[int | None]:
-        """Return the numbers of the events in a table."""
+        """Return the events, as their numbers in `seens`."""
         return [seens.number(seen) for seen in self.by_place.values()]
 
     def load(self, numbers: Iterable[int], seens: SeenTable) -> None:
-        """Put in the events of what `save` returned."""
+        """Load the events that `save` returned."""
         for number in numbers:
             self.add(seens[number])
 
     def validate_state(self) -> None:
-        """Assert the rule of this module, as far as it is its own."""
+        """Assert that the indexes hold the same events."""
         assert all(place == seen.place for place, seen in self.by_place.items())
         indexed = {
             seen.place
-            for indexes in (self._sure, self._maybe)
+            for indexes in (self._certain, self._possible)
             for index in indexes
             for line in index.values()
             for seen in line
@@ -155,8 +156,8 @@ class Breakers:
         assert indexed == self.by_place.keys()
 
 
-def _known_to(line: list[Seen], node: str, seen: Seen) -> int:
-    """Return the index past the events of a node that happened-before `seen`."""
+def _count_before(line: list[Seen], node: str, seen: Seen) -> int:
+    """Return how many events of a node, which are in `line`, happened before `seen`."""
     return bisect_right(line, seen.last_before(node), key=_counter)
 
 

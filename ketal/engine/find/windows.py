@@ -1,9 +1,9 @@
-"""Windows: `within 5 s`, `within 100 events` and what they end.
+"""Windows: `within 5 s`, `within 100 events`, and the runs and events that expire with them.
 
 A window is part of acceptance: an event that does not fit is not taken, whether or not the
-end of the window has been reached; ending it only removes what no later event can fit.
+end of the window has been reached. Expiry only removes state that no later event can fit.
 
-The one rule: what ends at one time or place is passed once.
+The one rule: each entry expires once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from ketal.engine.machine import Machine
 
 
 def ends_windows_early(compiled: CompiledPattern) -> bool:
-    """Return whether a run that is known to have no chance may be ended before the end of a log.
+    """Return whether a run whose window has passed may be timed out before the end of a log.
 
-    A `not` can still break a run of `find next` whose window has passed, and any event
-    ends one of `find strict`; then it is not timed out. Whether that happens is known
-    at the end only.
+    It may not where a later event can still end the run without a time-out: a `not` that is
+    broken ends a run of `find next`, and any event ends a run of `find strict`.
     """
     strategy = compiled.strategy
     waits = strategy == "strict" or (strategy == "next" and compiled.automaton.nots)
@@ -37,11 +36,11 @@ class MatchWindow:
     Attributes
     ----------
     us, events : int or None
-        So many microseconds, or places.
+        The length in microseconds, or in places; None if it is not given so.
     bounded : bool
         Whether there is a window.
     length : float
-        How far apart events of a match are at most, and one more.
+        The least distance between two events that do not fit in one match.
     """
 
     __slots__ = ("bounded", "events", "length", "us")
@@ -52,8 +51,8 @@ class MatchWindow:
         self.bounded = self.us is not None or self.events is not None
         self.length: float = self.us if self.us is not None else self.events or inf
 
-    def at(self, seen: Seen) -> int:
-        """Return the time or place that it counts an event from."""
+    def position(self, seen: Seen) -> int:
+        """Return the time or place of an event, by which the window is measured."""
         if self.us is None:
             return seen.place
         assert seen.time_us is not None
@@ -61,9 +60,9 @@ class MatchWindow:
 
 
 class Expiring:
-    """The places of events, by the times or places that their windows count from.
+    """A queue of events by the start (time or place) of their windows, which expire in that order.
 
-    A heap, so both a clock that is set back and one that runs ahead cost O(log n) and no room.
+    It is a heap of places, so clocks that are set back or run ahead cost O(log n) and no memory.
     """
 
     __slots__ = ("_heap",)
@@ -75,22 +74,22 @@ class Expiring:
         return len(self._heap)
 
     @property
-    def first(self) -> float:
-        """What the first counts from, whether or not it is alive; infinity for none."""
+    def earliest(self) -> float:
+        """The earliest start, whether or not its event is alive; infinity if there is none."""
         return self._heap[0][0] if self._heap else inf
 
     def add(self, low: float, place: int) -> None:
-        """Put in what counts from `low`."""
+        """Add the event at a place, whose window starts at `low`."""
         heappush(self._heap, (low, place))
 
-    def first_alive(self, alive: Container[int]) -> float:
-        """Return what the first of those alive counts from; infinity for none."""
+    def earliest_alive(self, alive: Container[int]) -> float:
+        """Return the earliest start of an event in `alive`; infinity if there is none."""
         while self._heap and self._heap[0][1] not in alive:
             heappop(self._heap)
-        return self.first
+        return self.earliest
 
-    def passed(self, last: float) -> Iterator[int]:
-        """Take out, in order, and yield what counts from `last` or before."""
+    def take_passed(self, last: float) -> Iterator[int]:
+        """Remove and yield, in order, the events whose windows start at `last` or before."""
         while self._heap and self._heap[0][0] <= last:
             yield heappop(self._heap)[1]
 
@@ -99,8 +98,8 @@ class Expiring:
         self._heap.clear()
 
 
-class Firsts:
-    """For `find any`: the first-step events whose window is open and that matched nothing."""
+class UnmatchedStarts:
+    """For `find any`: the first-step events whose window is open and that are in no match."""
 
     __slots__ = ("_expiring", "waiting", "window")
 
@@ -109,10 +108,10 @@ class Firsts:
         self.waiting: dict[int, tuple[int, Seen]] = {}
         self._expiring = Expiring()
 
-    def add(self, seen: Seen, step: int, at: int) -> None:
-        """Wait for a match of an event that can be first, whose window counts from `at`."""
+    def add(self, seen: Seen, step: int, position: int) -> None:
+        """Add an event that can be first, whose window starts at `position`."""
         self.waiting[seen.place] = (step, seen)
-        self._expiring.add(at, seen.place)
+        self._expiring.add(position, seen.place)
 
     def seens(self) -> Iterator[Seen]:
         """Yield the events that wait, in the order offered."""
@@ -128,21 +127,21 @@ class Firsts:
                         del waiting[seen.place]
 
     def expire(self, last: int, findings: Findings) -> None:
-        """Time out, in that order, what the window counts from `last` or before."""
-        for place in self._expiring.passed(last):
+        """Time out, in order, the events whose windows start at `last` or before."""
+        for place in self._expiring.take_passed(last):
             if place in self.waiting:
                 findings.timed_out.append((self.waiting.pop(place),))
 
     def end(self, findings: Findings) -> None:
-        """Time out everything."""
+        """Time out all events that wait."""
         findings.timed_out.extend((first,) for first in self.waiting.values())
         self.waiting.clear()
         self._expiring.clear()
 
     @property
-    def first(self) -> float:
-        """The first time or place that waits to be timed out; infinity for none."""
-        return self._expiring.first_alive(self.waiting)
+    def earliest(self) -> float:
+        """The earliest start of a window that waits to expire; infinity if there is none."""
+        return self._expiring.earliest_alive(self.waiting)
 
     # --- state ---
 
@@ -151,6 +150,6 @@ class Firsts:
         return [[step, seens.number(seen)] for step, seen in self.waiting.values()]
 
     def load(self, value: Any, seens: SeenTable) -> None:
-        """Put in the events that `save` gave."""
+        """Load the events that `save` returned."""
         for step, number in value:
-            self.add(seens[number], step, self.window.at(seens[number]))
+            self.add(seens[number], step, self.window.position(seens[number]))

@@ -1,15 +1,15 @@
-"""Bounds of what can come before and after each event that is kept, raised as events come.
+"""Bounds of the start and the end of matches through each kept event, raised as events come.
 
-Where any event of a match may be offered last, what can come before an event in the word is not
-known when it is offered. So each has two bounds: the latest start of what can come before it,
-and the earliest end of what can come after it. A new event *pulls* its own from the events that
-it can stand beside, and *pushes* them on: seen from one event these are a range of each column,
-and seen from a range of events (its first and its last decide) they are a range again.
+Where any event of a match may be offered last, the events before an event in the word are not all
+known when it is offered. So each event has two bounds: the latest start of a match before it, and
+the earliest end of a match after it. A new event *pulls* its bounds from the events that it can
+stand beside, and *pushes* them on to these. Seen from one event these are a range of each column;
+seen from a range of events (its first and its last decide) they are a range again.
 
-As a range is pushed on as a whole a bound may be later than any start there is, never earlier;
-what is searched is bounded, no match is lost.
+As bounds are pushed to whole ranges, one may be later than any existing start, never earlier: a
+search visits more events than it needs, but loses no match.
 
-The one rule: no match starts after, or ends before, what the bounds of its events say.
+The one rule: no match starts after, or ends before, the bounds of its events.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ketal.engine.find_any.kept_events import KeptEvents
 from ketal.engine.find_any.roles import StepRole
 
 
-def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], at: float) -> None:
+def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], position: float) -> None:
     """Keep an event in its roles, with its bounds, and raise those of others.
 
-    The time or place that its window counts from is `at`; the same for all where there is none, as
-    one start is then as good as another.
+    Its window starts at `position`, which is the same for all events if there is no window, as one
+    start is then as good as another.
     """
-    bounds = [_pulled(kept, role, seen, at) for role in roles]
-    for role, of in zip(roles, bounds, strict=True):
-        kept.columns(role).add(seen, NEVER, of)
+    bounds = [_pull_bounds(kept, role, seen, position) for role in roles]
+    for role, own_bounds in zip(roles, bounds, strict=True):
+        kept.columns(role).add(seen, NEVER, own_bounds)
     for role, (before, after) in zip(roles, bounds, strict=True):
         if before > NEVER:
             _push_before(kept, role, seen, seen, before)
@@ -39,33 +39,34 @@ def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], at: fl
             _push_after(kept, role, seen, seen, after)
 
 
-def _pulled(kept: KeptEvents, role: StepRole, seen: Seen, at: float) -> tuple[float, float]:
+def _pull_bounds(
+    kept: KeptEvents, role: StepRole, seen: Seen, position: float
+) -> tuple[float, float]:
     """Return the bounds of a new event in a role, from the events that are kept.
 
-    They are the latest start of what can come before it, and the negative of the earliest end of
-    what can come after it.
+    They are the latest start of a match before it, and the negative of the earliest end after it.
     """
-    before = at if role.starts else NEVER
+    before = position if role.starts else NEVER
     if not role.starts:
         for columns in kept.into.get(role.edge.source, ()):
             for node, column in columns.nodes.items():
                 assert column.before is not None
                 if column.before.greatest > before:
                     low, high = _range_before(column, node, role, seen, seen)
-                    before = max(before, column.before.top(low, high))
-    after = -at if role.ends else NEVER
+                    before = max(before, column.before.maximum(low, high))
+    after = -position if role.ends else NEVER
     if not role.ends:
         for columns in kept.out.get(role.edge.target, ()):
             for node, column in columns.nodes.items():
                 assert column.after is not None
                 if column.after.greatest > after:
                     low, high = _range_after(column, node, columns.role, seen, seen)
-                    after = max(after, column.after.top(low, high))
-    return min(before, at), min(after, -at)
+                    after = max(after, column.after.maximum(low, high))
+    return min(before, position), min(after, -position)
 
 
 def _push_before(kept: KeptEvents, role: StepRole, first: Seen, last: Seen, value: float) -> None:
-    """Raise the bounds of what can come after events of one node, from `first` to `last`."""
+    """Raise `before` of the events that can follow one of a node's, from `first` to `last`."""
     for columns in kept.out.get(role.edge.target, ()):
         for node, column in columns.nodes.items():
             low, high = _range_after(column, node, columns.role, first, last)
@@ -75,7 +76,7 @@ def _push_before(kept: KeptEvents, role: StepRole, first: Seen, last: Seen, valu
 
 
 def _push_after(kept: KeptEvents, role: StepRole, first: Seen, last: Seen, value: float) -> None:
-    """Raise the bounds of what can come before events of one node, from `first` to `last`."""
+    """Raise `after` of the events that can precede one of a node's, from `first` to `last`."""
     for columns in kept.into.get(role.edge.source, ()):
         for node, column in columns.nodes.items():
             low, high = _range_before(column, node, role, first, last)
@@ -87,9 +88,9 @@ def _push_after(kept: KeptEvents, role: StepRole, first: Seen, last: Seen, value
 def _range_before(
     column: Column, node: str, role: StepRole, first: Seen, last: Seen
 ) -> tuple[int, int]:
-    """Return the range that can come just before some event of a node, from `first` to `last`.
+    """Return the range of a column that can come just before one of the events `first` to `last`.
 
-    The events, in the given role, are of one node; `last` knows most.
+    These are events of one node in the given role; the clock of `last` covers the others.
     """
     low, high = 0, len(column.seens)
     if role.causal:
@@ -104,7 +105,7 @@ def _range_before(
 def _range_after(
     column: Column, node: str, role: StepRole, first: Seen, last: Seen
 ) -> tuple[int, int]:
-    """Return the range that can come, in a role, just after some event of a node."""
+    """Return the range of a role's column that can come just after one of `first` to `last`."""
     low, high = bisect_right(column.counters, first.clock.get(node, 0)), len(column.seens)
     if role.causal:
         low = column.first_knowing(first, low, high)

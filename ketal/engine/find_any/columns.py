@@ -2,12 +2,12 @@
 
 Seen from an event e, the events of a column that happened-before e are a prefix, those that e
 happened-before a suffix, and the concurrent ones the range between: each is found by bisection
-(Garg, "Principles of distributed systems", 1996, section 2.2). Where no guard asks for the
+(Garg, "Principles of distributed systems", 1996, section 2.2). Where no guard reads the
 causal relation a role has one column, by the place in the order offered.
 
-A column carries for each event what its search needs (*summary*): under a forward search the
-latest start of a match that comes to it, else two bounds, the latest start before it and the
-earliest end after it.
+A column has for each event a *summary* for the search: under a forward search the latest start of
+a match that leads to it, otherwise two bounds, the latest start before it and the earliest end
+after it.
 
 The one rule: the counters of a column rise.
 """
@@ -21,22 +21,22 @@ from typing import Final
 from ketal.engine.configurations import Seen
 
 NEVER: Final = float("-inf")
-"""Less than every time and place: a start that there is none of."""
+"""Less than every time and place: the start where no match leads to an event."""
 BLOCK = 16
-"""So many events share a maximum, and so many of these another."""
+"""How many events share a maximum; as many of these blocks, a region, share another."""
 REGION = BLOCK * BLOCK
 
 
 IsKept = Callable[[Seen, float], bool]
-"""Whether an event is to be kept: the event, and the latest start of a match that comes to it."""
+"""Whether to keep an event, by the event and the latest start of a match that leads to it."""
 
 
 class Bounds:
-    """A number for each event of a column, which a range of events can have raised.
+    """A number for each event of a column, where the numbers of a range can be raised together.
 
-    Blocks of events, and blocks of blocks, have a tag, which all of their numbers are raised to,
-    and a maximum. So to raise a range or to find its maximum takes O(n / BLOCK^2 + BLOCK), to
-    list what is above a limit O(BLOCK) for each.
+    Blocks of events, and regions of blocks, have a tag, to which all of their numbers are raised,
+    and a maximum. So raising a range or finding its maximum takes O(n / BLOCK^2 + BLOCK), listing
+    the numbers above a limit O(BLOCK) for each.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Bounds:
         self.fill([])
 
     def fill(self, values: list[float]) -> None:
-        """Put in the numbers of all events."""
+        """Set the numbers of all events."""
         blocks, regions = -(-len(values) // BLOCK), -(-len(values) // REGION)
         self._values = values
         self.greatest = max(values, default=NEVER)
@@ -60,10 +60,10 @@ class Bounds:
         self._region_maxima = [max(values[i * REGION : (i + 1) * REGION]) for i in range(regions)]
 
     def insert(self, i: int, value: float) -> None:
-        """Put in the number of an event at index `i`; most come last."""
+        """Insert the number of an event at index `i`; most are inserted at the end."""
         self.greatest = max(self.greatest, value)
         if i < len(self._values):
-            values = [self.at(j) for j in range(len(self._values))]
+            values = [self.number_at(j) for j in range(len(self._values))]
             values.insert(i, value)
             self.fill(values)
             return
@@ -77,20 +77,22 @@ class Bounds:
         self._maxima[-1] = max(self._maxima[-1], value)
         self._region_maxima[-1] = max(self._region_maxima[-1], value)
 
-    def at(self, i: int) -> float:
+    def number_at(self, i: int) -> float:
         """Return the number of the event at index `i`."""
         return max(self._values[i], self._tags[i // BLOCK])
 
-    def keep(self, kept: list[int]) -> None:
+    def keep(self, indexes: list[int]) -> None:
         """Keep only the events at some indexes."""
-        self.fill([self.at(i) for i in kept])
+        self.fill([self.number_at(i) for i in indexes])
 
-    def top(self, low: int, high: int) -> float:
+    def maximum(self, low: int, high: int) -> float:
         """Return the greatest number in [low, high)."""
         first, last = -(-low // BLOCK), high // BLOCK
         if first >= last:
-            return self._top_of(low, high)
-        best = max(self._top_of(low, first * BLOCK), self._top_of(last * BLOCK, high))
+            return self._maximum_of_few(low, high)
+        best = max(
+            self._maximum_of_few(low, first * BLOCK), self._maximum_of_few(last * BLOCK, high)
+        )
         low, high = -(-first // BLOCK), last // BLOCK
         if low >= high:
             return max(best, max(self._maxima[first:last]))
@@ -98,14 +100,14 @@ class Bounds:
         ends = self._maxima[first : low * BLOCK] + self._maxima[high * BLOCK : last]
         return max(best, max(ends, default=NEVER))
 
-    def _top_of(self, low: int, high: int) -> float:
-        """Return the greatest number of a few events that are in two blocks at most."""
+    def _maximum_of_few(self, low: int, high: int) -> float:
+        """Return the greatest number in a range that is in two blocks at most."""
         if low >= high:
             return NEVER
         first, last = low // BLOCK, (high - 1) // BLOCK
         return max(max(self._values[low:high]), self._tags[first], self._tags[last])
 
-    def above(self, low: int, high: int, limit: float) -> Iterator[int]:
+    def indexes_above(self, low: int, high: int, limit: float) -> Iterator[int]:
         """Yield the indexes in [low, high) of numbers above a limit."""
         values, tags, maxima = self._values, self._tags, self._maxima
         while low < high:
@@ -181,9 +183,9 @@ class Bounds:
 class Column:
     """The events of one node, or of all, that can stand in one role.
 
-    Under a search that is not forward, and where the roles of a pattern have bounds, each event has
-    in `before` at least the latest start of what can come before it, and in `after` at most
-    (negated) the earliest end of what can come after it.
+    Under a search that is not forward, if the roles of the pattern have bounds, `before` has for
+    each event an upper bound of the latest start before it, and `after` the negative of a lower
+    bound of the earliest end after it.
     """
 
     __slots__ = (
@@ -192,12 +194,12 @@ class Column:
     )  # fmt: skip
 
     def __init__(self, *, bounded: bool, counting: bool) -> None:
-        self.counters: list[int] = []  # where the column is of all nodes the places; they rise
+        self.counters: list[int] = []  # rising; in a column of all nodes, the places
         self.places: list[int] = []
         self.seens: list[Seen] = []
-        # Under a forward search, the latest start of a match that comes to each.
+        # Under a forward search, the latest start of a match that leads to each event.
         self.starts: list[float] = []
-        # Where matches are counted, for each n how many beginnings come to the first n events.
+        # Where matches are counted, how many beginnings of them lead to the first n events.
         self.totals: list[int] | None = [0] if counting else None
         self.before = Bounds() if bounded else None
         self.after = Bounds() if bounded else None
@@ -209,30 +211,30 @@ class Column:
         return len(self.seens)
 
     def add(
-        self, at: int, seen: Seen, start: float, bounds: tuple[float, float], ways: int
+        self, position: int, seen: Seen, start: float, bounds: tuple[float, float], ways: int
     ) -> None:
-        """Put in an event, at the counter or place by which it stands in the column.
+        """Add an event by its counter or, in a column of all nodes, its place.
 
-        Under a forward search `start` is the latest start of a match that comes to it, under
-        another `bounds` are its `before` and `after`. Where matches are counted, `ways` beginnings
-        of matches come to it.
+        Under a forward search `start` is the latest start of a match that leads to it, otherwise
+        `bounds` are its `before` and `after`. Where matches are counted, `ways` beginnings of
+        matches lead to it.
         """
         counters = self.counters
         i = len(counters)
         if start > self.latest:
             self.latest = start
-        if not i or counters[-1] < at:
+        if not i or counters[-1] < position:
             if i:
                 self._starts_rise = self._starts_rise and start >= self.starts[-1]
                 self.rising = self.rising and seen.place > self.places[-1]
-            counters.append(at)
+            counters.append(position)
             self.places.append(seen.place)
             self.seens.append(seen)
             self.starts.append(start)
         else:
-            i = bisect_left(counters, at)
+            i = bisect_left(counters, position)
             self.rising = self._starts_rise = False
-            counters.insert(i, at)
+            counters.insert(i, position)
             self.places.insert(i, seen.place)
             self.seens.insert(i, seen)
             self.starts.insert(i, start)
@@ -245,28 +247,28 @@ class Column:
             self.after.insert(i, bounds[1])
 
     def beginnings(self, low: int, high: int) -> int:
-        """Return how many beginnings of matches come to the events in [low, high)."""
+        """Return how many beginnings of matches lead to the events in [low, high)."""
         assert self.totals is not None, "matches are counted here"
         return self.totals[high] - self.totals[low]
 
     def sweep(self, is_kept: IsKept) -> None:
-        """Keep only some events."""
+        """Remove the events that `is_kept` rejects."""
         assert self.totals is None, "where matches are counted there is no window"
         starts = self.starts
-        kept = [i for i, seen in enumerate(self.seens) if is_kept(seen, starts[i])]
-        self.counters = [self.counters[i] for i in kept]
-        self.seens = [self.seens[i] for i in kept]
-        self.starts = [self.starts[i] for i in kept]
+        indexes = [i for i, seen in enumerate(self.seens) if is_kept(seen, starts[i])]
+        self.counters = [self.counters[i] for i in indexes]
+        self.seens = [self.seens[i] for i in indexes]
+        self.starts = [self.starts[i] for i in indexes]
         self.latest = max(self.starts, default=NEVER)
-        self.places = [self.places[i] for i in kept]
+        self.places = [self.places[i] for i in indexes]
         for bounds in (self.before, self.after):
             if bounds is not None:
-                bounds.keep(kept)
+                bounds.keep(indexes)
 
     # --- ranges ---
 
     def first_knowing(self, seen: Seen, low: int, high: int) -> int:
-        """Return the index of the first event in [low, high) that is an event or is after it."""
+        """Return the index of the first event in [low, high) that is `seen` or after it."""
         node, counter = seen.node, seen.counter
         if low >= high or self.seens[high - 1].clock.get(node, 0) < counter:
             return high
@@ -282,10 +284,10 @@ class Column:
             return self.latest
         return self.starts[high - 1] if self._starts_rise else max(self.starts[low:high])
 
-    # --- what is worth to look at ---
+    # --- the events to visit ---
 
-    def worth(self, low: int, high: int, limit: float, *, forward: bool) -> list[Seen]:
-        """Return the events in [low, high) to which a match may come that starts after a limit."""
+    def candidates_before(self, low: int, high: int, limit: float, *, forward: bool) -> list[Seen]:
+        """Return the events in [low, high) that a match which starts after a limit may reach."""
         seens, starts = self.seens, self.starts
         if forward:
             if self._starts_rise:
@@ -293,13 +295,13 @@ class Column:
             return [seens[i] for i in range(low, high) if starts[i] > limit]
         if self.before is None:
             return seens[low:high]
-        return [seens[i] for i in self.before.above(low, high, limit)]
+        return [seens[i] for i in self.before.indexes_above(low, high, limit)]
 
-    def worth_after(self, low: int, high: int, limit: float) -> list[Seen]:
-        """Return the events in [low, high) from which a match may end before minus a limit."""
+    def candidates_after(self, low: int, high: int, limit: float) -> list[Seen]:
+        """Return the events in [low, high) after which a match may end before minus a limit."""
         if self.after is None:
             return self.seens[low:high]
-        return [self.seens[i] for i in self.after.above(low, high, limit)]
+        return [self.seens[i] for i in self.after.indexes_above(low, high, limit)]
 
     def validate_state(self) -> None:
         """Assert the rule of this module."""

@@ -1,15 +1,15 @@
-"""The events that one scope of a `find any` keeps: those that wait to be indexed, and the indexed.
+"""The events that one scope of a `find any` keeps: the deferred and the indexed.
 
-Under a forward search an event waits until one comes that can end a match, and only then is it
-indexed (`ketal.engine.find_any.kept_events`); one that the window passes before that never is
-(Kolchinsky, Sharfman and Schuster, "Lazy evaluation methods for detecting complex events", DEBS
-2015, where the rarest step is the last).
+Under a forward search the indexing of an event (`ketal.engine.find_any.kept_events`) is deferred
+until an event arrives that can end a match; an event that the window passes before that is never
+indexed (Kolchinsky, Sharfman and Schuster, "Lazy evaluation methods for detecting complex events",
+DEBS 2015, where the rarest step is the last).
 
-Cost: O(1) for an event that waits; to index one, a search for the latest start that comes to it.
+Cost: O(1) to defer an event; to index one, a search for the latest start that leads to it.
 
-The one rule: an event is kept once, until the window has passed it or, where it is indexed and
-events are looked for by their place alone, every start of a match that comes to it. Those that
-wait are later than the indexed, and their times do not fall.
+The one rule: an event is kept once, until the window has passed it or, where an indexed event is
+kept for its starts only, has passed every start of a match that leads to it. Deferred events are
+later than the indexed ones, and their times do not fall.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ Offered = tuple[Event, int, int]
 NO_BOUNDS: Final = (NEVER, NEVER)
 
 UNINDEXED_MAX = 65_536
-"""Events that wait to be indexed, at most, where no start may come to some of them."""
+"""The most deferred events, where some may be dropped when they are indexed."""
 SWEEP_MIN = 64
-"""Events that a window has passed, at most, before they are swept."""
+"""How many events a window has passed before they are swept."""
 
 
 class OrderWatch:
-    """Whether a scope's events come in canonical order, or in one that respects happened-before.
+    """Checks that events come in canonical order, or in one that respects happened-before.
 
-    An event that is in order comes after all that it may come after in a match.
+    An event that is in order comes after all events that can precede it in a match.
     """
 
     __slots__ = ("_known", "_last_key")
@@ -56,7 +56,7 @@ class OrderWatch:
         self._known: dict[str, int] = {}
 
     def in_order(self, event: Event) -> bool:
-        """Take an event; return whether it comes in the order."""
+        """Record an event; return whether it comes in the order."""
         if self._last_key is not None:
             before, self._last_key = self._last_key, canonical_key(event)
             return before < self._last_key
@@ -69,11 +69,11 @@ class OrderWatch:
         return True
 
     def save(self) -> Any:
-        """Return what has come as plain data."""
+        """Return the position in the order as plain data."""
         return self._last_key or dict(self._known)
 
     def load(self, value: Any) -> None:
-        """Put in what `save` gave."""
+        """Load what `save` returned."""
         if self._last_key is None:
             self._known = dict(value)
         else:
@@ -86,16 +86,17 @@ class EventStore:
     Attributes
     ----------
     count : int
-        How many events are kept, those that can break a `not` aside.
+        How many events are kept, without those that can break a `not`.
     counting : bool
         Whether matches are counted, not listed.
     unindexed : deque of Offered
-        The events that wait to be indexed, in the order offered.
+        The deferred events, in the order offered.
     """
 
     __slots__ = (
         "_breakers", "_by_start", "_garbage", "_kept_events", "_limits", "_live", "_order",
-        "_reached", "_roles", "_unpassed", "_window", "count", "counting", "search", "unindexed",
+        "_reached_states", "_roles", "_unpassed", "_window", "count", "counting", "search",
+        "unindexed",
     )  # fmt: skip
 
     def __init__(
@@ -111,15 +112,15 @@ class EventStore:
         self._order = None
         if order in (ReleaseOrder.CANONICAL, ReleaseOrder.CAUSAL):
             self._order = OrderWatch(canonical=order is ReleaseOrder.CANONICAL)
-        # Whether a forward search keeps only the events that some start comes to.
+        # Whether a forward search keeps only the events that some start of a match leads to.
         self._by_start = order is not ReleaseOrder.CAUSAL
         self.counting = counting
         self._begin(forward=order is not None, by_place=roles.by_place)
 
     def _begin(self, *, forward: bool, by_place: bool) -> None:
-        """Begin a search, with nothing kept."""
+        """Begin a new search, with no events kept."""
         self.unindexed: deque[Offered] = deque()
-        self._reached = 1  # what may come next: see `Use.sources`
+        self._reached_states = 1  # the sources that kept events lead to: see `Use.sources`
         self._unpassed = Expiring()  # the indexed events
         self._garbage = 0  # events that the window has passed and that are not swept
         self._kept_events = KeptEvents(
@@ -129,38 +130,42 @@ class EventStore:
             self._roles, self._kept_events, self._breakers, self._limits, forward=forward
         )
 
-    # --- how many there are ---
+    # --- limits ---
 
     def _add(self, more: int) -> None:
         self.count += more
         self._live.count += more
 
     def room(self) -> int:
-        """Return how many more may be kept."""
-        in_scope = self._limits.candidates_max - self._in_scope()
+        """Return how many more events may be kept."""
+        in_scope = self._limits.candidates_max - self._count_in_scope()
         return max(0, min(self._limits.runs_max - self._live.count, in_scope))
 
     def limit(self) -> str | None:
-        """Return the limit that keeps one more from being kept."""
+        """Return the limit because of which no more events can be kept; None if there is room."""
         if self._live.count >= self._limits.runs_max:
             return "runs_max"
-        return "candidates_max" if self._in_scope() >= self._limits.candidates_max else None
+        return "candidates_max" if self._count_in_scope() >= self._limits.candidates_max else None
 
-    def _in_scope(self) -> int:
+    def _count_in_scope(self) -> int:
         return self.count if self._breakers is None else self.count + len(self._breakers.by_place)
 
-    # --- waiting to be indexed ---
+    # --- deferred events ---
 
     def defer(
         self, events: Sequence[Event], masks: Sequence[int], begin: int, end: int, place: int
     ) -> int:
-        """Let events wait to be indexed, those without a role aside.
+        """Defer the events from index `begin` to `end`; skip those without a role.
 
-        They are those from number `begin` to `end`, the first at `place` among those offered.
-        Returned is the number of the first that cannot wait: it is to be offered.
+        `place` is the place of the first among the events that the scope was offered. Returned
+        is the index of the first event that cannot be deferred, which must be offered.
         """
         by_mask, order, by_start = self._roles.by_mask, self._order, self._by_start
-        unindexed, timed, reached = self.unindexed, self._window.us is not None, self._reached
+        unindexed, reached, timed = (
+            self.unindexed,
+            self._reached_states,
+            self._window.us is not None,
+        )
         waited, offset, room = len(unindexed), place - begin, -1 if self.search.forward else 0
         latest: Any = unindexed[-1][0].time if timed and unindexed else -math.inf
         for number in range(begin, end):
@@ -180,37 +185,37 @@ class EventStore:
                 latest = time
             if order is not None and not order.in_order(event):
                 break
-            if sources & reached or not by_start:  # else no start comes to it
+            if sources & reached or not by_start:  # otherwise no start leads to it
                 reached |= use.targets
                 unindexed.append((event, masks[number], offset + number))
                 room -= 1
         else:
             number = end
         if len(unindexed) > waited:
-            self._reached = reached
+            self._reached_states = reached
             self._add(len(unindexed) - waited)
         return number
 
     def _room(self) -> int:
-        """Return how many events more may wait to be indexed."""
+        """Return how many more events may be deferred."""
         if not self._by_start or self._roles.free:
             return self.room()
         return min(self.room(), UNINDEXED_MAX - len(self.unindexed))
 
     def take_unindexed(self) -> list[Seen]:
-        """Take out, and return, the events that wait to be indexed, in the order offered."""
+        """Remove and return the deferred events, in the order offered."""
         unindexed, self.unindexed = self.unindexed, deque()
         self._add(-len(unindexed))
         return [Seen(*offered) for offered in unindexed]
 
     def take_passed(self, last: float) -> Iterator[Seen]:
-        """Take out, and yield, those of them that count from `last` or before."""
+        """Remove and yield the deferred events whose windows start at `last` or before."""
         unindexed = self.unindexed
-        while unindexed and self._at(unindexed[0]) <= last:
+        while unindexed and self._position(unindexed[0]) <= last:
             self._add(-1)
             yield Seen(*unindexed.popleft())
 
-    def _at(self, offered: Offered) -> int:
+    def _position(self, offered: Offered) -> int:
         event, _, place = offered
         if self._window.us is None:
             return place
@@ -220,10 +225,10 @@ class EventStore:
 
     # --- keeping ---
 
-    def watch(self, seen: Seen) -> None:
-        """Go over to a search in which any event of a match may come last, if one is not in order.
+    def check_order(self, seen: Seen) -> None:
+        """Switch to a search in which any event may come last, if this event is out of order.
 
-        Nothing waits to be indexed then.
+        Deferred events must have been indexed before.
         """
         if self._order is not None and not self._order.in_order(seen.event):
             self._search_in_any_order()
@@ -238,35 +243,36 @@ class EventStore:
         self._keep_again(seens)
 
     def _keep_again(self, seens: Iterable[Seen]) -> None:
-        """Keep events that were offered before, in their order."""
+        """Keep again events that were offered before, in the order offered."""
         for seen in seens:
-            self.watch(seen)
-            self.keep(seen, self._window.at(seen), self._roles.use_of(seen))
+            self.check_order(seen)
+            self.keep(seen, self._window.position(seen), self._roles.use_of(seen))
 
-    def counts(self, use: Use) -> bool:
-        """Return whether matches are still counted with an event of a use."""
+    def still_counts(self, use: Use) -> bool:
+        """Return whether matches are still counted, not listed, once an event has this use."""
         self.counting = self.counting and self._live.counting and use.countable
         return self.counting
 
-    def keep(self, seen: Seen, at: int, use: Use) -> str | None:
-        """Index an event in the roles in which it is of use later.
+    def keep(self, seen: Seen, position: int, use: Use) -> str | None:
+        """Index an event in the roles in which later events may need it.
 
-        Its window counts from `at`. Returned is the limit, if any, that keeps it from being kept.
+        Its window starts at `position`. Returned is the limit, if any, because of which it is not
+        kept.
         """
         search = self.search
         by_start = search.forward and self._by_start
-        counting = self.counts(use)
-        # All of them before one is added: the event does not come before itself.
+        counting = self.still_counts(use)
+        # Computed for all roles before the event is added to any: it does not precede itself.
         placed: list[tuple[StepRole, float, int]] = []
         if search.forward:
-            oldest = max(at - self._window.length, search.passed)
+            oldest = max(position - self._window.length, search.passed)
             for role in use.going_on if by_start else use.lasting:
                 if counting:  # without a window: one start is as good as another
                     ways = search.beginnings(role, seen)
-                    start = at if ways else NEVER
+                    start = position if ways else NEVER
                 else:
-                    ways, start = 0, search.latest_start(role, seen, at)
-                # Should an event come out of order, those that no start comes to are needed too.
+                    ways, start = 0, search.latest_start(role, seen, position)
+                # If an event comes out of order, those that no start leads to are needed too.
                 if start > oldest or not by_start:
                     placed.append((role, start, ways))
         else:
@@ -276,30 +282,33 @@ class EventStore:
         if (limit := self.limit()) is not None:
             return limit
         self._add(1)
-        self._reached |= use.targets
+        self._reached_states |= use.targets
         if search.forward or not self._roles.bounding:
             for role, start, ways in placed:
                 self._kept_events.columns(role).add(seen, start, NO_BOUNDS, ways)
         else:
             roles = [role for role, _, _ in placed]
-            keep_bounded(self._kept_events, seen, roles, at if self._window.bounded else 0)
+            keep_bounded(self._kept_events, seen, roles, position if self._window.bounded else 0)
         if self._window.bounded:
-            last_start = max([start for _, start, _ in placed]) if by_start else at
+            last_start = max([start for _, start, _ in placed]) if by_start else position
             self._unpassed.add(last_start, seen.place)
         return None
 
     # --- eviction ---
 
     @property
-    def first(self) -> float:
-        """The first time or place that what is kept counts from; infinity for nothing."""
-        waits_from = self._at(self.unindexed[0]) if self.unindexed else math.inf
-        return min(waits_from, self._unpassed.first)
+    def earliest(self) -> float:
+        """The earliest start of a kept event's window; infinity if there is none."""
+        waits_from = self._position(self.unindexed[0]) if self.unindexed else math.inf
+        return min(waits_from, self._unpassed.earliest)
 
     def evict(self, last: float) -> None:
-        """Evict what counts from `last` or before, once `take_passed` has taken out what waits."""
+        """Evict the indexed events whose windows start at `last` or before.
+
+        `take_passed` must have removed such deferred events before.
+        """
         self.search.passed = max(self.search.passed, last)
-        count = sum(1 for _ in self._unpassed.passed(last))
+        count = sum(1 for _ in self._unpassed.take_passed(last))
         self._add(-count)
         if self._by_start and self.count == len(self.unindexed):
             self._evict_unstarted()
@@ -308,42 +317,42 @@ class EventStore:
             self._garbage = 0
             self._kept_events.sweep(self._is_unpassed)
         if not self.count:
-            self._reached = 1
+            self._reached_states = 1
             if self._breakers is not None and self._breakers.by_place:
                 self._breakers.sweep(None)
 
     def _evict_unstarted(self) -> None:
-        """Evict those that wait and come before every start there is; nothing is indexed."""
+        """Evict the deferred events before the first that can start a match; none is indexed."""
         unindexed, by_mask = self.unindexed, self._roles.by_mask
         while unindexed and (use := by_mask[unindexed[0][1]]) and not use.starting:
             unindexed.popleft()
             self._add(-1)
 
     def _is_unpassed(self, seen: Seen, start: float) -> bool:
-        # What is kept in any case has a use as long as its own time has not passed.
+        # An event that is kept whatever its starts is needed until its own time has passed.
         by_start = self.search.forward and self._by_start
-        return (start if by_start else self._window.at(seen)) > self.search.passed
+        return (start if by_start else self._window.position(seen)) > self.search.passed
 
     # --- state ---
 
     def seens(self) -> list[Seen]:
         """Return the indexed events, in the order offered."""
-        found = {seen.place: seen for _, seen in self.entries()}
-        return [seen for _, seen in sorted(found.items())]
+        by_place = {seen.place: seen for _, seen in self.entries()}
+        return [seen for _, seen in sorted(by_place.items())]
 
     def entries(self) -> Iterator[tuple[int, Seen]]:
         """Yield each indexed event with the number of an edge it can stand on."""
         return self._kept_events.entries(self._is_unpassed)
 
     def save(self, seens: SeenTable) -> dict[str, Any]:
-        """Return the store as plain data; nothing waits to be indexed. `seens` numbers events."""
+        """Return the store, without deferred events, as plain data; `seens` numbers events."""
         return {
             "order": self._order and self._order.save(),
             "kept": [seens.number(seen) for seen in self.seens()],
         }
 
     def load(self, value: dict[str, Any], seens: SeenTable) -> None:
-        """Put what `save` gave into a fresh store: what is kept is offered anew."""
+        """Load what `save` returned into a fresh store, by keeping its events again."""
         if self._order and value["order"] is None:
             self._search_in_any_order()
         self._keep_again([seens[number] for number in value["kept"]])
@@ -351,7 +360,7 @@ class EventStore:
             self._order.load(value["order"])
 
     def validate_state(self) -> None:
-        """Assert that the count is right, and the rules of what is kept."""
+        """Assert the rule of this module, and those of its parts."""
         self._kept_events.validate_state()
         indexed, unindexed = self.seens(), self.unindexed
         assert self.count == len(indexed) + len(unindexed)
@@ -360,5 +369,5 @@ class EventStore:
         places = [*(seen.place for seen in indexed[-1:]), *(place for _, _, place in unindexed)]
         assert places == sorted(set(places))
         if self._window.us is not None:
-            times = list(map(self._at, unindexed))
+            times = list(map(self._position, unindexed))
             assert times == sorted(times)

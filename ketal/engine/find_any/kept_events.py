@@ -1,7 +1,6 @@
 """The events that one scope of a `find any` keeps, by the role in which each can stand.
 
-An event that the window has passed stays in its columns until these are swept, and is passed over
-by what searches them.
+An event that the window has passed stays in its columns until these are swept; a search skips it.
 
 The one rule: an event is kept once in each role that it has.
 """
@@ -20,7 +19,7 @@ from ketal.engine.find_any.roles import Equality, Path, Roles, StepRole
 from ketal.model.values import Key
 
 Indexed = tuple[bool, int]
-"""An index over an equality: whether of the later event's values, and the number of its atom."""
+"""An index over an equality: whether by the later event's value, and the number of its atom."""
 
 
 class RoleColumns:
@@ -52,16 +51,18 @@ class RoleColumns:
         self.keyed: dict[Indexed, dict[Key, Columns]] = {index: {} for index in indexes}
 
     def add(self, seen: Seen, start: float, bounds: tuple[float, float], ways: int = 0) -> None:
-        """Put in an event; the arguments are those of `Column.add`."""
-        name, at = ("", seen.place) if self._by_place else (seen.node, seen.counter)
-        keyed = [self.keyed[index].setdefault(value, {}) for index, value in self._values(seen)]
+        """Add an event; the other arguments are those of `Column.add`."""
+        name, position = ("", seen.place) if self._by_place else (seen.node, seen.counter)
+        keyed = [
+            self.keyed[index].setdefault(value, {}) for index, value in self._index_values(seen)
+        ]
         for columns in (self.nodes, *keyed):
             column = columns.get(name)
             if column is None:
-                column = self._begun(columns, name)
-            column.add(at, seen, start, bounds, ways)
+                column = self._add_column(columns, name)
+            column.add(position, seen, start, bounds, ways)
 
-    def _values(self, seen: Seen) -> Iterator[tuple[Indexed, Key]]:
+    def _index_values(self, seen: Seen) -> Iterator[tuple[Indexed, Key]]:
         for index in self._indexes:
             later, atom = index
             if later:
@@ -71,8 +72,8 @@ class RoleColumns:
             if value is not None:
                 yield index, value
 
-    def _begun(self, columns: Columns, name: str) -> Column:
-        """Return a new column; columns have one order, so that matches are listed in one."""
+    def _add_column(self, columns: Columns, name: str) -> Column:
+        """Add and return a new column; columns stay sorted, as they decide the order of matches."""
         column = columns[name] = self._new_column()
         names = list(columns)
         if names != sorted(names):
@@ -81,7 +82,7 @@ class RoleColumns:
         return column
 
     def sweep(self, is_kept: IsKept) -> None:
-        """Keep only some events."""
+        """Remove the events that `is_kept` rejects."""
         _sweep(self.nodes, is_kept)
         for keyed in self.keyed.values():
             for value, columns in list(keyed.items()):
@@ -90,11 +91,11 @@ class RoleColumns:
                     del keyed[value]
 
     def having(self, index: Indexed, value: Key | None) -> Columns:
-        """Return the columns of the events with a value of an equality."""
+        """Return the columns of the events that have a value in an index."""
         return NOTHING if value is None else self.keyed[index].get(value, NOTHING)
 
     def seens(self, is_kept: IsKept) -> Iterator[Seen]:
-        """Yield some of the events."""
+        """Yield the events that `is_kept` accepts."""
         for column in self.nodes.values():
             for seen, start in zip(column.seens, column.starts, strict=True):
                 if is_kept(seen, start):
@@ -114,7 +115,7 @@ class RoleColumns:
                     column.validate_state()
                     assert len(column)
                     for seen in column.seens:
-                        assert (index, value) in set(self._values(seen))
+                        assert (index, value) in set(self._index_values(seen))
                         indexed.append(seen.place)
             assert len(indexed) == len(set(indexed))
             assert own >= set(indexed)
@@ -135,7 +136,8 @@ class KeptEvents:
     by_place : bool
         Whether one column of each role holds the events of all nodes.
     into, out : dict of int to list of RoleColumns
-        The roles with events whose edges enter a state, and those that leave it, in one order.
+        By state: the roles with events whose edges enter it, and those whose edges leave it;
+        sorted.
     """
 
     __slots__ = ("_by_role", "_new_columns", "_reach", "_roles", "by_place", "into", "out")
@@ -152,17 +154,17 @@ class KeptEvents:
         self._reach: tuple[frozenset[int], frozenset[int]] | None = None
 
     def columns(self, role: StepRole) -> RoleColumns:
-        """Return the columns of a role, which is then one that has events."""
+        """Return the columns of a role; new ones are empty, so an event must be added to them."""
         made = self._by_role.get(role)
         if made is None:
             made = self._by_role[role] = self._new_columns(role=role)
-            insort(self.into.setdefault(role.edge.target, []), made, key=_order)
-            insort(self.out.setdefault(role.edge.source, []), made, key=_order)
+            insort(self.into.setdefault(role.edge.target, []), made, key=_sort_key)
+            insort(self.out.setdefault(role.edge.source, []), made, key=_sort_key)
             self._reach = None
         return made
 
     def sweep(self, is_kept: IsKept) -> None:
-        """Keep only some events."""
+        """Remove the events that `is_kept` rejects."""
         for role, columns in list(self._by_role.items()):
             columns.sweep(is_kept)
             if not columns.nodes:
@@ -172,14 +174,14 @@ class KeptEvents:
         self._reach = None
 
     def can_stand(self, role: StepRole) -> bool:
-        """Return whether the steps before and after some event in a role have any event."""
+        """Return whether there are events for the steps before and after one in a role."""
         if self._reach is None:
-            self._reach = self._reached()
+            self._reach = self._compute_reach()
         comes, leads = self._reach
         return role.edge.source in comes and role.edge.target in leads
 
-    def _reached(self) -> tuple[frozenset[int], frozenset[int]]:
-        """Return the states that some events lead to, and those that some lead on from."""
+    def _compute_reach(self) -> tuple[frozenset[int], frozenset[int]]:
+        """Return the states that events lead to, and those from which events lead to a final."""
         edges = [role.edge for role in self._by_role]
         comes, leads = {0}, set(self._roles.machine.automaton.finals)
         while more := {e.target for e in edges if e.source in comes} - comes:
@@ -188,8 +190,8 @@ class KeptEvents:
             leads |= more
         return frozenset(comes), frozenset(leads)
 
-    def lines_after(self, after: RoleColumns, taken: Taken) -> Iterable[tuple[str, Column]]:
-        """Return the columns to look through for the event after a part of a word."""
+    def columns_after_word(self, after: RoleColumns, taken: Taken) -> Iterable[tuple[str, Column]]:
+        """Return the columns to search for the event just after a part of a word."""
         for equality in after.role.equalities:
             anchor = last_of(taken, equality.step)
             if anchor is not None:
@@ -197,12 +199,12 @@ class KeptEvents:
                 return after.having((True, equality.atom), value).items()
         return after.nodes.items()
 
-    def lines_before(
+    def columns_before_word(
         self, before: RoleColumns, path: Path, taken: Taken
     ) -> Iterable[tuple[str, Column]]:
-        """Return the columns to look through for the event before a part of a word.
+        """Return the columns to search for the event just before a part of a word.
 
-        Where a later event has an equality with it, those of its value.
+        Where an event of the part has an equality with it, they are those of the value.
         """
         step = before.role.edge.step
         for i, later in enumerate(path):
@@ -214,12 +216,12 @@ class KeptEvents:
                 break
         return before.nodes.items()
 
-    def earliest(self, path: Path, taken: Taken, *, forward: bool) -> int | None:
-        """Return a place that all events before a part of a word come at or after.
+    def earliest_place(self, path: Path, taken: Taken, *, forward: bool) -> int | None:
+        """Return a lower bound of the place of the event just before a part of a word.
 
-        An equality that waits for its earlier event asks its index, before anything is listed:
-        where that has no event of the value there is no match (None), and where the word is in
-        the order offered nothing comes before the first of them.
+        Each equality of the part whose earlier event is still to be found is looked up in its
+        index first. If the index has no event of the value there is no match (None); if the word
+        is in the order offered, the event just before is not before the first of them.
         """
         passed: set[int] = set()
         earliest = -1
@@ -236,9 +238,9 @@ class KeptEvents:
         return earliest
 
     def first_place(self, equality: Equality, value: Key | None) -> int | None:
-        """Return a place at or before that of every event of a value; None if there is none.
+        """Return a lower bound of the places of the events with a value; None if there are none.
 
-        The value is what an equality asks of an earlier event.
+        The value is the one that an equality requires of its earlier event.
         """
         index = (False, equality.atom)
         places = [
@@ -250,7 +252,7 @@ class KeptEvents:
         return min(places, default=None)
 
     def entries(self, is_kept: IsKept) -> Iterator[tuple[int, Seen]]:
-        """Yield some of the events, each with the number of an edge that it is kept on."""
+        """Yield the events that `is_kept` accepts, each with the number of its role's edge."""
         for role, columns in self._by_role.items():
             for seen in columns.seens(is_kept):
                 yield role.edge.number, seen
@@ -264,5 +266,5 @@ class KeptEvents:
             columns.validate_state()
 
 
-def _order(columns: RoleColumns) -> tuple[int, str]:
+def _sort_key(columns: RoleColumns) -> tuple[int, str]:
     return columns.role.sort_key

@@ -5,14 +5,13 @@ found when the last of its events is offered (`ketal.engine.find_any.search`).
 
 The search is *forward* under arrival order, and under CausalOrder where each step is after the
 one before it and events come in an order that respects that. A scope whose events come out of
-that order goes over to a search in which any event may come last, by offering what it keeps
-anew.
+that order switches to a search in which any event may come last, and indexes its events anew.
 
 Cost, for n events kept, P nodes and k steps: under a forward search O(P log n) for an event and
-O(k P log n) for each match, flat in the window. Under the other O(P^2 log n) for an event; it
-can meet dead ends, as whether a match exists is NP-hard in k.
+O(k P log n) for each match, flat in the window. Under the other search O(P^2 log n) for an event;
+it can meet dead ends, as deciding whether a match exists is NP-hard in k.
 
-The one rule: what is searched, read or saved has been indexed.
+The one rule: events are indexed before they are searched, read or saved.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from typing import Any, Final
 
 from ketal.engine.configurations import Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
-from ketal.engine.find.findings import Findings, Live, without_mirrors
-from ketal.engine.find.windows import Firsts
+from ketal.engine.find.findings import MATCHES, Findings, Live, without_mirrors
+from ketal.engine.find.windows import UnmatchedStarts
 from ketal.engine.find_any.event_store import EventStore
-from ketal.engine.find_any.paths import moves_of, replays
+from ketal.engine.find_any.paths import replays, transitions_of
 from ketal.engine.find_any.roles import Roles, StepRole, Use
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -38,7 +37,8 @@ class AnyFind:
     """The run of a `find any` in one scope."""
 
     __slots__ = (
-        "_end_place", "_live", "_roles", "_store", "_traced", "_window", "breakers", "firsts",
+        "_expiry_place", "_live", "_roles", "_store", "_traced", "_window", "breakers",
+        "unmatched_starts",
     )  # fmt: skip
 
     def __init__(self, roles: Roles, limits: Limits, live: Live, *, traced: bool) -> None:
@@ -46,9 +46,9 @@ class AnyFind:
         self._live = live
         self._traced = traced
         self._window = roles.window
-        self.firsts = Firsts(self._window)
+        self.unmatched_starts = UnmatchedStarts(self._window)
         self.breakers = Breakers(roles.machine) if roles.nots else None
-        self._end_place = inf  # the place at which a window of events first ends something
+        self._expiry_place = inf  # the first place at which a window of events expires
         counting = roles.countable and live.counting and not traced and roles.order is not None
         self._store = EventStore(roles, limits, live, self.breakers, counting=counting)
 
@@ -57,127 +57,128 @@ class AnyFind:
         """How many events are kept."""
         return self._store.count
 
-    def passes_over(self, mask: int) -> bool:
+    def ignores(self, mask: int) -> bool:
         """Return whether events with a mask change nothing, whatever was offered before."""
         return self._roles.by_mask[mask] is None
 
     def idle(self) -> bool:
-        """Return whether nothing that was offered matters to what comes."""
-        return not self._store.count and not self.firsts.waiting
+        """Return whether no event offered so far can affect later findings."""
+        return not self._store.count and not self.unmatched_starts.waiting
 
     # --- offering ---
 
-    def take_plain(
+    def take_by_mask(
         self, events: Sequence[Event], masks: Sequence[int], begin: int, place: int
     ) -> int:
-        """Take events without a role, and those that can wait to be indexed.
+        """Skip events without a role, and defer those that can wait to be indexed.
 
-        The arguments, and what is returned, are those of `CheckRun.take_plain`.
+        The arguments and the result are those of `CheckRun.take_by_mask`.
         """
         end, window = len(masks), self._window
         if window.events is not None:
-            # Before it has taken so many it cannot come to the end of what it takes itself.
+            # The windows of events taken here cannot expire within so many events.
             end = min(end, begin + window.events)
-            if self._end_place != inf:
-                end = max(begin, min(end, begin + int(self._end_place) - place))
+            if self._expiry_place != inf:
+                end = max(begin, min(end, begin + int(self._expiry_place) - place))
         taken = self._defer(events, masks, begin, end, place)
-        self._set_end_place()
+        self._set_expiry_place()
         return taken
 
     def _defer(
         self, events: Sequence[Event], masks: Sequence[int], begin: int, end: int, place: int
     ) -> int:
-        """Let events wait to be indexed, as `EventStore.defer` does."""
+        """Defer the indexing of events, as `EventStore.defer` does."""
         taken = self._store.defer(events, masks, begin, end, place)
         if self._store.unindexed:
             self._live.unindexed[self] = None
         return taken
 
     def offer(self, event: Event, mask: int, place: int) -> Findings | None:
-        """Take an event; return what it brought about. The arguments are those of `Seen`."""
-        findings = self._end_places(place) if place >= self._end_place else None
+        """Take an event; return its findings, if any. The arguments are those of `Seen`."""
+        findings = self._expire_places(place) if place >= self._expiry_place else None
         use, store = self._roles.by_mask[mask], self._store
         if use is None or (
-            use.sources and store.search.forward and self._defers(event, mask, place)
+            use.sources and store.search.forward and self._try_defer(event, mask, place)
         ):
-            self._set_end_place()
+            self._set_expiry_place()
             return findings
         if self._live.unindexed:
             self._index_for_room()
         seen = Seen(event, mask, place)
-        store.watch(seen)
+        store.check_order(seen)
         roles = use.ending if store.search.forward else use.roles
-        if roles and store.counts(use):
+        if roles and store.still_counts(use):
             findings = findings or Findings()
             findings.counted = sum(store.search.beginnings(role, seen) for role in roles)
         elif roles:
-            findings = self._found(seen, roles, findings)
-        at = self._window.at(seen)
-        if use.starting and (findings is None or not findings.matches):  # else each has the event
-            self._wait(seen, at, use)
-        limit = store.keep(seen, at, use) if use.lasting else None
+            findings = self._add_matches(seen, roles, findings)
+        position = self._window.position(seen)
+        # Each match contains the event, so it need not wait for one.
+        if use.starting and (findings is None or not findings.matches):
+            self._await_match(seen, position, use)
+        limit = store.keep(seen, position, use) if use.lasting else None
         if self.breakers is not None and use.breaks:
-            limit = self._bar(seen, self.breakers) or limit
+            limit = self._hold_breaker(seen, self.breakers) or limit
         if limit is not None:
             findings = findings or Findings()
             findings.overflow(limit, KEPT)
-        self._set_end_place()
+        self._set_expiry_place()
         return findings
 
-    def _defers(self, event: Event, mask: int, place: int) -> bool:
-        """Let an event wait to be indexed, if it can; return whether it does."""
+    def _try_defer(self, event: Event, mask: int, place: int) -> bool:
+        """Defer the indexing of an event, if it can wait; return whether it was deferred."""
         if self._defer((event,), (mask,), 0, 1, place) == 1:
             return True
-        self._index_for_room()  # which also leaves no time from which its own falls
+        self._index_for_room()  # afterwards no deferred event is later than this one
         return self._defer((event,), (mask,), 0, 1, place) == 1
 
     def _index_for_room(self) -> None:
-        """Index the events that wait; where there is no room then, those of all scopes."""
+        """Index this scope's deferred events; if there still is no room, those of all scopes."""
         self.index()
         if self._live.unindexed and not self._store.room():
             self._live.index()
 
     def index(self) -> None:
-        """Index the events that wait for it; those that no start comes to are not kept any more."""
+        """Index the deferred events; drop those that continue no beginning of a match."""
         self._live.unindexed.pop(self, None)
         for seen in self._store.take_unindexed():
-            use, at = self._roles.use_of(seen), self._window.at(seen)
+            use, position = self._roles.use_of(seen), self._window.position(seen)
             if use.starting:
-                self._wait(seen, at, use)
-            limit = self._store.keep(seen, at, use)
+                self._await_match(seen, position, use)
+            limit = self._store.keep(seen, position, use)
             assert limit is None, "it had room"
 
-    def _found(
+    def _add_matches(
         self, seen: Seen, roles: Sequence[StepRole], findings: Findings | None
     ) -> Findings | None:
-        """Put the matches that an event completes, mirror images removed, into findings."""
+        """Add the matches that an event completes, mirror images removed; return the findings."""
         matches, paths, limit = self._store.search.find(seen, roles)
         if not (matches or limit):
             return findings
         findings = findings or Findings()
         if limit is not None:
-            findings.overflow(limit, "matches of one event")
-        self.firsts.matched(matches)
+            findings.overflow(limit, MATCHES)
+        self.unmatched_starts.matched(matches)
         if self._roles.mirrors and len(matches) > 1:
             left = without_mirrors(matches, self._roles.classes)
             matches, paths = [matches[n] for n in left], [paths[n] for n in left]
         findings.matches = matches
         if self._traced:
-            findings.moves = moves_of(matches, paths)
+            findings.moves = transitions_of(matches, paths)
         return findings
 
-    def _wait(self, seen: Seen, at: int, use: Use) -> None:
-        """Wait for the window of an event to end, if there is one and it can be first."""
+    def _await_match(self, seen: Seen, position: int, use: Use) -> None:
+        """Let an event that can be first wait for a match until its window, if any, expires."""
         if not self._window.bounded:
             return
         for role in use.starting:
             taken = ((role.edge.step, seen),)
             if role.exact or replays(self._roles.machine, self.breakers, (role,), taken):
-                self.firsts.add(seen, role.edge.step, at)
+                self.unmatched_starts.add(seen, role.edge.step, position)
                 return
 
-    def _bar(self, seen: Seen, breakers: Breakers) -> str | None:
-        """Keep an event that can break a `not` of what is kept; return a limit it reaches."""
+    def _hold_breaker(self, seen: Seen, breakers: Breakers) -> str | None:
+        """Hold an event that can break a `not`, if others are kept; return the limit it exceeds."""
         if not self._store.count:
             return None
         if (limit := self._store.limit()) is None:
@@ -186,26 +187,26 @@ class AnyFind:
 
     # --- windows ---
 
-    def _first(self) -> float:
-        """Return the first time or place that a window counts from; infinity for none."""
-        return min(self.firsts.first, self._store.first)
+    def _earliest_start(self) -> float:
+        """Return the earliest start (time or place) of a window; infinity if there is none."""
+        return min(self.unmatched_starts.earliest, self._store.earliest)
 
-    def _set_end_place(self) -> None:
-        """Set the place at which a window of events first ends something."""
+    def _set_expiry_place(self) -> None:
+        """Set the first place at which a window of events expires."""
         if self._window.events is not None:
-            self._end_place = self._first() + self._window.events
+            self._expiry_place = self._earliest_start() + self._window.events
 
-    def _end_places(self, place: int) -> Findings | None:
-        """End what a window of events has passed, now that it has come to a place."""
-        self._pass(int(place - self._window.length), findings := Findings())
-        self._set_end_place()
+    def _expire_places(self, place: int) -> Findings | None:
+        """Expire the windows of events that have passed at a place; return the time-outs."""
+        self._expire(int(place - self._window.length), findings := Findings())
+        self._set_expiry_place()
         return findings if findings.timed_out else None
 
-    def _pass(self, last: int, findings: Findings) -> None:
-        """End, in that order, what counts from `last` or before."""
+    def _expire(self, last: int, findings: Findings) -> None:
+        """Expire, in order, the windows that start at `last` or before."""
         for seen in self._store.take_passed(last):
-            self._wait(seen, self._window.at(seen), self._roles.use_of(seen))
-        self.firsts.expire(last, findings)
+            self._await_match(seen, self._window.position(seen), self._roles.use_of(seen))
+        self.unmatched_starts.expire(last, findings)
         self._store.evict(last)
         if not self._store.unindexed:
             self._live.unindexed.pop(self, None)
@@ -213,32 +214,32 @@ class AnyFind:
     def advance(self, watermark_us: int, findings: Findings) -> None:
         """End the time windows that a watermark has passed, in event-time order."""
         if self._window.us is not None:
-            self._pass(watermark_us - self._window.us, findings)
+            self._expire(watermark_us - self._window.us, findings)
 
     def end(self, findings: Findings) -> None:
-        """End every window: nothing comes any more."""
+        """Expire every window: no event follows."""
         self.index()
-        self.firsts.end(findings)
+        self.unmatched_starts.end(findings)
 
     def waits_from_us(self) -> int | None:
-        """Return the time of the first event that waits to be indexed; None for none."""
+        """Return the time of the first deferred event; None if there is none."""
         unindexed = self._store.unindexed
         return unindexed[0][0].time_us if unindexed else None
 
     def earliest_us(self) -> int | None:
-        """Return the first time that a watermark can end something of; None for nothing."""
-        earliest = self._first()
+        """Return the earliest start of a time window; None if there is none."""
+        earliest = self._earliest_start()
         return None if self._window.us is None or earliest == inf else int(earliest)
 
     # --- state ---
 
     def events(self) -> Iterator[Seen]:
-        """Return the events that a match to come may have."""
+        """Return the events that a later match may contain."""
         self.index()
-        return iter((*self._store.seens(), *self.firsts.seens()))
+        return iter((*self._store.seens(), *self.unmatched_starts.seens()))
 
     def entries(self) -> Iterator[tuple[int, Seen]]:
-        """Yield each event that is kept with the number of an edge it can stand on."""
+        """Yield each event that is kept with the number of an edge it can stand on, or -1."""
         self.index()
         yield from self._store.entries()
         if self.breakers is not None:
@@ -250,20 +251,22 @@ class AnyFind:
         return {
             **self._store.save(seens),
             "breakers": [] if self.breakers is None else self.breakers.save(seens),
-            "firsts": self.firsts.save(seens),
+            "firsts": self.unmatched_starts.save(seens),
         }
 
     def load(self, value: dict[str, Any], seens: SeenTable) -> None:
-        """Put what `save` gave into a fresh run."""
+        """Load what `save` returned into a fresh run."""
         if self.breakers is not None:
             self.breakers.load(value["breakers"], seens)
         self._store.load(value, seens)
-        self.firsts.load(value["firsts"], seens)
-        self._set_end_place()
+        self.unmatched_starts.load(value["firsts"], seens)
+        self._set_expiry_place()
 
     def validate_state(self) -> None:
-        """Assert the rules of what is kept."""
+        """Assert the rules of the parts."""
         self._store.validate_state()
         if self.breakers is not None:
             self.breakers.validate_state()
-        assert list(self.firsts.waiting) == [seen.place for seen in self.firsts.seens()]
+        assert list(self.unmatched_starts.waiting) == [
+            seen.place for seen in self.unmatched_starts.seens()
+        ]

@@ -1,6 +1,6 @@
-"""What the roles of a part of a word ask of the events beside it.
+"""The conditions that a part of a word puts on the events just before and just after it.
 
-The one rule: what is asked of an event is asked by the roles of later events in the word.
+The one rule: a condition on two events belongs to the role of the later one in the word.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from ketal.engine.find_any.roles import ALL_ANCHOR, PRIOR_ANCHOR, Path, StepRole
 from ketal.engine.machine import Machine
 from ketal.model.events.event import Event
 
-Asked = list[tuple[Seen, bool]]
-"""Events that one must be related to, and whether that is by being concurrent."""
+RequiredRelations = list[tuple[Seen, bool]]
+"""Relations that an event must have: the other event, and whether they must be concurrent."""
 Checks = list[tuple[Callable[[Event, Event], bool], Seen]]
-"""Comparisons, each with one of the two events that it compares."""
+"""Comparisons, each with the one of its two events that is chosen already."""
 
 
-def asked_before(role: StepRole, path: Path, taken: Taken) -> Asked:
-    """Return what an event in a role, just before a part of a word, must be related to.
+def relations_before(role: StepRole, path: Path, taken: Taken) -> RequiredRelations:
+    """Return the relations that an event in a role must have just before a part of a word.
 
-    An anchor is the last event of its step, so one that is nearer hides those before it.
+    An anchor is the last event of its step, so an event of the step in the part hides this one.
     """
     step = role.edge.step
     seen = taken[0][1]
-    asked = [(seen, r.concurrent) for r in path[0].relations if r.anchor < 0 or r.anchor == step]
+    required = [(seen, r.concurrent) for r in path[0].relations if r.anchor < 0 or r.anchor == step]
     hidden = path[0].edge.step == step
     for i in range(1, len(path)):
         for r in path[i].relations:
             if r.anchor == ALL_ANCHOR or (r.anchor == step and not hidden):
-                asked.append((taken[i][1], r.concurrent))
+                required.append((taken[i][1], r.concurrent))
         hidden = hidden or path[i].edge.step == step
-    return asked
+    return required
 
 
 def checks_before(role: StepRole, path: Path, taken: Taken) -> Checks:
-    """Return the comparisons of later events with an event in a role."""
+    """Return the comparisons of a part of a word with an event in a role just before it."""
     checks: Checks = []
     step = role.edge.step
     for i, later in enumerate(path):
@@ -49,26 +49,26 @@ def checks_before(role: StepRole, path: Path, taken: Taken) -> Checks:
 
 
 def checks_after(role: StepRole, taken: Taken) -> Checks:
-    """Return the comparisons of an event in a role with those of a part of a word before it."""
-    found = [(check.holds, last_of(taken, check.step)) for check in role.checks]
-    return [(holds, seen) for holds, seen in found if seen is not None]
+    """Return the comparisons of an event in a role with a part of a word just before it."""
+    comparisons = [(check.holds, last_of(taken, check.step)) for check in role.checks]
+    return [(holds, seen) for holds, seen in comparisons if seen is not None]
 
 
-def asked_after(role: StepRole, taken: Taken) -> Asked:
-    """Return what an event in a role, just after a part of a word, must be related to."""
-    asked: Asked = []
+def relations_after(role: StepRole, taken: Taken) -> RequiredRelations:
+    """Return the relations that an event in a role must have just after a part of a word."""
+    required: RequiredRelations = []
     for r in role.relations:
         if r.anchor == PRIOR_ANCHOR:
-            asked.append((taken[-1][1], r.concurrent))
+            required.append((taken[-1][1], r.concurrent))
         elif r.anchor == ALL_ANCHOR:
-            asked += [(seen, r.concurrent) for _, seen in taken]
+            required += [(seen, r.concurrent) for _, seen in taken]
         elif (seen := last_of(taken, r.anchor)) is not None:
-            asked.append((seen, r.concurrent))
-    return asked
+            required.append((seen, r.concurrent))
+    return required
 
 
 def last_of(taken: Taken, step: int) -> Seen | None:
-    """Return the last event of a step."""
+    """Return the last event of a step; None if there is none."""
     return next((seen for other, seen in reversed(taken) if other == step), None)
 
 
@@ -81,7 +81,7 @@ def replays(machine: Machine, breakers: Breakers | None, path: Path, taken: Take
             flags = breakers.broken(configuration, prior, seen)
             configuration = configuration._replace(broken=flags)
         plan = machine.plans[configuration.state, seen.mask]
-        sub = None if plan is None else plan.under(seen, prior)
+        sub = None if plan is None else plan.part_for(seen, prior)
         if sub is None:
             return False
         if (step, role.edge.target) not in machine.decide(sub, configuration, seen):
@@ -91,8 +91,10 @@ def replays(machine: Machine, breakers: Breakers | None, path: Path, taken: Take
     return True
 
 
-def moves_of(matches: Sequence[Taken], paths: Sequence[Path]) -> list[tuple[int, int, int, Seen]]:
-    """Return the transitions of matches, each once, as `Findings.moves`."""
+def transitions_of(
+    matches: Sequence[Taken], paths: Sequence[Path]
+) -> list[tuple[int, int, int, Seen]]:
+    """Return the transitions of matches, each once, in the form of `Findings.moves`."""
     moves = [
         (role.edge.source, step, role.edge.target, seen)
         for taken, path in zip(matches, paths, strict=True)

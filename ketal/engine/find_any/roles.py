@@ -1,14 +1,14 @@
-"""Roles: where an event can stand in a match of `find any`, and what that asks of the others.
+"""Roles: where an event can stand in a match of `find any`, and its conditions on other events.
 
 A match is a word that the automaton accepts, so each of its events stands on an *edge*: from
-one state, by one step, to another. The local atoms of an event (its mask) leave of the edge's
-guard what relates it to the events before it in the word. A *role* is an edge together with
-what is left: relations to earlier events as data, so that the events that may stand beside it
-are found by bisection and not by trial.
+one state, by one step, to another. Given the local atoms of an event (its mask), the part of the
+edge's guard that is left relates it to the events before it in the word. A *role* is an edge
+together with that part, which has relations to earlier events as data, so that the events that may
+stand beside it are found by bisection and not by trial.
 
 The automaton is deterministic over its steps, so a binding has one path, and is found once.
 
-The one rule: an event fits a role only if all that the role asks holds; where the role is
+The one rule: an event fits a role only if all of the role's conditions hold; where the role is
 `exact`, if and only if.
 """
 
@@ -40,14 +40,14 @@ from ketal.model.syntax import ALL, PRIOR
 from ketal.model.values import Key, keyed
 
 MASKS_MAX = 65_536
-"""Masks whose roles are cached."""
+"""The most masks whose roles are cached."""
 PRIOR_ANCHOR: Final = -1
 ALL_ANCHOR: Final = -2
 """Anchors that are no step's number: the event before, and every event before."""
 
 
 class ReleaseOrder(enum.Enum):
-    """An order in which events come, such that the last offered of a match is its last."""
+    """An order of arrival in which the event of a match offered last is the last of its word."""
 
     # Under arrival order the word is in the order offered, whatever that is.
     ANY = enum.auto()
@@ -61,8 +61,8 @@ class ReleaseOrder(enum.Enum):
 class StepEdge(NamedTuple):
     """An edge of the automaton: a step leads from one state to another.
 
-    `formula` is what its event satisfies; where `whole` is false it may lead elsewhere all the
-    same, as other guards of the step hold as well.
+    Its event satisfies `formula`. Where `whole` is false, an event that satisfies it may lead to
+    another state, if other guards of the step hold too.
     """
 
     number: int
@@ -76,7 +76,7 @@ class StepEdge(NamedTuple):
 class Relation(NamedTuple):
     """`Causal` (before) or `Conc` (concurrent): its atom, and its anchor.
 
-    That is the number of a step, or `PRIOR_ANCHOR` or `ALL_ANCHOR`.
+    The anchor is the number of a step, `PRIOR_ANCHOR` or `ALL_ANCHOR`.
     """
 
     atom: int
@@ -101,24 +101,24 @@ class Check(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class StepRole:
-    """An edge, and what the masks of some events leave of its guard."""
+    """An edge, and the part of its guard that the masks of some events leave."""
 
     edge: StepEdge
     left: Formula
     relations: tuple[Relation, ...]  # how its event must be related to earlier ones
-    equalities: tuple[Equality, ...]  # what it must have in common with them
-    checks: tuple[Check, ...]
+    equalities: tuple[Equality, ...]  # the values it must have in common with them
+    checks: tuple[Check, ...]  # the comparisons with them, equalities included
     nots: tuple[int, ...]  # that no event between it and the one before may break
-    exact: bool  # whether these are all that the guard asks
+    exact: bool  # whether these conditions are the whole guard
     starts: bool  # whether its event can be the first of a match
-    ends: bool  # whether it can be the last, and whether it need not be
-    goes_on: bool
-    alone: bool  # whether its event is a match by itself, or none
+    ends: bool  # whether its event can be the last
+    goes_on: bool  # whether its event can be followed by another
+    alone: bool  # whether no match has its event and another
     sort_key: tuple[int, str] = field(init=False)  # the same in every process
-    countable: bool = field(init=False)  # whether it asks a relation to the event before it only
-    free: bool = field(init=False)  # whether it asks nothing of the event before it
+    countable: bool = field(init=False)  # whether its conditions are relations to the prior event
+    free: bool = field(init=False)  # whether any earlier event may come before it
     causal: bool = field(init=False)  # whether its event is after the one before it in the word
-    conc: bool = field(init=False)  # whether it is concurrent with that one
+    conc: bool = field(init=False)  # whether its event is concurrent with that one
 
     def __post_init__(self) -> None:
         self.sort_key = self.edge.number, repr(self.left)
@@ -139,33 +139,35 @@ class Roles:
     Attributes
     ----------
     by_mask : dict of int to (Use or None)
-        What the events with a mask are to the pattern, made when first asked for.
+        The use of the events with a mask, made on first access; None for no use.
     order : ReleaseOrder or None
         The order in which events must come for a forward search; None where there is none.
     countable : bool
-        Whether matches can be counted without being listed, as far as that is known before
-        events come: there is no window, and no two matches are mirror images.
+        Whether matches can be counted without being listed, as far as the pattern decides it:
+        there is no window, and no two matches are mirror images.
     returns : bool
         Whether some edge leads back to the first state.
     bounding : bool
         Whether events have bounds where any one of a match may come last: the words have a
         bounded length, and no equality narrows the search.
     plain : bool
-        Whether guards are local and there is no `not`: neighbours of a class may change places.
+        Whether guards are local and there is no `not`, so that adjacent events whose steps are of
+        one class may be exchanged.
     mirrors : bool
         Whether two matches can be mirror images.
     classes : tuple of int
         The class of each step's local guard.
     by_place : bool
-        Whether no search asks for the node of an event, while it is forward.
+        Whether a forward search uses the places of events only, not their nodes.
     free : bool
-        Whether, while the search is forward, nothing is asked of the event before but to be there.
+        Whether a forward search needs the places of events only, and no equality or `not`
+        restricts them.
     not_causal : tuple of StepRole
         The roles of later steps that need not be after the event before them.
     longest : int or None
-        The length of the longest word; None where one can come to a state again.
+        The length of the longest word; None if the automaton has a cycle.
     anchors : dict of int to list of int
-        For each step, the equalities that later ones have with its event.
+        For each step, the equalities that later steps have with its event.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -177,7 +179,7 @@ class Roles:
         numbers = frozenset().union(*(variables(edge.formula) for edge in self.edges))
         used = [atom for n in numbers if (atom := automaton.atoms[n]).relational]
         related = any(atom.shape in RELATIONS for atom in used)
-        self.by_mask = Memo(self._use, MASKS_MAX)
+        self.by_mask = Memo(self._new_use, MASKS_MAX)
         self.nots = bool(automaton.nots)
         self.plain = not used and not self.nots
         self.classes = automaton.classes
@@ -187,7 +189,7 @@ class Roles:
             if n in numbers and len(steps := registers(automaton.atoms[n]).steps) == 1
         }
         self.returns = any(not edge.target for edge in self.edges)
-        later = [self._role(e, e.formula) for e in self.edges if e.source or self.returns]
+        later = [self._new_role(e, e.formula) for e in self.edges if e.source or self.returns]
         self.not_causal = tuple([role for role in later if not role.causal])
         one_class = len({self.classes[edge.step] for edge in self.edges}) == 1
         self.order: ReleaseOrder | None = None
@@ -198,7 +200,7 @@ class Roles:
         elif not self.not_causal:
             self.order = ReleaseOrder.CAUSAL
         # Where a match's events have one order, mirror images are words of the same classes.
-        self.mirrors = automaton.mirrors and not (self.order and self._has_one_word_a_class_word())
+        self.mirrors = automaton.mirrors and not (self.order and self._classes_decide_word())
         self.countable = not (self.window.bounded or self.mirrors)
         in_place = machine.arrival and not related
         self.by_place = in_place or self.order is ReleaseOrder.CANONICAL
@@ -211,8 +213,8 @@ class Roles:
         }
         self._made: dict[tuple[int, Formula], StepRole] = {}
 
-    def _has_one_word_a_class_word(self) -> bool:
-        """Return whether the classes of a word's steps tell the word: each state's differ."""
+    def _classes_decide_word(self) -> bool:
+        """Return whether the steps that leave a state have different classes, in every state."""
         leaving: dict[int, set[int]] = {}
         for edge in self.edges:
             leaving.setdefault(edge.source, set()).add(edge.step)
@@ -221,7 +223,7 @@ class Roles:
         )
 
     def _longest(self) -> int | None:
-        """Return the length of the longest word; None where one can come to a state again."""
+        """Return the length of the longest word; None if the automaton has a cycle."""
         before: dict[int, set[int]] = {0: set()}
         for edge in self.edges:
             before.setdefault(edge.target, set()).add(edge.source)
@@ -234,25 +236,25 @@ class Roles:
         return max(lengths.values())
 
     def are_mirrored(self, one: StepRole, two: StepRole) -> bool:
-        """Return whether the events of two neighbours may change places.
+        """Return whether the events of two adjacent roles may be exchanged.
 
-        Of these mirror images the one whose events rise in canonical order is the match.
+        Of these mirror images the one whose events are in canonical order is reported.
         """
         return self.plain and self.classes[one.edge.step] == self.classes[two.edge.step]
 
     # --- roles ---
 
     def use_of(self, seen: Seen) -> Use:
-        """Return what an event that is kept is to the pattern."""
+        """Return the use of an event that is kept."""
         use = self.by_mask[seen.mask]
         assert use is not None, "an event that is kept has a role"
         return use
 
-    def _use(self, mask: int) -> Use | None:
-        known = self.machine.local(mask)
+    def _new_use(self, mask: int) -> Use | None:
+        known = self.machine.local_truth(mask)
         left = [(edge, simplify(edge.formula, known)) for edge in self.edges]
         roles = tuple([self.role(edge, f) for edge, f in left if f is not False])
-        breaks = self.machine.breaks_some(mask)
+        breaks = self.machine.may_break_not(mask)
         if not (roles or breaks):
             return None
         lasting = tuple([role for role in roles if not role.alone])
@@ -272,16 +274,16 @@ class Roles:
         )
 
     def role(self, edge: StepEdge, left: Formula) -> StepRole:
-        """Return the role of the events whose masks leave this of an edge's guard."""
+        """Return the role of the events whose masks leave `left` of an edge's guard."""
         role = self._made.get((edge.number, left))
         if role is None:
-            role = self._made[edge.number, left] = self._role(edge, left)
+            role = self._made[edge.number, left] = self._new_role(edge, left)
         return role
 
-    def _role(self, edge: StepEdge, left: Formula) -> StepRole:
+    def _new_role(self, edge: StepEdge, left: Formula) -> StepRole:
         machine = self.machine
         atoms, steps = machine.automaton.atoms, machine.automaton.steps
-        asked = necessary(left)
+        required = necessary(left)
         relations, equalities, checks = [], [], []
         covered: set[tuple[int, bool]] = set()  # literals that relations, checks and nots decide
         reads = False
@@ -290,7 +292,7 @@ class Roles:
             if not atom.relational:
                 continue
             reads = reads or (atom.shape not in RELATIONS and bool(registers(atom).steps))
-            if n not in asked:
+            if n not in required:
                 continue
             if atom.shape in ("before", "concurrent"):
                 name = atom.payload[0]
@@ -324,30 +326,31 @@ class Roles:
             exact=edge.whole and literals == covered and all(part[0] == "var" for part in parts),
             starts=not edge.source and not reads,
             ends=edge.target in machine.automaton.finals,
-            goes_on=machine.has_way_on[edge.target],
-            alone=not (edge.source or self.returns or machine.has_way_on[edge.target]),
+            goes_on=machine.can_continue[edge.target],
+            alone=not (edge.source or self.returns or machine.can_continue[edge.target]),
         )
 
     # --- the two sides of an equality ---
 
     def later_value(self, atom: int, event: Event) -> Key | None:
-        """Return the value that an equality compares of the later event; None if unknown."""
+        """Return the later event's side of an equality; None if unknown."""
         return keyed(self.compiled.bound.equalities[atom][0](event))
 
     def anchor_value(self, atom: int, step: int, event: Event) -> Key | None:
-        """Return the value that an equality compares of the earlier event; None if unknown."""
+        """Return the earlier event's side of an equality; None if unknown."""
         bound = {self.machine.automaton.steps[step]: event}
         return keyed(self.compiled.bound.equalities[atom][1](bound))
 
 
 class Use(NamedTuple):
-    """What the events with one mask are to a pattern: their roles, and whether they break a `not`.
+    """The use of the events with one mask: their roles, and whether they can break a `not`.
 
-    Of the roles those `lasting` have events before or after theirs in a match, and those `going_on`
-    after it; `ending` and `starting` can be a match's last and first; `countable` is whether all
-    of them are. Where the last event of a match is offered last, one that is only needed by later
-    ones can wait for them. `sources` and `targets` are what its roles come after and lead to, as
-    bits: bit 0 is the start of a match, bit n + 1 state n; `sources` is 0 where it cannot wait.
+    Of the roles, `lasting` are those whose events can be in a match with others, `going_on` those
+    whose events can be followed by another, `ending` and `starting` those whose events can be last
+    and first in a match. `countable` is whether all roles are countable. `sources` and `targets`
+    are the states from which and to which the roles in `going_on` lead, as bits: bit 0 is the
+    start of a match, bit n + 1 is state n. `sources` is 0 where an event cannot be deferred under
+    a forward search, as it may complete a match or break a `not`.
     """
 
     roles: tuple[StepRole, ...]
@@ -374,7 +377,7 @@ def _edges(automaton: Automaton) -> list[StepEdge]:
             )
             held_by.setdefault((step, target), []).append(formula)
         for (step, target), formulas in sorted(held_by.items()):
-            # Where guards of a step lead apart, all that hold decide, not these alone.
+            # Where guards of a step lead to several states, all guards that hold decide.
             whole = sum(other == step for other, _ in held_by) == 1
             formula = disjunction(formulas)
             edges.append(StepEdge(len(edges), state, step, target, formula, whole))
@@ -382,7 +385,7 @@ def _edges(automaton: Automaton) -> list[StepEdge]:
 
 
 def conjuncts(formula: Formula) -> list[Any]:
-    """Return the formulas of which one is the conjunction."""
+    """Return the formulas whose conjunction is `formula`."""
     if isinstance(formula, bool):
         return []
     if formula[0] != "and":
@@ -391,7 +394,7 @@ def conjuncts(formula: Formula) -> list[Any]:
 
 
 def _bits(numbers: Iterable[int]) -> int:
-    """Return the number that has these bits."""
+    """Return the number in which the given bits are set."""
     return sum(1 << number for number in set(numbers))
 
 

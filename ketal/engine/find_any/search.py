@@ -1,14 +1,14 @@
 """The search for the matches that an event completes, among the events that are kept.
 
-The event stands in one of its roles; what comes before it in the word is looked for backwards
-from there, then, where any event of a match may come last, what comes after it forwards. Every
-relation to an event that is already chosen is a range of a column, two bisections; so is a
-`not` whose guard is local. What a role does not say as data is decided for the whole word.
+The event stands in one of its roles. From there the events before it in the word are searched
+backwards; then, where any event of a match may come last, the events after it forwards. A relation
+to an event that is already chosen gives a range of a column, by two bisections; so does a `not`
+whose guard is local. Conditions that a role does not have as data are tested on the whole word.
 
-A search is *forward* where the event offered last is the last of the word. Then each event that
-is kept knows the latest start of a match that comes to it, and none is looked at that leads to
-no match. Else its bounds tell what can be left out (`ketal.engine.find_any.bounds`), and where
-there are none (repetitions, equalities) the search can meet dead ends.
+A search is *forward* where the event offered last is the last of the word. Then each kept event
+has the latest start of a match that leads to it, and the search visits no event that leads to no
+match. Otherwise bounds exclude events (`ketal.engine.find_any.bounds`); where there are none
+(repetitions, equalities), the search can meet dead ends.
 
 The one rule: each (step, event) sequence is found once.
 """
@@ -25,11 +25,11 @@ from ketal.engine.find.findings import Taken
 from ketal.engine.find_any.columns import NEVER, Column
 from ketal.engine.find_any.kept_events import KeptEvents
 from ketal.engine.find_any.paths import (
-    Asked,
-    asked_after,
-    asked_before,
+    RequiredRelations,
     checks_after,
     checks_before,
+    relations_after,
+    relations_before,
     replays,
 )
 from ketal.engine.find_any.roles import Path, Roles, StepRole
@@ -38,7 +38,7 @@ from ketal.model.limits import Limits
 
 
 class Search:
-    """The search through the events that one scope keeps; what counts from `passed` is evicted."""
+    """The search through the events that one scope keeps and whose windows start after `passed`."""
 
     __slots__ = (
         "_breakers", "_by_place", "_kept_events", "_limit", "_limits", "_matches", "_paths",
@@ -72,84 +72,83 @@ class Search:
     ) -> tuple[list[Taken], list[Path], str | None]:
         """Return the matches that an event completes in some roles, mirror images included.
 
-        With them are returned the roles of the events of each, and the limit, if any, that ended
-        the search before its end.
+        Also returned are the roles of the events of each match, and the limit, if any, at which
+        the search stopped.
         """
         self._begin()
-        at = self._window.at(seen)
+        position = self._window.position(seen)
         for role in roles:
             if self.forward or self._kept_events.can_stand(role):
                 taken: Taken = ((role.edge.step, seen),)
-                if not self._back((role,), taken, at, at):
+                if not self._extend_back((role,), taken, position, position):
                     break
         return self._matches, self._paths, self._limit
 
     def _begin(self) -> None:
-        """Reset what a search finds and may do."""
+        """Reset the results and the budget of the search."""
         self._matches, self._paths, self._limit = [], [], None
         self._visits_left = self._limits.visits_max
 
-    def latest_start(self, role: StepRole, seen: Seen, at: int) -> float:
-        """Return the latest start of a match that comes to an event in a role.
+    def latest_start(self, role: StepRole, seen: Seen, position: int) -> float:
+        """Return the latest start of a match that leads to an event in a role.
 
-        Where times fall, or columns hold events of other orders, it may be later than that;
-        where there is no window it is that of the event, if any match comes to it. The event's
-        own time or place is `at`.
+        The result may be too late where times fall, or columns are not in the order offered.
+        Without a window it is `position`, the event's own time or place, if any start leads to it.
         """
         if role.starts:
-            return at
+            return position
         best: float = NEVER
         for before in self._kept_events.into.get(role.edge.source, ()):
             path: Path = (role,)
             taken: Taken = ((role.edge.step, seen),)
-            asked = asked_before(before.role, path, taken)
-            for node, column in self._kept_events.lines_before(before, path, taken):
+            required = relations_before(before.role, path, taken)
+            for node, column in self._kept_events.columns_before_word(before, path, taken):
                 if column.latest <= best:
                     continue
-                low, high = self._range(column, node, before.role, path, taken, asked)
+                low, high = self._range(column, node, before.role, path, taken, required)
                 best = max(best, column.latest_start(low, high))
                 if best > NEVER and not self._window.bounded:
-                    return at
-        return min(best, at)
+                    return position
+        return min(best, position)
 
     def beginnings(self, role: StepRole, seen: Seen) -> int:
-        """Return how many beginnings of matches come to an event in a role.
+        """Return how many beginnings of matches lead to an event in a role.
 
-        It is exact where the search is forward, the role asks for the event before alone and
-        nothing is evicted.
+        The number is exact if the search is forward, the role has conditions on the event before
+        only, and no event is evicted.
         """
         count = int(role.starts)
         for before in self._kept_events.into.get(role.edge.source, ()):
             path: Path = (role,)
             taken: Taken = ((role.edge.step, seen),)
-            asked = asked_before(before.role, path, taken)
+            required = relations_before(before.role, path, taken)
             for node, column in before.nodes.items():
-                low, high = self._range(column, node, before.role, path, taken, asked)
+                low, high = self._range(column, node, before.role, path, taken, required)
                 if low < high:
                     count += column.beginnings(low, high)
         return count
 
     # --- backwards ---
 
-    def _back(self, path: Path, taken: Taken, least: int, most: int) -> bool:
-        """Find the matches that a part of a word is the end of; return whether there is room.
+    def _extend_back(self, path: Path, taken: Taken, least: int, most: int) -> bool:
+        """Find the matches that extend a part of a word backwards; return False at a limit.
 
-        Under a search that is not forward, the part of which it is the end is completed by
-        events after it. The times or places of its events lie between `least` and `most`.
+        Under a search that is not forward, each word that begins with a start is then extended
+        forwards. The times or places of the part's events lie between `least` and `most`.
         """
         first = path[0]
         if first.starts:
             has_room = (
                 self._complete(path, taken)
                 if self.forward
-                else self._ahead(path, taken, least, most)
+                else self._extend_ahead(path, taken, least, most)
             )
             if not has_room:
                 return False
         columns_before = self._kept_events.into.get(first.edge.source)
         if not columns_before:
             return True
-        earliest = self._kept_events.earliest(path, taken, forward=self.forward)
+        earliest = self._kept_events.earliest_place(path, taken, forward=self.forward)
         if earliest is None:
             return True
         forward, window, passed = self.forward, self._window, self.passed
@@ -159,36 +158,36 @@ class Search:
             role = before.role
             step = role.edge.step
             longer = (role, *path)
-            asked = asked_before(role, path, taken)
+            required = relations_before(role, path, taken)
             checks = checks_before(role, path, taken)
-            for node, column in self._kept_events.lines_before(before, path, taken):
-                low, high = self._range(column, node, role, path, taken, asked)
+            for node, column in self._kept_events.columns_before_word(before, path, taken):
+                low, high = self._range(column, node, role, path, taken, required)
                 if earliest > 0 and low < high and column.rising:
                     low = bisect_left(column.places, earliest, low, high)
                 if low >= high:
                     continue
                 mixed = self._by_place and not column.rising
-                worth = column.worth(low, high, oldest, forward=forward)
-                if not self._visit(len(worth)):
+                candidates = column.candidates_before(low, high, oldest, forward=forward)
+                if not self._visit(len(candidates)):
                     return False
-                for x in worth:
+                for x in candidates:
                     lo, hi = least, most
                     if bounded:
-                        at = window.at(x)
-                        lo, hi = min(lo, at), max(hi, at)
-                        if at <= passed or hi - lo >= length:
+                        position = window.position(x)
+                        lo, hi = min(lo, position), max(hi, position)
+                        if position <= passed or hi - lo >= length:
                             continue
                     if mixed and not self._is_offered_before(x, first, taken[0][1]):
                         continue
                     if checks and not all(check(later.event, x.event) for check, later in checks):
                         continue
                     more = ((step, x), *taken)
-                    if not self._back(longer, more, lo, hi):
+                    if not self._extend_back(longer, more, lo, hi):
                         return False
         return True
 
     def _complete(self, path: Path, taken: Taken) -> bool:
-        """Put a word that is whole among the matches; return whether there is room."""
+        """Add a whole word to the matches, if the automaton accepts it; return False at a limit."""
         exact = all(role.exact for role in path)
         if exact or replays(self._roles.machine, self._breakers, path, taken):
             if len(self._matches) >= self._limits.matches_per_event_max:
@@ -199,14 +198,14 @@ class Search:
         return True
 
     def _visit(self, count: int) -> bool:
-        """Count events that the search looks at; return whether there is room for them."""
+        """Count events that the search visits; return False at a limit."""
         self._visits_left -= count
         if self._visits_left < 0:
             self._limit = "visits_max"
         return self._visits_left >= 0
 
     def _is_offered_before(self, x: Seen, role: StepRole, seen: Seen) -> bool:
-        """Return whether, under arrival order, an event can come just before another."""
+        """Return whether, under arrival order, `x` can come just before `seen` in its role."""
         if x.place >= seen.place:
             return False
         if self._breakers is None or not role.nots:
@@ -215,8 +214,8 @@ class Search:
 
     # --- forwards ---
 
-    def _ahead(self, path: Path, taken: Taken, least: int, most: int) -> bool:
-        """Find the matches that a part of a word, from its beginning, goes on to."""
+    def _extend_ahead(self, path: Path, taken: Taken, least: int, most: int) -> bool:
+        """Find the matches that begin with a part of a word; return False at a limit."""
         last, prior, breakers = path[-1], taken[-1][1], self._breakers
         if last.ends and not self._complete(path, taken):
             return False
@@ -225,24 +224,24 @@ class Search:
         join = vector.join([seen.clock for _, seen in taken])
         for after in self._kept_events.out.get(last.edge.target, ()):
             role = after.role
-            asked = asked_after(role, taken)
+            required = relations_after(role, taken)
             checks = checks_after(role, taken)
             longer = (*path, role)
             mirrored = self._roles.are_mirrored(last, role)
-            for node, column in self._kept_events.lines_after(after, taken):
-                low, high = _range_after(column, node, join, asked)
+            for node, column in self._kept_events.columns_after_word(after, taken):
+                low, high = _range_after(column, node, join, required)
                 if low < high and mirrored:
                     low = bisect_right(column.seens, prior.key, low, high, key=_key)
                 if low >= high:
                     continue
-                worth = column.worth_after(low, high, -least - self._window.length)
-                if not self._visit(len(worth)):
+                candidates = column.candidates_after(low, high, -least - self._window.length)
+                if not self._visit(len(candidates)):
                     return False
-                for y in worth:
-                    at = self._window.at(y)
-                    lo, hi = min(least, at), max(most, at)
+                for y in candidates:
+                    position = self._window.position(y)
+                    lo, hi = min(least, position), max(most, position)
                     if self._window.bounded and (
-                        at <= self.passed or hi - lo >= self._window.length
+                        position <= self.passed or hi - lo >= self._window.length
                     ):
                         continue
                     if (
@@ -254,14 +253,20 @@ class Search:
                     if not all(check(y.event, x.event) for check, x in checks):
                         continue
                     more = (*taken, (role.edge.step, y))
-                    if not self._ahead(longer, more, lo, hi):
+                    if not self._extend_ahead(longer, more, lo, hi):
                         return False
         return True
 
-    # --- what is asked of the event before a part of a word ---
+    # --- ranges of columns ---
 
     def _range(
-        self, column: Column, node: str, of: StepRole, path: Path, taken: Taken, asked: Asked
+        self,
+        column: Column,
+        node: str,
+        earlier_role: StepRole,
+        path: Path,
+        taken: Taken,
+        required: RequiredRelations,
     ) -> tuple[int, int]:
         """Return the range of a role's column that can come just before a part of a word."""
         low, high = 0, len(column.seens)
@@ -280,9 +285,9 @@ class Search:
             if not self.forward:
                 for _, later in taken:
                     high = column.first_knowing(later, low, high)
-                if low < high and self._roles.are_mirrored(of, role):
+                if low < high and self._roles.are_mirrored(earlier_role, role):
                     high = bisect_left(column.seens, seen.key, low, high, key=_key)
-        for other, concurrent in asked:
+        for other, concurrent in required:
             if low >= high:
                 break
             known = other.last_before(node)
@@ -295,12 +300,12 @@ class Search:
 
 
 def _range_after(
-    column: Column, node: str, join: Mapping[str, int], asked: Asked
+    column: Column, node: str, join: Mapping[str, int], required: RequiredRelations
 ) -> tuple[int, int]:
-    """Return the range of a column that no event of a part of a word is after."""
+    """Return the range of a column that can come after a word; `join` joins the word's clocks."""
     low = bisect_right(column.counters, join.get(node, 0))
     high = len(column.seens)
-    for x, concurrent in asked:
+    for x, concurrent in required:
         if concurrent:
             low = bisect_right(column.counters, x.clock.get(node, 0), low)
             high = column.first_knowing(x, low, high)

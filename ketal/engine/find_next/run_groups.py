@@ -1,14 +1,14 @@
-"""Groups of runs: what `find next` and `find strict` keep of the events that were taken.
+"""Groups of runs: how `find next` and `find strict` keep the events that runs have taken.
 
 Runs that take the same event into the same configuration move alike from then on. They are one
-*group*, which has the groups that took the event as its parents, and so on back to the *starts*,
-groups of one run that have taken one event. A match is a path from a start to the group that
-completes it; nothing is copied before one is listed.
+*group*. Its parents are the groups that took the event, and so on back to the *starts*, groups of
+one run that has taken one event. A match is a path from a start to the group that completes it;
+nothing is copied before a match is listed.
 
 Cost: an event that moves n groups takes O(n), and each group moves once. A match of k events is
 listed in O(k). A run is removed in time proportional to the groups that only it is in.
 
-The one rule: a group waits for an event, or a later group has it as a parent.
+The one rule: a group waits for an event, or is a parent of another group.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from ketal.engine.find.findings import Live, Taken, rank
 
 
 class TimeSpan:
-    """Between what times the events of some runs lie, in microseconds.
+    """Bounds of the times of the events that some runs have taken, in microseconds.
 
     Attributes
     ----------
     oldest, newest : int
-        No run started before or after them.
+        No run started before `oldest` or after `newest`.
     least : float
+        No event after the start was taken at an earlier time.
     greatest : int
-        No event was taken before or after them, the starts aside.
+        No event was taken at a later time.
     """
 
     __slots__ = ("greatest", "least", "newest", "oldest")
@@ -49,7 +50,7 @@ class Run:
     ----------
     start : Seen
     starts : list of RunGroup
-        Of the event: one, unless several steps can be first.
+        The groups of the event alone: one, unless several steps can be first.
     matched : bool
         Whether it has matched.
     """
@@ -74,18 +75,18 @@ class RunGroup:
         The step and the event that were taken last.
     parents : dict of RunGroup to None
         The groups that took the event; empty for a start.
-    heirs : list of RunGroup
+    children : list of RunGroup
         The groups that have this one as a parent.
     run : Run or None
-        Of a start.
+        The run, if the group is a start.
     span : TimeSpan or None
-        Where there is a time window.
+        The times of its runs' events, if there is a time window.
     waiting : bool
-        Whether they wait for another event.
+        Whether its runs wait for another event.
     """
 
     __slots__ = (
-        "binding", "configuration", "heirs", "number", "parents", "run", "span", "waiting",
+        "binding", "children", "configuration", "number", "parents", "run", "span", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -102,7 +103,7 @@ class RunGroup:
         self.configuration = configuration
         self.binding = binding
         self.parents = parents
-        self.heirs: list[RunGroup] = []
+        self.children: list[RunGroup] = []
         self.run = run
         self.span = span
         self.waiting = False
@@ -114,14 +115,14 @@ class RunGroup:
 
 
 NO_PARENTS: Final[dict[RunGroup, None]] = {}
-"""Those of a start; never changed."""
+"""The parents of a start; never changed."""
 
 Tail = tuple[tuple[int, Seen], Any] | None
-"""The end of a match, as a list whose rest, a `Tail`, is shared: (binding, what follows it)."""
+"""The end of a match, as a linked list of bindings; several matches share their ends."""
 
 
-def _joined(spans: list[TimeSpan], time_us: int) -> TimeSpan:
-    """Return the span of all runs of some groups, which have taken an event at a time."""
+def _joined_span(spans: list[TimeSpan], time_us: int) -> TimeSpan:
+    """Return the span of all runs of some groups after they take an event at `time_us`."""
     first = spans[0]
     oldest, newest, least, greatest = first.oldest, first.newest, first.least, first.greatest
     for span in spans:
@@ -138,7 +139,7 @@ class RunGroups:
     runs : dict of int to Run
         The runs, by the place of the event that started them.
     passed_us : float
-        What started then or before is over.
+        Runs that started then or before have expired.
     """
 
     __slots__ = ("_made", "_window_us", "count", "live", "passed_us", "runs")
@@ -150,10 +151,10 @@ class RunGroups:
         self.count = self._made = 0
         self.passed_us = -inf
 
-    # --- a group comes and goes ---
+    # --- adding and removing groups ---
 
     def start(self, configuration: Configuration, binding: tuple[int, Seen]) -> RunGroup:
-        """Return the group of the run that an event starts."""
+        """Add and return a start: the group of the run that begins with an event."""
         seen = binding[1]
         run = self.runs.get(seen.place)
         if run is None:
@@ -164,10 +165,8 @@ class RunGroups:
             time_us = seen.time_us
             assert time_us is not None, "events without a time are offered to no window"
             span = TimeSpan(time_us, time_us, inf, time_us)
-        group = RunGroup(self._made, configuration, binding, NO_PARENTS, run=run, span=span)
+        group = self._new(configuration, binding, NO_PARENTS, run=run, span=span)
         run.starts.append(group)
-        self.count += 1
-        self._made += 1
         return group
 
     def extend(
@@ -176,73 +175,88 @@ class RunGroups:
         configuration: Configuration,
         binding: tuple[int, Seen],
     ) -> RunGroup:
-        """Return the group of runs that took an event."""
+        """Add and return the group of all runs of `parents`, which took an event."""
         span = None
         if self._window_us is not None:
             time_us = binding[1].time_us
             assert time_us is not None, "events without a time are offered to no window"
-            span = _joined([parent.span for parent in parents if parent.span is not None], time_us)
-        group = RunGroup(self._made, configuration, binding, parents, run=None, span=span)
+            span = _joined_span(
+                [parent.span for parent in parents if parent.span is not None], time_us
+            )
+        group = self._new(configuration, binding, parents, run=None, span=span)
         for parent in parents:
-            parent.heirs.append(group)
+            parent.children.append(group)
+        return group
+
+    def _new(
+        self,
+        configuration: Configuration,
+        binding: tuple[int, Seen],
+        parents: dict[RunGroup, None],
+        *,
+        run: Run | None,
+        span: TimeSpan | None,
+    ) -> RunGroup:
+        """Return a new group, counted and numbered; its parents do not have it as a child yet."""
+        group = RunGroup(self._made, configuration, binding, parents, run=run, span=span)
         self.count += 1
         self._made += 1
         return group
 
     def release(self, group: RunGroup) -> None:
-        """Remove a group, unless it is needed, and the groups that were there for it alone."""
-        unsure = [group]
-        while unsure:
-            group = unsure.pop()
-            if group.waiting or group.heirs:
+        """Remove a group unless it is needed, and then the parents that only it needed."""
+        todo = [group]
+        while todo:
+            group = todo.pop()
+            if group.waiting or group.children:
                 continue
             self.count -= 1
             for parent in group.parents:
-                parent.heirs.remove(group)
-                unsure.append(parent)
+                parent.children.remove(group)
+                todo.append(parent)
             if group.run is not None:
                 group.run.starts.remove(group)
                 if not group.run.starts:
-                    self._forget(group.run)
+                    self._remove_run(group.run)
 
     def end(self, run: Run) -> list[RunGroup]:
-        """Remove a run; return the groups that waited with no other run in them."""
-        over: list[RunGroup] = []
+        """Remove a run; return the waiting groups that had no other run."""
+        ended: list[RunGroup] = []
         empty = list(run.starts)
         while empty:
             group = empty.pop()
             self.count -= 1
             if group.waiting:
-                over.append(group)
-            for heir in group.heirs:
-                del heir.parents[group]
-                if not heir.parents:
-                    empty.append(heir)
-        self._forget(run)
-        return over
+                ended.append(group)
+            for child in group.children:
+                del child.parents[group]
+                if not child.parents:
+                    empty.append(child)
+        self._remove_run(run)
+        return ended
 
-    def _forget(self, run: Run) -> None:
+    def _remove_run(self, run: Run) -> None:
         del self.runs[run.start.place]
         self.live.count -= 1
 
     # --- time windows ---
 
     def split(self, group: RunGroup, time_us: int) -> tuple[RunGroup | None, RunGroup | None]:
-        """Return a group of the runs whose window holds a time, and one of the others.
+        """Return a group of the runs whose windows include a time, and one of the others.
 
-        Each is the group itself where all of its runs are in it, None where none is.
+        Either is the group itself if it has all runs, and None if it has none.
         """
-        halves = self._alike(group, time_us, time_us)
+        halves = self._split_by_span(group, time_us, time_us)
         if halves is not None:
             return halves
         decided: dict[tuple[RunGroup, int, int], tuple[RunGroup | None, RunGroup | None]] = {}
-        # (group, the least and the greatest time of what its runs took later)
+        # (group, the least and the greatest time of the events taken after it)
         todo = [(group, time_us, time_us)]
         while todo:
             at = todo[-1]
             group, low, high = at
             if at not in decided:
-                halves = self._alike(*at)
+                halves = self._split_by_span(*at)
                 if halves is None:
                     own = group.prior.time_us
                     assert own is not None
@@ -251,15 +265,15 @@ class RunGroups:
                     if missing:
                         todo += missing
                         continue
-                    halves = self._halves(group, [decided[parent] for parent in parents])
+                    halves = self._split_by_parents(group, [decided[parent] for parent in parents])
                 decided[at] = halves
             todo.pop()
         return decided[at]
 
-    def _alike(
+    def _split_by_span(
         self, group: RunGroup, low: int, high: int
     ) -> tuple[RunGroup | None, RunGroup | None] | None:
-        """Return what `split` does where the span of a group decides it, else None."""
+        """Return the result of `split` if the span of the group decides it; None otherwise."""
         span, length, own = group.span, self._window_us, group.prior.time_us
         assert length is not None
         assert own is not None
@@ -271,10 +285,10 @@ class RunGroups:
             return None, group
         return None
 
-    def _halves(
+    def _split_by_parents(
         self, group: RunGroup, halves: list[tuple[RunGroup | None, RunGroup | None]]
     ) -> tuple[RunGroup | None, RunGroup | None]:
-        """Return the halves of a group, from those of its parents."""
+        """Return the result of `split`, given the results for the group's parents."""
         fitting = {half: None for half, _ in halves if half is not None}
         others = {half: None for _, half in halves if half is not None}
         if not others:
@@ -288,10 +302,10 @@ class RunGroups:
 
     # --- matches ---
 
-    def taken(self, parents: Collection[RunGroup], binding: tuple[int, Seen]) -> Iterator[Taken]:
-        """Yield what each run of some groups has taken, on each way, once it takes an event.
+    def paths(self, parents: Collection[RunGroup], binding: tuple[int, Seen]) -> Iterator[Taken]:
+        """Yield the events of each path to some groups, extended by an event that they take.
 
-        A run that starts with the event has no groups.
+        Without groups, the event is the first of its run.
         """
         if not parents:
             yield (binding,)
@@ -299,10 +313,10 @@ class RunGroups:
             if parent.run is not None:
                 yield parent.binding, binding
             else:
-                yield from _ways_to(parent, (binding, None))
+                yield from _paths_to(parent, (binding, None))
 
     def mark_matched(self, groups: Iterable[RunGroup]) -> None:
-        """Note that all runs of some groups are in a match."""
+        """Mark all runs of some groups as matched."""
         met: set[RunGroup] = set()
         todo = list(groups)
         while todo:
@@ -316,19 +330,19 @@ class RunGroups:
                     todo.append(parent)
 
     def longest(self, run: Run) -> Taken:
-        """Return what a run has taken where it has taken most; of several, the least."""
+        """Return the events of the longest path of a run; of several, the least by `rank`."""
         groups = run.starts
         out: list[tuple[int, Seen]] = []
         while len(groups) == 1:
             out.append(groups[0].binding)
-            groups = groups[0].heirs
+            groups = groups[0].children
         return (*out, *_longest(groups)) if groups else tuple(out)
 
     # --- state ---
 
     def groups(self) -> Iterator[RunGroup]:
         """Yield all groups in the order in which they were made, each after its parents."""
-        yield from _with_heirs(group for run in self.runs.values() for group in run.starts)
+        yield from _with_descendants(group for run in self.runs.values() for group in run.starts)
 
     def save(self, seens: SeenTable) -> Any:
         """Return `groups()` as plain data; `seens` numbers their events."""
@@ -344,7 +358,7 @@ class RunGroups:
         return {"groups": rows, "matched": matched}
 
     def load(self, value: dict[str, Any], seens: SeenTable) -> list[RunGroup]:
-        """Put what `save` gave into a fresh object; return the groups in the same order."""
+        """Load what `save` returned into a fresh object; return the groups in the same order."""
         groups: list[RunGroup] = []
         for saved, step, number, parents in value["groups"]:
             configuration = Configuration.load(saved, seens)
@@ -363,11 +377,11 @@ class RunGroups:
         groups = list(self.groups())
         assert len(groups) == self.count
         for group in groups:
-            assert group.waiting != bool(group.heirs)
+            assert group.waiting != bool(group.children)
             assert (group.run is None) == bool(group.parents)
-            assert all(parent.heirs.count(group) == 1 for parent in group.parents)
+            assert all(parent.children.count(group) == 1 for parent in group.parents)
             assert all(parent.number < group.number for parent in group.parents)
-            assert all(group in heir.parents for heir in group.heirs)
+            assert all(group in child.parents for child in group.children)
             assert (group.span is not None) == (self._window_us is not None)
         for place, run in self.runs.items():
             assert place == run.start.place
@@ -375,8 +389,8 @@ class RunGroups:
             assert all(group.run is run for group in run.starts)
 
 
-def _ways_to(group: RunGroup, tail: Tail) -> Iterator[Taken]:
-    """Yield what each run of a group has taken, on each way, and what follows."""
+def _paths_to(group: RunGroup, tail: Tail) -> Iterator[Taken]:
+    """Yield the events of each path from a start to a group, extended by `tail`."""
     todo: list[tuple[RunGroup, Tail]] = [(group, tail)]
     while todo:
         group, tail = todo.pop()
@@ -384,10 +398,10 @@ def _ways_to(group: RunGroup, tail: Tail) -> Iterator[Taken]:
             tail = (group.binding, tail)
             todo += [(parent, tail) for parent in reversed(group.parents)]
             continue
-        yield _taken((group.binding, tail))
+        yield _bindings((group.binding, tail))
 
 
-def _taken(tail: Tail) -> Taken:
+def _bindings(tail: Tail) -> Taken:
     out = []
     while tail is not None:
         out.append(tail[0])
@@ -395,28 +409,28 @@ def _taken(tail: Tail) -> Taken:
     return tuple(out)
 
 
-def _with_heirs(groups: Iterable[RunGroup]) -> list[RunGroup]:
-    """Return groups and all that come of them, in the order in which they were made."""
+def _with_descendants(groups: Iterable[RunGroup]) -> list[RunGroup]:
+    """Return groups and all their descendants, in the order in which they were made."""
     met = dict.fromkeys(groups)
     todo = list(met)
     while todo:
-        for heir in todo.pop().heirs:
-            if heir not in met:
-                met[heir] = None
-                todo.append(heir)
+        for child in todo.pop().children:
+            if child not in met:
+                met[child] = None
+                todo.append(child)
     return sorted(met, key=lambda group: group.number)
 
 
 def _longest(groups: list[RunGroup]) -> Taken:
-    """Return the longest way from some groups to one that waits; of several, the least."""
+    """Return the events of the longest path on from some groups; of several, the least."""
     longest: dict[RunGroup, tuple[int, Tail]] = {}
 
     def best(groups: list[RunGroup]) -> tuple[int, Tail]:
         most = max([longest[group][0] for group in groups], default=0)
         ways = [longest[group] for group in groups if longest[group][0] == most]
-        return min(ways, key=lambda way: rank(_taken(way[1])), default=(0, None))
+        return min(ways, key=lambda way: rank(_bindings(way[1])), default=(0, None))
 
-    for group in reversed(_with_heirs(groups)):
-        length, tail = best(group.heirs)
+    for group in reversed(_with_descendants(groups)):
+        length, tail = best(group.children)
         longest[group] = length + 1, (group.binding, tail)
-    return _taken(best(groups)[1])
+    return _bindings(best(groups)[1])

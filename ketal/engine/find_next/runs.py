@@ -1,11 +1,11 @@
 """Runs of `find next` and `find strict`, which take events in the order offered.
 
 Each event that can be first starts a run. A run that takes an event goes on only from there:
-`next` passes over what it cannot take, `strict` ends at it. Runs that take the same event into
+`next` skips an event that it cannot take, `strict` ends at one. Runs that take the same event into
 the same configuration are one group from then on (`ketal.engine.find_next.run_groups`), so what
 an event costs does not depend on how many runs a group has.
 
-The one rule: a group that waits does so in the index of its state.
+The one rule: a group that waits is in the index of its state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ketal.engine.configurations import Configuration, Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
-from ketal.engine.find.findings import Findings, Live, Taken, without_mirrors
+from ketal.engine.find.findings import MATCHES, Findings, Live, Taken, without_mirrors
 from ketal.engine.find.windows import Expiring, MatchWindow
 from ketal.engine.find_next.run_groups import Run, RunGroup, RunGroups
 from ketal.engine.find_next.waiting_groups import WaitingByState, WaitingGroups
@@ -33,8 +33,8 @@ class RunsFind:
     """The runs of one scope of a `find next` or `find strict`."""
 
     __slots__ = (
-        "_expiring", "_findings", "_groups", "_strict", "_traced", "_waiting", "breakers",
-        "limits", "machine", "window",
+        "_expiring", "_findings", "_groups", "_strict", "_traced", "_waiting", "breakers", "limits",
+        "machine", "window",
     )  # fmt: skip
 
     def __init__(self, machine: Machine, limits: Limits, live: Live, *, traced: bool) -> None:
@@ -46,10 +46,10 @@ class RunsFind:
         self._groups = RunGroups(live, self.window.us)
         self._waiting = WaitingByState(machine, self._groups)
         self._expiring = Expiring()
-        # Under arrival order a configuration says which `not` guards are broken.
+        # Under arrival order configurations record which `not` guards are broken.
         nots = bool(machine.automaton.nots) and not machine.arrival
         self.breakers = Breakers(machine) if nots else None
-        self._findings = Findings()  # the next; empty
+        self._findings = Findings()  # for the next event; empty
 
     @property
     def runs(self) -> Mapping[int, Run]:
@@ -57,38 +57,38 @@ class RunsFind:
         return self._groups.runs
 
     def idle(self) -> bool:
-        """Return whether nothing that was offered matters to what comes."""
+        """Return whether no event offered so far can affect later findings."""
         return not self._groups.runs
 
-    def passes_over(self, mask: int) -> bool:
-        """Return whether an event with a mask changes nothing of what was offered so far."""
-        return self.take_plain((), (mask,), 0, 0) == 1
+    def ignores(self, mask: int) -> bool:
+        """Return whether an event with this mask would change nothing if it came next."""
+        return self.take_by_mask((), (mask,), 0, 0) == 1
 
     # --- offering ---
 
-    def take_plain(
+    def take_by_mask(
         self, events: Sequence[Event], masks: Sequence[int], begin: int, place: int
     ) -> int:
-        """Pass over events that no run can take; return the number of the first that is left.
+        """Skip events that concern no run; return the index of the first other event.
 
-        The arguments are those of `CheckRun.take_plain`.
+        The arguments are those of `CheckRun.take_by_mask`.
         """
         waiting = self._waiting.states()
         if self._strict and waiting:
-            return begin  # what waits takes the next event, or ends at it
+            return begin  # a waiting run takes the next event, or ends at it
         number, end, concerned = begin, len(masks), self.machine.concerned
-        if self.window.events is not None and self._expiring.first != inf:
+        if self.window.events is not None and self._expiring.earliest != inf:
             end = max(
-                begin, min(end, begin + int(self._expiring.first) + self.window.events - place)
+                begin, min(end, begin + int(self._expiring.earliest) + self.window.events - place)
             )
         while number < end and not concerned[waiting, masks[number]]:
             number += 1
         return number
 
     def offer(self, event: Event, mask: int, place: int) -> Findings | None:
-        """Take an event; return what it brought about. The arguments are those of `Seen`."""
+        """Take an event; return its findings, if any. The arguments are those of `Seen`."""
         findings = self._findings
-        if self.window.events is not None and self._expiring.first <= place - self.window.events:
+        if self.window.events is not None and self._expiring.earliest <= place - self.window.events:
             self._expire(place - self.window.events, findings)
         self._take(Seen(event, mask, place), findings)
         if findings.is_empty():
@@ -97,7 +97,7 @@ class RunsFind:
         return findings
 
     def _take(self, seen: Seen, findings: Findings) -> None:
-        """Let the runs take an event, and start one."""
+        """Let waiting runs take an event, and start a run with it."""
         plans = self.machine.plans
         born: list[RunGroup] = []
         for state, waiting in self._waiting.items():
@@ -112,7 +112,7 @@ class RunsFind:
         for group in born:
             self._waiting.add(group)
         if self.breakers is not None:
-            self._bar(seen, self.breakers, findings)
+            self._hold_breaker(seen, self.breakers, findings)
         if self.machine.automaton.mirrors and len(matches := findings.matches) > 1:
             left = without_mirrors(matches, self.machine.automaton.classes)
             findings.matches = [matches[number] for number in left]
@@ -126,7 +126,7 @@ class RunsFind:
         born: list[RunGroup],
         findings: Findings,
     ) -> None:
-        """Let the groups of a state take an event."""
+        """Let the groups that wait in a state take an event; add the new groups to `born`."""
         taking: dict[Targets, list[RunGroup]] = {}
         oldest_us = None
         if self.window.us is not None:
@@ -149,9 +149,9 @@ class RunsFind:
                 if self._traced:
                     findings.moves.append((state, step, target, seen))
                 if target in self.machine.automaton.finals:
-                    self._match(fitting, (step, seen), findings)
-                if self.machine.has_way_on[target]:
-                    self._go_on(fitting, step, target, seen, born, findings)
+                    self._add_matches(fitting, (step, seen), findings)
+                if self.machine.can_continue[target]:
+                    self._continue_groups(fitting, step, target, seen, born, findings)
             for group in fitting:
                 self._groups.release(group)
 
@@ -162,7 +162,7 @@ class RunsFind:
             configuration = configuration._replace(broken=flags)
         return self.machine.decide(sub, configuration, seen)
 
-    def _go_on(
+    def _continue_groups(
         self,
         groups: list[RunGroup],
         step: int,
@@ -171,7 +171,7 @@ class RunsFind:
         born: list[RunGroup],
         findings: Findings,
     ) -> None:
-        """Put what becomes of groups that take an event into `born`: one group, if they agree."""
+        """Add to `born` a new group for each configuration that groups reach by taking an event."""
         machine = self.machine
         live = machine.automaton.live[target]
         if not (live.steps or live.history):
@@ -193,7 +193,7 @@ class RunsFind:
             born.append(self._groups.extend(parents, after, (step, seen)))
 
     def _start(self, sub: SubPlan, seen: Seen, born: list[RunGroup], findings: Findings) -> None:
-        """Start a run at an event, if it can be first."""
+        """Start a run with an event, if it can be first; add its groups to `born`."""
         machine = self.machine
         configuration, is_match = machine.start(), False
         for step, target in machine.decide(sub, configuration, seen):
@@ -202,7 +202,7 @@ class RunsFind:
             if target in machine.automaton.finals:
                 is_match = True
                 findings.matches.append(((step, seen),))
-            if not machine.has_way_on[target]:
+            if not machine.can_continue[target]:
                 continue
             if self._groups.live.count >= self.limits.runs_max and seen.place not in self.runs:
                 findings.overflow("runs_max", RUNS)
@@ -214,16 +214,16 @@ class RunsFind:
         run = self.runs.get(seen.place)
         if run is not None:
             run.matched = is_match
-            self._follow(run)
+            self._watch_window(run)
 
-    def _follow(self, run: Run) -> None:
-        """Put a run among those that end with their windows."""
+    def _watch_window(self, run: Run) -> None:
+        """Let a run expire with its window, if there is one."""
         if self.window.bounded:
-            self._expiring.add(self.window.at(run.start), run.start.place)
+            self._expiring.add(self.window.position(run.start), run.start.place)
 
-    def _bar(self, seen: Seen, breakers: Breakers, findings: Findings) -> None:
-        """Keep an event that can break a `not` of what is kept."""
-        if self.idle() or not self.machine.breaks_some(seen.mask):
+    def _hold_breaker(self, seen: Seen, breakers: Breakers, findings: Findings) -> None:
+        """Hold an event that can break a `not` of a waiting run."""
+        if self.idle() or not self.machine.may_break_not(seen.mask):
             return
         if self._is_full():
             findings.overflow("candidates_max", "events that can break a `not`")
@@ -238,8 +238,8 @@ class RunsFind:
     # --- windows ---
 
     def _expire(self, last: int, findings: Findings) -> None:
-        """End the runs whose windows count from `last` or before."""
-        for place in self._expiring.passed(last):
+        """End the runs whose windows start at `last` or before."""
+        for place in self._expiring.take_passed(last):
             if place in self.runs:
                 self._end(self.runs[place], findings)
 
@@ -251,14 +251,14 @@ class RunsFind:
             self._expire(last, findings)
 
     def end(self, findings: Findings) -> None:
-        """End every window: nothing comes any more."""
+        """End every window: no event follows."""
         if self.window.bounded:
             for run in list(self.runs.values()):
                 self._end(run, findings)
 
     def earliest_us(self) -> int | None:
-        """Return the first time that a watermark can end something of; None for nothing."""
-        earliest = self._expiring.first_alive(self.runs)
+        """Return the earliest start of a time window; None if there is none."""
+        earliest = self._expiring.earliest_alive(self.runs)
         return None if earliest == inf else int(earliest)
 
     def _end(self, run: Run, findings: Findings) -> None:
@@ -270,13 +270,13 @@ class RunsFind:
     # --- state ---
 
     def events(self) -> Iterator[Seen]:
-        """Yield the events that a match to come may have."""
+        """Yield the events that a later match may contain."""
         yield from (group.prior for group in self._groups.groups())
 
     def beginnings(self) -> Iterator[tuple[Configuration, Taken]]:
-        """Yield the configuration of each run, and what it has taken on each way there."""
+        """Yield the configuration of each waiting group, with the events of each path to it."""
         for group in self._waiting.groups():
-            for taken in self._groups.taken(group.parents, group.binding):
+            for taken in self._groups.paths(group.parents, group.binding):
                 yield group.configuration, taken
 
     def save(self, seens: SeenTable) -> Any:
@@ -288,15 +288,15 @@ class RunsFind:
         }
 
     def load(self, value: dict[str, Any], seens: SeenTable) -> None:
-        """Put what `save` gave into a fresh run."""
+        """Load what `save` returned into a fresh run."""
         self._waiting.load(value["waiting"], self._groups.load(value["runs"], seens))
         if self.breakers is not None:
             self.breakers.load(value["breakers"], seens)
         for run in self.runs.values():
-            self._follow(run)
+            self._watch_window(run)
 
     def validate_state(self) -> None:
-        """Assert the rule of this module, and those of what is kept."""
+        """Assert the rule of this module, and those of its parts."""
         self._groups.validate_state()
         self._waiting.validate_state()
         if self.breakers is not None:
@@ -304,13 +304,15 @@ class RunsFind:
 
     # --- matches ---
 
-    def _match(self, groups: list[RunGroup], binding: tuple[int, Seen], findings: Findings) -> None:
-        """Put the matches that an event completes into `findings`."""
+    def _add_matches(
+        self, groups: list[RunGroup], binding: tuple[int, Seen], findings: Findings
+    ) -> None:
+        """Add the matches that an event completes to `findings`."""
         matches = findings.matches
         room = self.limits.matches_per_event_max - len(matches)
-        matches += islice(self._groups.taken(groups, binding), room + 1)
+        matches += islice(self._groups.paths(groups, binding), room + 1)
         if len(matches) > self.limits.matches_per_event_max:
-            findings.overflow("matches_per_event_max", "matches of one event")
+            findings.overflow("matches_per_event_max", MATCHES)
             matches.pop()
         if self.window.bounded:
             self._groups.mark_matched(groups)

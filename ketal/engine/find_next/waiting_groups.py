@@ -3,16 +3,17 @@
 Seen from an event e, another node's events are a prefix that happened-before e, a suffix that e
 happened-before, and a range between of concurrent ones. So the groups that e relates to are found
 by bisection among those of each node, by counter (Garg, "Principles of distributed systems",
-1996, section 2.2). Where no guard asks for the causal relation they stand by place alone. Two
+1996, section 2.2). Where no guard reads the causal relation they are sorted by place alone. Two
 more things narrow a search where the pattern allows it:
 
-- A *key*: `k == A.k` accepts only groups whose A had this k, so for each value these stand
-  apart too.
-- Time: under `within 5 s` a run that started longer ago is of no use. A row knows the latest
-  start up to every group in it, which never falls, so what is too old is a prefix too, even
-  where a clock was set back.
+- A *key*: `k == A.k` accepts only groups whose A had this k, so groups are also indexed by that
+  value.
+- Time: under `within 5 s` a run that started longer ago is of no use. A row has for each group
+  the latest start up to it. These never fall, so the groups that are too old are a prefix too,
+  even where a clock was set back.
 
-The one rule: what is put in one row is taken out of it, and of those of every key.
+The one rule: a group that waits is in one row and, for each key of which it has a value, in one
+row of that value.
 """
 
 from __future__ import annotations
@@ -33,48 +34,48 @@ class GroupRow:
 
     Attributes
     ----------
-    at : list of int
+    positions : list of int
         The counters of the events, or their places; equal ones stand side by side.
     number : int
         Its place among the rows of the state.
     """
 
-    __slots__ = ("_newest", "at", "groups", "number")
+    __slots__ = ("_newest", "groups", "number", "positions")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.at: list[int] = []
+        self.positions: list[int] = []
         self.groups: list[RunGroup] = []
         self._newest: list[int] = []  # under a time window, the latest start up to each
 
-    def add(self, at: int, group: RunGroup) -> None:
-        """Put in a group by the counter or place of its last event; most come last."""
+    def add(self, position: int, group: RunGroup) -> None:
+        """Add a group by the counter or place of its last event; most are added at the end."""
         newest, own_us = self._newest, group.span.newest if group.span is not None else None
-        if not self.at or self.at[-1] <= at:
-            self.at.append(at)
+        if not self.positions or self.positions[-1] <= position:
+            self.positions.append(position)
             self.groups.append(group)
             if own_us is not None:
                 newest.append(max(own_us, newest[-1]) if newest else own_us)
             return
-        i = bisect_right(self.at, at)
-        self.at.insert(i, at)
+        i = bisect_right(self.positions, position)
+        self.positions.insert(i, position)
         self.groups.insert(i, group)
         if own_us is not None:
             newest.insert(i, max(own_us, newest[i - 1]) if i else own_us)
             newest[i:] = accumulate(newest[i:], max)
 
-    def remove(self, at: int, group: RunGroup) -> None:
-        """Take out a group."""
-        i = bisect_left(self.at, at)
+    def remove(self, position: int, group: RunGroup) -> None:
+        """Remove a group."""
+        i = bisect_left(self.positions, position)
         while self.groups[i] is not group:
             i += 1
-        del self.at[i], self.groups[i]
+        del self.positions[i], self.groups[i]
         if self._newest:
-            del self._newest[i]  # the others may be later than need be: none is too early
+            del self._newest[i]  # those after it stay valid as upper bounds
 
     def clear(self) -> None:
-        """Take out everything."""
-        self.at.clear()
+        """Remove all groups."""
+        self.positions.clear()
         self.groups.clear()
         self._newest.clear()
 
@@ -83,8 +84,8 @@ class GroupRow:
         return bisect_right(self._newest, time_us) if self._newest and time_us is not None else 0
 
     def before(self, node: str, seen: Seen) -> int:
-        """Return the index past the groups whose last events, `node`'s, are before `seen`."""
-        return bisect_right(self.at, seen.last_before(node))
+        """Return how many groups have last events, all of `node`, that happened before `seen`."""
+        return bisect_right(self.positions, seen.last_before(node))
 
     def after(self, seen: Seen, low: int) -> int:
         """Return the index, from `low`, of the first group whose last event is after `seen`."""
@@ -95,8 +96,8 @@ class GroupRow:
 
     def validate_state(self) -> None:
         """Assert that it is sorted."""
-        assert self.at == sorted(self.at)
-        assert len(self.at) == len(self.groups)
+        assert self.positions == sorted(self.positions)
+        assert len(self.positions) == len(self.groups)
         assert self._newest == sorted(self._newest)
 
 
@@ -110,12 +111,12 @@ class WaitingGroups:
     Parameters
     ----------
     values : mapping of int to function
-        For each key (the number of its atom): the value of a configuration, None where it has
-        none and so can meet nothing.
+        For each key (the number of its atom), the function that reads the value of a
+        configuration; None means that no event can match it.
     by_node : bool
-        Whether a guard asks for the causal relation to the last event.
+        Whether a guard reads the causal relation to the last event.
     nodes : iterable of str
-        Nodes to look through first, in this order.
+        Nodes to search first, in this order.
 
     Attributes
     ----------
@@ -136,10 +137,10 @@ class WaitingGroups:
         self._by_node = by_node
         self.count = 0
         self.rows: GroupRows = {node: GroupRow(i) for i, node in enumerate(nodes)}
-        self._keyed: dict[int, dict[Key, GroupRows]] = {}  # made when first asked for
+        self._keyed: dict[int, dict[Key, GroupRows]] = {}  # made when first needed
 
     def add(self, group: RunGroup) -> None:
-        """Put a group in, which waits from now on."""
+        """Add a group, which waits from now on."""
         group.waiting = True
         self._put(self.rows, group)
         for number in self._keyed:
@@ -152,36 +153,36 @@ class WaitingGroups:
             self._put(self._keyed[number].setdefault(value, {}), group)
 
     def _put(self, rows: GroupRows, group: RunGroup) -> None:
-        node, at = self._where(group)
+        node, position = self._position(group)
         row = rows.get(node)
         if row is None:
             row = rows[node] = GroupRow(len(rows))
-        row.add(at, group)
+        row.add(position, group)
 
-    def _where(self, group: RunGroup) -> tuple[str, int]:
+    def _position(self, group: RunGroup) -> tuple[str, int]:
         prior = group.binding[1]
         return (prior.node, prior.counter) if self._by_node else ("", prior.place)
 
     def remove(self, group: RunGroup) -> None:
-        """Take a group out; it does not wait any more."""
+        """Remove a group, which does not wait any more."""
         group.waiting = False
-        node, at = self._where(group)
-        self.rows[node].remove(at, group)
+        node, position = self._position(group)
+        self.rows[node].remove(position, group)
         for number, by_value in self._keyed.items():
             value = self._values[number](group.configuration)
             if value is None:
                 continue
             rows = by_value[value]
-            rows[node].remove(at, group)
-            # Values come and go without end: what is empty goes.
-            if not rows[node].at:
+            rows[node].remove(position, group)
+            # New values appear without end, so empty rows are removed.
+            if not rows[node].positions:
                 del rows[node]
             if not rows:
                 del by_value[value]
         self.count -= 1
 
     def remove_all(self, groups: list[RunGroup]) -> None:
-        """Take some groups out."""
+        """Remove some groups, which do not wait any more."""
         if len(groups) < self.count:
             for group in groups:
                 self.remove(group)
@@ -194,8 +195,8 @@ class WaitingGroups:
             by_value.clear()
         self.count = 0
 
-    def _among(self, key: int | None, value: Key | None) -> Iterable[tuple[str, GroupRow]]:
-        """Return the rows, by node, of what has this value of a key (None: of everything)."""
+    def _rows_having(self, key: int | None, value: Key | None) -> Iterable[tuple[str, GroupRow]]:
+        """Return the rows, by node, of the groups with this value of a key (None: of all)."""
         if key is None:
             return self.rows.items()
         if value is None:
@@ -205,27 +206,26 @@ class WaitingGroups:
             for group in self:
                 self._add_keyed(key, group)
         rows = self._keyed[key].get(value, NOTHING)
-        # In the order of all rows: it is the order of one event's matches, and a restored
-        # run has it too.
+        # In the order of all rows, which is saved, as it decides the order of an event's matches.
         return sorted(rows.items(), key=lambda item: self.rows[item[0]].number)
 
     def __iter__(self) -> Iterator[RunGroup]:
         for row in self.rows.values():
             yield from row.groups
 
-    def having(self, key: int | None, value: Key | None) -> list[RunGroup]:
-        """Return the groups that have this value of a key (None: all)."""
-        return [group for _, row in self._among(key, value) for group in row.groups]
+    def groups_having(self, key: int | None, value: Key | None) -> list[RunGroup]:
+        """Return the groups with this value of a key (None: all)."""
+        return [group for _, row in self._rows_having(key, value) for group in row.groups]
 
     def candidates(
         self, plan: Plan, seen: Seen, value: Key | None, oldest_us: int | None
     ) -> Iterator[tuple[SubPlan, list[RunGroup]]]:
-        """Yield (sub-plan, groups whose last event stands in its relation to an event).
+        """Yield (sub-plan, groups) for each relation of the groups' last events to an event.
 
-        The event has this value of the plan's key. What started at `oldest_us` or before is out of
-        the window.
+        `value` is the event's value of the plan's key. Groups whose runs all started at
+        `oldest_us` or before are out of the window and left out.
         """
-        for node, row in self._among(plan.key, value):
+        for node, row in self._rows_having(plan.key, value):
             groups = row.groups
             first = row.first_started_after(oldest_us)
             if first == len(groups):
@@ -247,9 +247,9 @@ class WaitingGroups:
                 yield plan.after, groups[low:]
 
     def validate_state(self) -> None:
-        """Assert that rows are sorted, and those of each key hold what has its value."""
+        """Assert that rows are sorted, and that the rows of a key have the groups of its value."""
         own = set(self)
-        assert len(own) == self.count == sum(len(row.at) for row in self.rows.values())
+        assert len(own) == self.count == sum(len(row.positions) for row in self.rows.values())
         assert all(group.waiting for group in own)
         every = [self.rows, *(rows for by in self._keyed.values() for rows in by.values())]
         for row in (row for rows in every for row in rows.values()):
@@ -269,7 +269,7 @@ class WaitingByState(dict[int, WaitingGroups]):
         self._groups = groups
 
     def add(self, group: RunGroup) -> None:
-        """Let a group wait in its state."""
+        """Add a group to those that wait in its state."""
         state = group.configuration.state
         waiting = self.get(state)
         if waiting is None:
@@ -277,7 +277,7 @@ class WaitingByState(dict[int, WaitingGroups]):
         waiting.add(group)
 
     def _new(self, state: int, nodes: Iterable[str] = ()) -> WaitingGroups:
-        """Return the groups of a state, none yet; `nodes` are looked through in this order."""
+        """Add and return an empty index for a state; `nodes` are searched first, in this order."""
         values = self._machine.relations.register_values
         by_node = self._machine.automaton.live[state].prior
         waiting = self[state] = WaitingGroups(values, by_node=by_node, nodes=nodes)
@@ -292,12 +292,12 @@ class WaitingByState(dict[int, WaitingGroups]):
         return bits
 
     def groups(self) -> Iterator[RunGroup]:
-        """Yield all of them."""
+        """Yield all groups that wait."""
         for waiting in self.values():
             yield from waiting
 
     def take(self, waiting: WaitingGroups, groups: list[RunGroup], seen: Seen) -> list[RunGroup]:
-        """Take those runs of some groups of a state whose window holds an event out of them."""
+        """Remove and return, as groups, the waiting runs whose windows include an event."""
         if self._machine.compiled.window_us is None:
             waiting.remove_all(groups)
             return groups
@@ -320,7 +320,7 @@ class WaitingByState(dict[int, WaitingGroups]):
         return out
 
     def end(self, groups: Iterable[RunGroup]) -> None:
-        """Take out groups that hold no run any more."""
+        """Remove groups that have no runs any more."""
         for group in groups:
             self[group.configuration.state].remove(group)
 
@@ -337,28 +337,28 @@ class WaitingByState(dict[int, WaitingGroups]):
             self.drop(waiting, list(waiting))
 
     def pass_over(self, seen: Seen) -> None:
-        """Let the groups meet an event that they did not take with their `not` guards."""
+        """Test an event that waiting groups did not take against their `not` guards."""
         machine = self._machine
         for state, waiting in self.items():
             plan = machine.not_plans[state, seen.mask]
             if not waiting.count or not plan.guards:
                 continue
-            over = []
+            ended = []
             value = machine.relations.key_value(plan.key, seen.event)
-            for group in waiting.having(plan.key, value):
+            for group in waiting.groups_having(plan.key, value):
                 after = machine.skip(group.configuration, seen)
                 if after is None:
-                    over.append(group)
+                    ended.append(group)
                 else:
                     group.configuration = after
-            self.drop(waiting, over)
+            self.drop(waiting, ended)
 
     # --- state ---
 
     def save(self) -> Any:
-        """Return the order in which groups are looked through, rows that are empty now included.
+        """Return the order in which groups are searched, as plain data, empty rows included.
 
-        It is the order of the matches that one event completes.
+        It decides the order of the matches that one event completes.
         """
         numbers = {group: number for number, group in enumerate(self._groups.groups())}
         return [
@@ -367,16 +367,16 @@ class WaitingByState(dict[int, WaitingGroups]):
         ]
 
     def load(self, value: Any, groups: Sequence[RunGroup]) -> None:
-        """Put what `save` gave, of some groups, into a fresh object."""
+        """Load what `save` returned into a fresh object; it refers to `groups` by number."""
         for state, nodes, numbers in value:
             waiting = self._new(state, nodes)
             for number in numbers:
                 waiting.add(groups[number])
 
     def validate_state(self) -> None:
-        """Assert that each group that waits is in its state's."""
+        """Assert that each group that waits is in the index of its state."""
         waiting = {group for group in self._groups.groups() if group.waiting}
         assert waiting == set(self.groups())
-        for state, of in self.items():
-            of.validate_state()
-            assert all(group.configuration.state == state for group in of)
+        for state, groups in self.items():
+            groups.validate_state()
+            assert all(group.configuration.state == state for group in groups)

@@ -1,1 +1,1 @@
-"""What the events of a run met: masks, names, kinds of values."""
+"""Statistics of a run's events: their masks, their names, the kinds of their values."""

@@ -1,7 +1,7 @@
-"""Of which kinds the values are that the comparisons of a program read.
+"""Counts of the kinds of the values that the comparisons of a program read from events.
 
-The one rule: an event is counted where the comparison decides about it, under the kinds of the
-values that are read from it.
+The one rule: a comparison counts an event only if it decides about the event, under the kinds of
+the values that it reads from it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ketal.model.events.event import Event
 from ketal.model.values import dig
 
 MASKS_MAX = 4_096
-"""Masks whose readings are known."""
+"""The most masks whose readings are cached."""
 ABSENT: Final = "absent"
 _KINDS: Final = {
     str: "string", int: "number", float: "number", bool: "boolean", type(None): ABSENT,
@@ -28,7 +28,7 @@ _KINDS: Final = {
 }  # fmt: skip
 
 Counts = dict[str, dict[str, int]]
-"""Reading, by its number as text → kinds, joined by commas → events."""
+"""Reading, by its number as text → kinds, joined by commas → number of events."""
 
 
 class ComparisonKinds:
@@ -38,7 +38,7 @@ class ComparisonKinds:
         comparisons, readings = compiled.counted.comparisons
         self._masks = compiled.masks
         self._readings = [
-            (reading.sides, [_reader(comparisons[reading.comparison].operands[n].of)
+            (reading.sides, [_kind_reader(comparisons[reading.comparison].operands[n].of)
                              for n in reading.operands])
             for reading in readings
         ]  # fmt: skip
@@ -58,7 +58,7 @@ class ComparisonKinds:
                 self.counts[number].update(zip(*kinds, strict=True))
 
     def _readings_of(self, mask: int) -> list[int]:
-        """Return the numbers of the readings of an event with a mask."""
+        """Return the numbers of the readings that count an event with this mask."""
         return [
             number
             for number, ((true, other), _) in enumerate(self._readings)
@@ -76,7 +76,7 @@ class ComparisonKinds:
         }
 
     def load(self, value: Counts) -> None:
-        """Put what `save` returned into a fresh object of the same pattern."""
+        """Load what `save` returned into a fresh object of the same pattern."""
         for number, counts in value.items():
             self.counts[int(number)] = Counter({tuple(k.split(",")): n for k, n in counts.items()})
 
@@ -85,13 +85,13 @@ class ProgramKinds:
     """The kinds of the values that the comparisons of a program read, in a sample of the events."""
 
     def __init__(self, patterns: Sequence[CompiledPattern]) -> None:
-        self._of = {one.name: ComparisonKinds(one) for one in patterns}
-        self._reading = [kinds for kinds in self._of.values() if kinds.counts]
+        self._by_pattern = {one.name: ComparisonKinds(one) for one in patterns}
+        self._reading = [kinds for kinds in self._by_pattern.values() if kinds.counts]
         self._fingerprints = {one.name: one.fingerprint for one in patterns}
         self._read = 0
 
-    def look(self, new: Sequence[Event]) -> None:
-        """Look at those of new events that are in the sample."""
+    def sample(self, new: Sequence[Event]) -> None:
+        """Count those of the new events that are in the sample."""
         events = sampled(new, self._read) if self._reading else ()
         self._read += len(new)
         if events:
@@ -99,29 +99,29 @@ class ProgramKinds:
                 kinds.count(events)
 
     def met(self) -> dict[str, Counts]:
-        """Return what is known so far, by the names of patterns."""
-        return {name: kinds.save() for name, kinds in self._of.items()}
+        """Return the counts so far, by the name of the pattern."""
+        return {name: kinds.save() for name, kinds in self._by_pattern.items()}
 
     def save(self) -> Any:
         """Return the state as plain data."""
         return [self._read, dict(sorted(self._fingerprints.items())), self.met()]
 
     def load(self, value: Any) -> None:
-        """Put what `save` returned into a fresh object; what is of other patterns is dropped."""
+        """Load what `save` returned into a fresh object; drop counts of patterns that changed."""
         self._read, fingerprints, counts = value
-        for name, kinds in self._of.items():
+        for name, kinds in self._by_pattern.items():
             if fingerprints.get(name) == self._fingerprints[name]:
                 kinds.load(counts[name])
 
 
-def _reader(of: Leaf) -> Callable[[Event], str]:
+def _kind_reader(leaf: Leaf) -> Callable[[Event], str]:
     """Return a function: event → the kind of a value of it."""
     get = _KINDS.get
-    if isinstance(of, syntax.Field):
-        name = of.name
+    if isinstance(leaf, syntax.Field):
+        name = leaf.name
         return lambda event: get(type(getattr(event, name)), "number")
-    if len(of.path) > 1:
-        path = of.path
+    if len(leaf.path) > 1:
+        path = leaf.path
         return lambda event: get(type(dig(event.data, path)), "object")
-    (key,) = of.path
+    (key,) = leaf.path
     return lambda event: get(type(event.data.get(key)), "object")

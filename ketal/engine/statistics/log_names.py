@@ -1,10 +1,10 @@
-"""Which names of a program some event of an execution has, and what there is in their place.
+"""The names of a program that no event of an execution has, and the names that events do have.
 
-While a name was met by no event, the types, nodes or attributes of events are counted, so that a
-name that is near can be shown with how many events have it: of a sample of the events, and of none
-once every name was met.
+While a name is unmet, the types, nodes or attributes of a sample of the events are counted, so
+that a similar name can be proposed with the number of events that have it. Once all names are met,
+nothing is counted.
 
-The one rule: a name is unmet if no event that was looked at has it.
+The one rule: a name is unmet if no sampled event has it.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from ketal.model.events.event import Event
 from ketal.model.values import base_node, dig
 
 NAMES_MAX = 256
-"""Types, nodes and attributes that are counted, of each the most frequent."""
+"""The most types, nodes and attributes that are counted, the most frequent of each."""
 
 _TYPE, _NODE, _DATA = attrgetter("type"), attrgetter("node"), attrgetter("data")
 _COUNTED = {"type": "type", "node": "node", "attribute": "attribute", "partition": "attribute"}
-"""What is counted while a name of a kind is unmet."""
+"""Kind of name → the names that are counted while one of the kind is unmet."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamesMet:
-    """Which names of a program no event has; of parts of an execution, their sum."""
+    """The names of a program that no event of an execution, or of several parts of one, has."""
 
-    unmet: list[NameKey]  # the names that none of the events has that were looked at
-    looked_at: int  # how many events were
-    # How many of these have each type, node or attribute, as long as one of the kind is unmet, the
-    # most frequent first.
+    unmet: list[NameKey]  # the names that no sampled event has
+    sampled_count: int  # how many events were sampled
+    # How many of these have each type, node or attribute, the most frequent first; only of kinds
+    # of which a name is unmet.
     counts: dict[str, dict[str, int]]
-    # The nodes, if no clock knows of another node than its own and a pattern asks for more.
-    apart: tuple[str, ...] = ()
+    # The nodes, if no clock has an entry of another node and a pattern reads such entries.
+    isolated_nodes: tuple[str, ...] = ()
 
     def counted(self, what: str) -> dict[str, int]:
-        """Return how many events have each name of a kind, as long as one of the kind is unmet."""
+        """Return how many events have each name of a kind; empty once all of the kind are met."""
         return self.counts.get(_COUNTED[what], {})
 
     @classmethod
     def sum(cls, parts: Sequence[NamesMet]) -> NamesMet:
-        """Return what parts of an execution, which have the same names, have together."""
+        """Return the sum over parts of an execution, in all of which the same names are sought."""
         unmet = [key for key in parts[0].unmet if all(key in part.unmet for part in parts)]
         counts: dict[str, dict[str, int]] = {}
         for kind in dict.fromkeys(_COUNTED[what] for what, _ in unmet):
@@ -55,59 +55,59 @@ class NamesMet:
             for part in parts:
                 counter.update(part.counts.get(kind, {}))
             counts[kind] = dict(_most_common(counter))
-        apart: set[str] = set()
-        if all(part.apart for part in parts):
-            apart = set().union(*(part.apart for part in parts))
-        looked_at = sum(part.looked_at for part in parts)
-        return cls(unmet, looked_at, counts, tuple(sorted(apart)))
+        isolated_nodes: set[str] = set()
+        if all(part.isolated_nodes for part in parts):
+            isolated_nodes = set().union(*(part.isolated_nodes for part in parts))
+        sampled_count = sum(part.sampled_count for part in parts)
+        return cls(unmet, sampled_count, counts, tuple(sorted(isolated_nodes)))
 
 
 def _most_common(counter: Counter[str]) -> list[tuple[str, int]]:
-    """Return the `NAMES_MAX` most frequent, of equally frequent ones the first by their names."""
+    """Return the `NAMES_MAX` most frequent names; equally frequent ones are sorted by name."""
     return sorted(counter.items(), key=lambda item: (-item[1], item[0]))[:NAMES_MAX]
 
 
 class LogNames:
-    """The names of a program in the events of an execution.
+    """Looks for the names of a program in the events of an execution.
 
     Parameters
     ----------
     names : iterable of NamedValue
-        Those of all patterns.
+        The names in all patterns.
     causal : bool
-        Whether a pattern asks which events happened before others.
+        Whether a pattern reads which events happened before others.
     """
 
     def __init__(self, names: Iterable[NamedValue], *, causal: bool) -> None:
         self.unmet = {name.key: name for name in names}
-        # The nodes, as long as no clock knows of another; None if that is not asked.
-        self.apart: set[str] | None = set() if causal else None
+        # The nodes, until a clock has an entry of another node; None if no pattern reads such.
+        self.isolated_nodes: set[str] | None = set() if causal else None
         self._all = sorted(self.unmet)
-        self.looked_at = 0
+        self.sampled_count = 0
         self._read = 0
         self._globs = {name.key: name.matcher() for name in self.unmet.values() if name.glob}
-        self.counts: dict[str, Counter[str]] = {}  # as of `NamesMet`
+        self.counts: dict[str, Counter[str]] = {}  # as in `NamesMet`
         self._count_unmet()
 
     @property
-    def looking(self) -> bool:
+    def is_looking(self) -> bool:
         """Whether there is anything left to look for."""
-        return bool(self.unmet) or self.apart is not None
+        return bool(self.unmet) or self.isolated_nodes is not None
 
-    def look(self, new: Sequence[Event]) -> None:
-        """Look at those of new events that are in the sample, if there is anything to look for."""
-        if not self.looking:
+    def sample(self, new: Sequence[Event]) -> None:
+        """Look for unmet names in those of the new events that are in the sample."""
+        if not self.is_looking:
             return
         events = sampled(new, self._read)
         self._read += len(new)
         if not events:
             return
-        if self.apart is not None:
+        if self.isolated_nodes is not None:
             if any(len(event.clock) > 1 for event in events):
-                self.apart = None
-            elif len(self.apart) < NAMES_MAX:
-                self.apart.update(map(_NODE, events))
-        self.looked_at += len(events)
+                self.isolated_nodes = None
+            elif len(self.isolated_nodes) < NAMES_MAX:
+                self.isolated_nodes.update(map(_NODE, events))
+        self.sampled_count += len(events)
         before = [len(counter) for counter in self.counts.values()]
         for what, counter in self.counts.items():
             if what == "type":
@@ -123,11 +123,11 @@ class LogNames:
         if met_more:
             for key in [key for key, name in self.unmet.items() if self._is_met(name)]:
                 del self.unmet[key]
-        if met_more or not self.looking:
+        if met_more or not self.is_looking:
             self._count_unmet()
 
     def _count_beside(self, name: NamedValue, events: Iterable[Event]) -> None:
-        """Count the attributes that stand where a nested one would."""
+        """Count the attributes beside a nested one: under the same path but for the last name."""
         counter, *within = self.counts["attribute"], *name.path[:-1]
         for event in events:
             place = dig(event.data, tuple(within))
@@ -139,20 +139,20 @@ class LogNames:
         return any(map(self._globs[name.key], counter)) if name.glob else name.name in counter
 
     def _count_unmet(self) -> None:
-        """Count what unmet names are of, and no more, within the bound."""
+        """Keep the counters of the kinds of unmet names only, each within `NAMES_MAX`."""
         wanted = dict.fromkeys(_COUNTED[what] for what, _ in self.unmet)
         self.counts = {what: self.counts.get(what, Counter()) for what in wanted}
         for what, counter in self.counts.items():
             if len(counter) > NAMES_MAX:
                 self.counts[what] = Counter(dict(_most_common(counter)))
-        if not self.looking:
-            self.looked_at = self._read = 0
+        if not self.is_looking:
+            self.sampled_count = self._read = 0
 
     def met(self) -> NamesMet:
-        """Return what is known so far."""
+        """Return the result so far."""
         counts = {what: dict(_most_common(counter)) for what, counter in self.counts.items()}
-        apart = tuple(sorted(self.apart or ()))
-        return NamesMet(sorted(self.unmet), self.looked_at, counts, apart)
+        isolated_nodes = tuple(sorted(self.isolated_nodes or ()))
+        return NamesMet(sorted(self.unmet), self.sampled_count, counts, isolated_nodes)
 
     # --- state ---
 
@@ -160,19 +160,19 @@ class LogNames:
         """Return the state as plain data."""
         counts = {what: dict(sorted(counter.items())) for what, counter in self.counts.items()}
         unmet = sorted(map(list, self.unmet))
-        numbers = [self.looked_at, self._read]
-        apart = None if self.apart is None else sorted(self.apart)
-        return [list(map(list, self._all)), unmet, numbers, counts, apart]
+        numbers = [self.sampled_count, self._read]
+        isolated_nodes = None if self.isolated_nodes is None else sorted(self.isolated_nodes)
+        return [list(map(list, self._all)), unmet, numbers, counts, isolated_nodes]
 
     def load(self, value: Any) -> None:
-        """Put what `save` returned into a fresh object; nothing if it is of other names."""
-        every, unmet, numbers, counts, apart = value
+        """Load what `save` returned into a fresh object; ignore it if its names are others."""
+        every, unmet, numbers, counts, isolated_nodes = value
         if every != list(map(list, self._all)):
             return
         left = set(map(tuple, unmet))
         self.unmet = {key: name for key, name in self.unmet.items() if key in left}
-        self.looked_at, self._read = numbers
+        self.sampled_count, self._read = numbers
         self.counts = {what: Counter(counter) for what, counter in counts.items()}
-        if self.apart is not None:
-            self.apart = None if apart is None else set(apart)
+        if self.isolated_nodes is not None:
+            self.isolated_nodes = None if isolated_nodes is None else set(isolated_nodes)
         self._count_unmet()

@@ -1,7 +1,7 @@
-"""Which masks the events of a run had: whether they are in the alphabet, and how many there were.
+"""The masks of a run's events: which are in the alphabet, and how many events had each.
 
-Events of one mask (`CompiledPattern.mask`) satisfy the same local guards. So a run counts masks
-only, and how many events satisfied a guard is added up when it is asked for.
+Events of one mask (`CompiledPattern.mask`) satisfy the same local guards. So a run only counts
+masks; how many events satisfied a guard is summed when it is needed.
 
 The one rule: an event is counted once: in the table of masks, or in the totals of the guards, to
 which the table is added when it is full.
@@ -19,7 +19,7 @@ from ketal.compiler.predicates import Formula, evaluate
 from ketal.model.events.event import Event
 
 MASKS_MAX = 65_536
-"""Masks in the table; beyond that it is added to the guards' totals."""
+"""The most masks in the table, before it is added to the guards' totals."""
 
 
 @dataclass(slots=True)
@@ -28,18 +28,18 @@ class CountedMask:
 
     in_alphabet: bool
     events: int = 0
-    satisfied: tuple[Formula, ...] | None = None  # the guards; None until it is asked for
+    satisfied: tuple[Formula, ...] | None = None  # the guards; None until they are needed
 
 
 class MaskCounts(dict[int, CountedMask]):
-    """The masks of a run's events, as they are met.
+    """The counted masks of a run's events.
 
     Parameters
     ----------
     alphabet : Formula
-        What an event of the alphabet satisfies.
+        The formula that an event of the alphabet satisfies.
     guards : mapping of Formula to str
-        What can be asked: formulas over the bits of a mask, each with the key under which its
+        The formulas, over the bits of a mask, that have totals, each with the key under which its
         total is saved. Equal keys are equal formulas over equal atoms.
     """
 
@@ -48,7 +48,7 @@ class MaskCounts(dict[int, CountedMask]):
     def __init__(self, alphabet: Formula, guards: Mapping[Formula, str]) -> None:
         self._alphabet = alphabet
         self._guards = guards
-        self._totals: dict[Formula, int] | None = None  # all 0
+        self._totals: dict[Formula, int] | None = None  # None: all are 0
 
     def __missing__(self, mask: int) -> CountedMask:
         if len(self) >= MASKS_MAX:
@@ -72,7 +72,7 @@ class MaskCounts(dict[int, CountedMask]):
     ) -> tuple[Sequence[int], Sequence[Event], Sequence[int]]:
         """Return the numbers of the events in the alphabet, these events and their masks.
 
-        The masks that are not in it are `outside`, which `add` returned.
+        `outside` are the masks outside the alphabet, which `add` returned.
         """
         if not outside:
             return range(len(events)), events, masks
@@ -83,7 +83,7 @@ class MaskCounts(dict[int, CountedMask]):
     def totals(self) -> dict[Formula, int]:
         """Return how many events satisfied each guard.
 
-        A guard is left out of which that is not known: the state that was loaded lacks it.
+        A guard that a loaded state lacks is left out, as its total is unknown.
         """
         totals = dict.fromkeys(self._guards, 0) if self._totals is None else dict(self._totals)
         for mask, counted in self.items():
@@ -102,7 +102,7 @@ class MaskCounts(dict[int, CountedMask]):
         return dict(sorted(totals.items()))
 
     def load(self, value: Any) -> None:
-        """Put what `save` returned into a fresh object; it may be of other guards."""
+        """Load what `save` returned into a fresh object, which may count other guards."""
         self._totals = {guard: value[key] for guard, key in self._guards.items() if key in value}
 
     def validate_state(self) -> None:

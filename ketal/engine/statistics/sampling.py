@@ -1,6 +1,6 @@
-"""Which events of an execution are looked at, where to look at all of them would cost too much.
+"""A sample of an execution's events, for statistics that would cost too much on all of them.
 
-The one rule: it depends on the numbers of the events alone, not on how they are batched.
+The one rule: the sample depends on the numbers of the events only, not on how they are batched.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 WHOLE: Final = 4_096
-"""So many events are all looked at."""
+"""The first events, all of which are in the sample."""
 BLOCK = 512
-"""Events that are looked at together."""
+"""The consecutive events that are sampled together."""
 SAMPLED: Final = 64
-"""After the first ones one block in so many is looked at."""
+"""After the first events, one block in this many is in the sample."""
 
 
 def sampled(batch: Sequence[Any], read: int) -> Sequence[Any]:
-    """Return the events of a batch that are looked at; `read` came before it."""
+    """Return the events of a batch that are in the sample; `read` events came before the batch."""
     end = read + len(batch)
     if end <= WHOLE:
         return batch

@@ -25,7 +25,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.operators.membership.clock_restoration import Restorer, in_question, present_order
+from ketal.operators.membership.clock_restoration import Restorer, possibly_low, present_order
 from ketal.operators.order.missing import MissingDots, NodeArrivals
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
@@ -121,7 +121,7 @@ class Queues:
             return
         events = [
             Event(node=node, type="offered", clock=clock)
-            for node, _, clock in in_question(restorer.memory, seen)
+            for node, _, clock in possibly_low(restorer.memory, seen)
         ]
         for queue in restoring:
             queue.push_offered(seen_without(seen, events), events)
@@ -129,7 +129,7 @@ class Queues:
         for event in present_order(events):
             released = any(queue.has_released(event.dot) for queue in ordered)
             if released and restorer.restore(event) is not event:
-                restorer.found_low(event)
+                restorer.count_offered_low(event)
 
     # --- events ---
 

@@ -63,8 +63,8 @@ class RestoringQueue(PatternQueue):
         """Offer events whose clocks are whole; return them with those clocks."""
         to_push = []
         for event in events:
-            restored = self._restorer.remembered(event)
-            if self._restorer.low(restored, event):
+            restored = self._restorer.last_restored(event)
+            if self._restorer.may_be_low(restored, event):
                 restored = event
             else:
                 self.withheld.add(event.dot)
@@ -89,8 +89,8 @@ class RestoringQueue(PatternQueue):
         raised = set(step.raised)
         for event in step.released:
             if self._is_offered(event, changed=event.dot in raised):
-                lost = self._losses.before((), [event.clock])
-                if lost and self._restorer.low(event):
+                lost = self._losses.missed_before((), [event.clock])
+                if lost and self._restorer.may_be_low(event):
                     # Its clock may be too low, so it does not show which losses affect a match.
                     for run in self.runs:
                         run.losses.past_matters = True
@@ -120,7 +120,7 @@ class RestoringQueue(PatternQueue):
         if not self._pop_withheld(event):
             return True
         if changed and event.dot not in self._losses:  # a lost event was late, and never offered
-            self._restorer.found_low(event)
+            self._restorer.count_offered_low(event)
         return False
 
     def end(self) -> list[Verdict]:

@@ -232,7 +232,7 @@ class _Vacuity:
 
     def _unrelated_clocks(self) -> Iterator[Entry]:
         """Yield the entry that no clock refers to another node, if the pattern needs causality."""
-        apart = len(self._names.apart)
+        apart = len(self._names.isolated_nodes)
         if self._compiled.counted.depends_on_causality and apart > 1 and self._events >= APART_MIN:
             message = (
                 f"no clock of the events of {apart} nodes knows another node, so all that is of "
@@ -287,7 +287,7 @@ class _Vacuity:
     def _name_entry(self, name: NamedValue, rest: str, **more: Any) -> Entry:
         noun = _NOUNS.get(name.what, name.what)
         is_of = "is of" if name.what == "node" else "has"
-        looked_at = self._names.looked_at
+        looked_at = self._names.sampled_count
         none = "no event" if looked_at >= self._events else f"none of {looked_at:,} events"
         message = f"{none} {is_of} the {noun} `{name.name}`{rest}"
         entry = self._entry(name.what, name.name, name.span, message, **more)

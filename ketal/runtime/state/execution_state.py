@@ -85,8 +85,8 @@ class Progress:
 
     def observe(self, new: Sequence[Event]) -> None:
         """Count the names of new events, and the kinds of the values that comparisons read."""
-        self.names.look(new)
-        self.kinds.look(new)
+        self.names.sample(new)
+        self.kinds.sample(new)
 
 
 class SavedState:
