@@ -1,11 +1,11 @@
 """`ketal.explain`: why each verdict of a finite log holds, and why an event was not taken.
 
-The log is judged once (`ketal.explanation.judged_log`); what is explained is a verdict, what each
-pattern made of an event, or that nothing matched (`near_misses`). The evidence of guards is that of
-the definition (`guard_evidence`), the chains of messages that of the log's causal graph
-(`causal_graph`).
+The log is judged once (`ketal.explanation.judged_log`). An explanation is of a verdict, of an event
+(whether the runs of each pattern took it), or of a `find` without a match (`near_misses`). Guards
+are evaluated by the definition of the language (`guard_evidence`), and paths are those of the log's
+causal graph (`causal_graph`).
 
-The one rule: what is explained is the verdict that `ketal.run` gives, and a run is shown as it was
+The one rule: every verdict explained is one that `ketal.run` gives, and a run is shown in its state
 when its scope was offered the event.
 """
 
@@ -39,7 +39,7 @@ from ketal.programs.program import Program
 from ketal.runtime.modes.possibly_definitely import witness
 
 FIRST = 10
-"""Verdicts that are explained where none is asked for."""
+"""How many verdicts are explained by default."""
 
 
 def explain(
@@ -51,31 +51,31 @@ def explain(
     first: int = FIRST,
     limits: Limits | None = None,
 ) -> tuple[Explanation, ...]:
-    """Return why the verdicts of a finite log hold, or what the patterns made of an event.
+    """Return why the verdicts of a finite log hold, or why an event was taken or not.
 
     Parameters
     ----------
     program : Program
         The patterns.
     log : Log or iterable of Event
-        What happened.
+        The events.
     verdict : verdict or str, optional
-        Explain this one only, given itself, by its id, or by how its id begins.
+        Explain this verdict only: the verdict itself, its id, or a prefix of its id.
     event : Dot or str, optional
-        Explain what each pattern made of this event, `n3@7`, instead.
+        Explain instead whether the runs of each pattern took this event, as `n3@7`, and why.
     first : int
-        Without either, so many verdicts are explained: matches, violations, checks that were not
-        complete and windows that timed out.
+        How many verdicts are explained if neither is given: matches, violations, incomplete checks
+        and windows that timed out.
     limits : Limits, optional
-        Other limits than those the program was compiled with; `explained_runs_max` bounds the
-        runs that are explained of one event, `path_links_max` the paths between two events.
+        Limits that replace those of the program; `explained_runs_max` bounds the runs explained for
+        an event, `path_links_max` the paths between two events.
 
     Raises
     ------
     SettingError
-        If there is no such verdict or event, or several.
-    TypeError
-        If an argument is of another class than it must be.
+        If no verdict or event is the one given, or several are.
+        TypeError
+            If an argument has the wrong type.
 
     Examples
     --------
@@ -113,14 +113,14 @@ def explain(
 
 
 def dot_of(event: Dot | str) -> Dot:
-    """Return an event's dot, of `node@counter` too.
+    """Return a dot that is given as such or as text, `node@counter`.
 
     Raises
     ------
     SettingError
-        If it is no dot.
+        If the text is no dot.
     TypeError
-        If it is no text either.
+        If it is neither a dot nor text.
     """
     try:
         return event if isinstance(event, Dot) else Dot.parse(event)
@@ -131,7 +131,7 @@ def dot_of(event: Dot | str) -> Dot:
 def explanations(
     judged: JudgedLog, *, verdict: str | None = None, first: int = FIRST
 ) -> tuple[Explanation, ...]:
-    """Return what `explain` returns of a judged log; of the event that it was judged for, if any.
+    """Return the explanations of a judged log: of its event, of one verdict, or of the first ones.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def explanations(
 
 
 def explained(judged: JudgedLog, verdict: Verdict) -> Explanation | None:
-    """Return why a verdict holds; None for a kind that says itself what there is to say."""
+    """Return why a verdict holds; None for a kind of verdict that explains itself."""
     return verdict_explained(judged, verdict) if isinstance(verdict, Explained) else None
 
 
@@ -178,7 +178,7 @@ def _of_taken(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOut) ->
     graph, reasons = judged.graph(verdict.execution), StepReasons(run, verdict.scope)
     taken = tuple((step, graph[dot]) for step, dot in verdict.steps)
     placed = judged.placed_steps(run, taken)
-    # What the run was after the last step is not asked for.
+    # `taking` also yields the run after the last step, which is not needed.
     steps = tuple(
         reasons.of(step, live, event)
         for (step, event), live in zip(placed, reasons.taking(taken), strict=False)
@@ -210,7 +210,7 @@ def _of_violation(judged: JudgedLog, run: ObservedRun, verdict: Violation) -> Ex
     if run.compiled.pattern.mode is not None:
         extension = witness(run, run.events, verdict)
         run = judged.played(run, extension)
-    # By its id: a run over one extension does not know what was lost, and is never in doubt.
+    # By its id: a run over one extension has no losses, so its verdicts are never uncertain.
     offer = run.observed.violated[verdict.id]
     placed = tuple(judged.placed(run, event) for event in extension)
     return offer_explained(judged, run, offer, verdict, placed)
@@ -231,7 +231,7 @@ def _of_incomplete(judged: JudgedLog, run: ObservedRun, verdict: Incomplete) -> 
 
 
 def event_explained(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
-    """Yield what each pattern made of the event that a log was judged for.
+    """Yield, for each pattern, whether its runs took the event that the log was judged for.
 
     Raises
     ------
@@ -254,7 +254,7 @@ def event_explained(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
 
 
 def _why_no_run(judged: JudgedLog, dot: Dot) -> str:
-    """Return why no run was offered an event."""
+    """Return the reason why no run was offered an event, as the end of a message."""
     for run in judged.runs:
         for event in run.events:
             if event.counter == dot.counter and base_node(event.node) == dot.node:
@@ -265,7 +265,7 @@ def _why_no_run(judged: JudgedLog, dot: Dot) -> str:
 
 
 def _why_unoffered(run: ObservedRun, event: Event) -> Iterator[str]:
-    """Yield why no single run of a pattern was offered an event."""
+    """Yield the reason why no scope of a pattern was offered an event, as lines of text."""
     mode = run.compiled.pattern.mode
     if mode is not None:
         yield (
@@ -290,10 +290,10 @@ def offer_explained(
     verdict: Violation | None = None,
     extension: tuple[PlacedEvent, ...] = (),
 ) -> Explanation:
-    """Return what the runs of a scope made of an event that they were offered.
+    """Return why the runs of a scope took an event that they were offered, or did not.
 
-    `verdict` is the violation that it was, if that is explained; `extension`, of a verdict of a
-    `mode`, the linear extension that gives it.
+    `verdict` is the violation to explain, if any; `extension` is the linear extension that gives
+    it, for a verdict of a `mode`.
     """
     event = judged.placed(run, offer.seen.event)
     reasons = StepReasons(run, offer.scope)
@@ -316,7 +316,7 @@ def offer_explained(
         execution=run.execution,
         statements=tuple(statements),
         extension=extension,
-        # Those that had come furthest first.
+        # The runs with the most steps first.
         runs=tuple(sorted(runs, key=lambda one: -len(one.taken))),
     )
 

@@ -1,10 +1,10 @@
-"""Near misses: how far a `find` came that matched nothing, and which events could nearly go on.
+"""Near misses: how far a `find` without a match came, and which events nearly continued it.
 
-How far it came is asked of the engine: the body's beginnings, the longest first, are patterns of
-their own, and the first that has a match is a longest one. The events that a scope was offered
-after that match are then judged by the definition.
+The engine finds a longest partial match: the prefixes of the body, the longest first, are compiled
+as patterns of their own, until one has a match. The events that the scope was offered are then
+judged against the steps expected next, by the definition of the language.
 
-The one rule: what is shown was taken by the pattern's own steps, and no event could go on with it.
+The one rule: a partial match shown is of the pattern's own steps, and no event could continue it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ketal.programs.program import Program
 from ketal.semantics import History
 
 SHOWN = 3
-"""Events that came nearest which are shown."""
+"""How many of the nearest events are shown."""
 _UNJUDGED: dict[Literal["unscoped", "untimed"], str] = {
     "unscoped": "the key of `partition by`",
     "untimed": "the time that `within` needs",
@@ -41,7 +41,7 @@ _UNJUDGED: dict[Literal["unscoped", "untimed"], str] = {
 
 
 def near_misses(judged: JudgedLog) -> Iterator[Explanation]:
-    """Yield, for each find that matched nothing, how far it came and what nearly went on."""
+    """Yield, for each find without a match, how far it came and the events that came nearest."""
     for run in judged.runs:
         compiled = run.compiled
         counts = judged.summary["patterns"][compiled.name]
@@ -84,7 +84,7 @@ def _near_miss(judged: JudgedLog, run: ObservedRun) -> Explanation:
 
 
 def _furthest(judged: JudgedLog, run: ObservedRun) -> tuple[History, FrozenMapping]:
-    """Return what a run of a find took that came furthest, and its scope."""
+    """Return the steps of a longest partial match of a find, and its scope."""
     events = {event.dot: event for event in run.events}
     for compiled in _beginnings(run.compiled):
         program = Program((compiled,), judged.program.file, ())
@@ -97,10 +97,10 @@ def _furthest(judged: JudgedLog, run: ObservedRun) -> tuple[History, FrozenMappi
 
 
 def _beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
-    """Yield the patterns of the beginnings of a body, the longest first.
+    """Yield the proper prefixes of a pattern's body as patterns, the longest first.
 
-    A beginning is some of the blocks that follow one another; one that is no pattern by itself,
-    as it may be empty, is left out.
+    A prefix ends between two blocks of the sequence. One that is no valid pattern, as it may be
+    empty, is skipped.
     """
     pattern = compiled.pattern
     items = pattern.body.items if isinstance(pattern.body, syntax.Sequence) else ()
@@ -123,7 +123,7 @@ def _beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
             returns=None,
             limit=1,
         )
-        # What the pattern names is declared in it, or is an event that the file shares.
+        # Each name is declared in the pattern, or is an event that the file declares for all.
         shared = tuple(event for event in compiled.named_events if event not in pattern.events)
         file = syntax.File((beginning,), events=shared)
         try:
@@ -139,7 +139,7 @@ def _beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
 
 
 def _following(run: ObservedRun, offered: Sequence[Seen], live: LiveRun) -> Iterator[Event]:
-    """Yield the events that a scope was offered, and that may follow what a run had taken."""
+    """Yield the events of a scope that may follow every event that a run has taken."""
     taken = {event.dot for _, event in live.taken}
     before = [seen for seen in offered if seen.dot in taken]
     for seen in offered:
@@ -150,10 +150,10 @@ def _following(run: ObservedRun, offered: Sequence[Seen], live: LiveRun) -> Iter
 def _nearest(
     reasons: StepReasons, live: LiveRun, candidates: Sequence[PlacedEvent]
 ) -> list[StepReason]:
-    """Return why the events that came nearest are none of the steps that a run expects.
+    """Return why the nearest events do not satisfy the steps that a run expects.
 
-    Nearest is what fewest conditions of a step's guard fail of; of equals what the first
-    conditions hold of, as they are written.
+    The nearest events fail the fewest conditions of a step; of equals, the nearest is the one whose
+    first failure is latest in the text of the guard.
     """
     judged = (
         (reasons.distance(live, one), number, one)

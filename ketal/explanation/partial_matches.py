@@ -1,6 +1,6 @@
-"""Partial matches of a `find any`, by the definition: its engine keeps events, not partial matches.
+"""Searches the partial matches of a `find any`, whose engine keeps events only.
 
-The one rule: a partial match is one that an event could have gone on with.
+The one rule: a partial match is one that the offered event could have continued.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ketal.model.events.happened_before import happened_before
 
 
 def partial_matches(run: ObservedRun, offer: Offer) -> Iterator[LiveRun]:
-    """Yield what `find any` could have taken before an event; the latest events come first."""
+    """Yield the partial matches of a `find any` before an event, those of later events first."""
     machine, offered = run.machine, run.observed.offered(offer.scope)
     breakers, window = Breakers(machine), MatchWindow(machine)
     if machine.automaton.nots:

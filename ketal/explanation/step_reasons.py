@@ -1,6 +1,6 @@
-"""Why an event is, or is not, the event of a step: the guard, the `not`s before it, the window.
+"""Why an event satisfies a step, or does not: its guard, the `not`s before it, the window.
 
-The one rule: a step holds if each of the three does, as the definition of the language has it.
+The one rule: an event satisfies a step if it passes all three, as `ketal.semantics` defines them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ketal.semantics import History
 
 
 class StepReasons:
-    """The reasons of the steps of one pattern in the scope of a key."""
+    """Explains, in one scope of a pattern, why events satisfy its steps or do not."""
 
     def __init__(self, run: ObservedRun, scope: FrozenMapping) -> None:
         compiled = run.compiled
@@ -35,28 +35,28 @@ class StepReasons:
         self._guards = dict(compiled.guards)
         self._nots = not_guards(compiled.pattern.body)
         self._window = MatchWindow(run.machine)
-        # Whose copy of the pattern it is, under `at every node`.
+        # Under `at every node`, the node whose copy of the pattern runs in the scope.
         self._node: str | None = scope.get("node") if run.copies is not None else None
-        # Of a check nothing is asked.
+        # Empty for a check, which has neither `not`s nor a window.
         self._offered = run.observed.offered(scope)
         self._seen = {seen.dot: seen for seen in self._offered}
 
     @property
     def window_text(self) -> str:
-        """The window as a pattern has it."""
+        """The window in pattern syntax."""
         if self._window.us is not None:
             return f"within {self._window.us / 1_000_000:g} s"
         return f"within {self._window.events} events"
 
     def of_alphabet(self, event: Event) -> Iterator[Evidence]:
-        """Yield, of each event that the pattern declares, what fails of an event first."""
+        """Yield, for each `event` declaration that an event fails, the first literal that fails."""
         for decl, _ in self._machine.compiled.events:
             holds, evidence = self._evidence.of(decl.guard, event, (), self._node)
             if not holds:
                 yield next(one for one in evidence if one.holds is not True)
 
     def taking(self, taken: History) -> Iterator[LiveRun]:
-        """Yield the run as it was before each of the steps that it took, and after the last."""
+        """Replay a history: yield the run before each of its steps, then after the last one."""
         here = self._machine.start()
         yield LiveRun(here, tuple)
         for length, (name, event) in enumerate(taken, 1):
@@ -75,19 +75,22 @@ class StepReasons:
         return seen
 
     def expected(self, live: LiveRun, event: PlacedEvent) -> tuple[StepReason, ...]:
-        """Return of each step that a run expects whether an event is one."""
+        """Return, for each step that a run expects next, whether an event satisfies it, and why."""
         names = self._machine.automaton.expected((live.configuration.state,))
         return tuple(self.of(name, live, event) for name in names)
 
     def of(self, step: str, live: LiveRun, event: PlacedEvent) -> StepReason:
-        """Return whether a run can take an event as a step, and why."""
+        """Return whether a run can take an event as the given step, and why."""
         holds, evidence = self._evidence.of(self._guards[step], event.event, live.taken, self._node)
         beside = self._beside(step, live, event.event)
         holds = holds and all(one.holds for one in beside)
         return StepReason(step, holds, (*evidence, *beside), event)
 
     def distance(self, live: LiveRun, reason: StepReason) -> tuple[int, int]:
-        """Return how many conditions of a step fail, and how many come after the first of them."""
+        """Return how many conditions of a step fail, and how many follow from the first failure on.
+
+        The `not`s and the window count as conditions after those of the guard.
+        """
         event = reason.event.event
         at = self._evidence.moment(event, live.taken, self._node)
         conditions = list(self._evidence.conditions(self._guards[reason.step]))
@@ -99,13 +102,13 @@ class StepReasons:
         return len(failed), len(conditions) - min(failed, default=0)
 
     def _beside(self, step: str, live: LiveRun, event: Event) -> tuple[Evidence, ...]:
-        """Return the evidence of the `not`s before an event, and of the window."""
+        """Return the evidence of the `not`s before an event and of the window."""
         return (*self._barred(step, live, event), *self._in_window(live, event))
 
     # --- nots ---
 
     def _barred(self, step: str, live: LiveRun, event: Event) -> Iterator[Evidence]:
-        """Yield the evidence of the `not`s between the event before and this one."""
+        """Yield the evidence of the `not`s between the prior event and this one."""
         if not live.taken or self._machine.compiled.kind == "check":
             return
         automaton = self._machine.automaton

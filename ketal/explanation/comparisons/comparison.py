@@ -1,11 +1,12 @@
-"""Two events of a log compared: before, after or concurrent, and what shows it.
+"""Compares two events of a log: before, after or concurrent, with the evidence.
 
-The evidence is an entry of a clock (`ketal.clocks.vector`): an event happened before another one
-whose clock has its node's entry at its counter or above. What the two have in common is the past
-that both know, named by its last event on each node (the meet of their causal histories; Schwarz
-and Mattern, "Detecting causal relationships in distributed computations", 1994).
+The evidence is an entry of a clock (`ketal.clocks.vector`): an event happened before another one if
+the other's clock entry for its node is at least its counter. The common past is the set of events
+that happened before both, named by the last of each node (the meet of their causal histories;
+Schwarz and Mattern, "Detecting causal relationships in distributed computations", 1994).
 
-The one rule: events are compared within one execution; what the log lacks is said, not guessed.
+The one rule: events are compared within one execution; an event that the log lacks is reported as
+missing, not guessed.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ class EventComparison:
     Attributes
     ----------
     execution : str
-        The execution's name; empty where a log is not divided.
+        The execution's name; empty if the log is not divided.
     pair : PairReason
-        The events, their order, and a shortest path or what each knows of the other.
+        The events, their order, and a shortest path or, if they are concurrent, the last event of
+        each one's node that the other knows.
     common_past : tuple of PlacedEvent
         The last event of each node that happened before both, by node.
     """
@@ -67,7 +69,7 @@ class EventComparison:
         Raises
         ------
         SettingError
-            If what they know beyond each other is more than a picture draws.
+            If one of them knows more events that the other does not than a picture draws.
         """
         one, other = self.pair.first.event, self.pair.second.event
         title = order_in_words(one, other)
@@ -106,25 +108,25 @@ def compare_events(
     *,
     execution: str | None = None,
 ) -> EventComparison:
-    """Return how two events of a log are ordered, and what shows it.
+    """Return how two events of a log are ordered, with the evidence.
 
     Parameters
     ----------
     executions : mapping of str to ExecutionEvents
         The log (`ketal.runtime.admission.execution_events.executions_of`).
     first, second : Dot
-        The events; of a node that restarted, under the name of the incarnation (`A#2@1`).
+        The events; those of a restarted node under the name of the incarnation (`A#2@1`).
     limits : Limits
         `path_links_max` bounds the path.
     execution : str, optional
-        The execution that they are of, where several have them.
+        The execution of the events, if several have both.
 
     Raises
     ------
     EventError
         If the clocks are not those of an execution.
     SettingError
-        If they are one event, or the log lacks one of them or has them in several executions.
+        If both are the same event, or the log lacks one of them or has them in several executions.
     """
     if first == second:
         raise SettingError(f"{first} is compared with itself; name two events")
@@ -153,7 +155,8 @@ def _execution_of(graphs: Mapping[str, CausalGraph], first: Dot, second: Dot, re
     Raises
     ------
     SettingError
-        If several have both, or none has. Of a missing one it has the first `rejected` record.
+        If several have both, or none has. The error about a missing event names the first
+        `rejected` record.
     """
     both = [name for name, graph in graphs.items() if first in graph and second in graph]
     if len(both) == 1:

@@ -1,9 +1,9 @@
 """Executions in the trace-event format, which Perfetto and Chrome's tracing open.
 
 A process is an execution and a thread a node; an event is a complete event (`X`) of its thread, a
-message a flow from one to another (`s`, `f`), a verdict an instant event (`i`). See "Trace Event
+message a flow between two events (`s`, `f`), a verdict an instant event (`i`). See "Trace Event
 Format" (Google, 2016). Times are microseconds: those of the events where every event has one and
-no message arrives before it is sent, else their places in the canonical order.
+no message arrives before it is sent, otherwise their places in the canonical order.
 
 The one rule: a thread's events do not overlap, and a flow leads forwards.
 """
@@ -17,11 +17,11 @@ from ketal.explanation.views.space_time import SpaceTime
 
 DURATION_US = 1
 STEP_US = 10
-"""Between two events in the canonical order, where that gives the times."""
+"""The time between two consecutive events if the canonical order gives the times."""
 
 
 def trace_events(number: int, drawn: SpaceTime) -> Iterator[dict[str, Any]]:
-    """Yield the trace events of one execution, which is the process of a number."""
+    """Yield the trace events of an execution, as the process with the given number."""
     title = _encodable(": ".join(filter(None, (drawn.title, drawn.note)))) or "execution"
     yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": title}}
     threads = {node: thread for thread, node in enumerate(drawn.nodes, 1)}
@@ -70,5 +70,5 @@ def _times(drawn: SpaceTime) -> list[int]:
 
 
 def _encodable(text: str) -> str:
-    """Return text in which bytes of a file's name that are no text are escapes."""
+    """Return text with the undecodable bytes of file names replaced by escapes."""
     return text.encode(errors="backslashreplace").decode()

@@ -1,9 +1,9 @@
-"""The data of a space-time diagram: events with their rows, messages, and the verdicts beside.
+"""The data of a space-time diagram: events with their rows, messages, and verdicts.
 
-Events stand in canonical order. The row of an event is the length of the longest chain of links
-that ends in it, so every link leads downwards, and what is concurrent may stand side by side.
+Events are in canonical order. The row of an event is the length of the longest chain of links that
+ends in it, so every link leads downwards, and concurrent events may share a row.
 
-The one rule: messages and lines are the edges of the causal graph, no more and no fewer.
+The one rule: messages and lines are exactly the edges of the causal graph.
 """
 
 from __future__ import annotations
@@ -40,35 +40,35 @@ EXACT_MAX = 2**53
 
 
 class SpaceTime:
-    """One execution of a log, as it is drawn.
+    """The diagram of one execution of a log.
 
     Parameters
     ----------
     read : ExecutionEvents
         The execution.
     undecided : str
-        The timestamping scheme whose clocks do not decide happened-before; empty where they do.
+        The timestamping scheme whose clocks do not decide happened-before; empty if they do.
 
     Attributes
     ----------
     name : str
-        The execution's name; empty where a log is not divided.
+        The execution's name; empty if the log is not divided.
     title : str
-        What it is called on the page.
+        The execution's title on the page.
     read : ExecutionEvents
-        What was read of it.
+        The execution as it was read.
     events : list of Event
         Its events in canonical order.
     rows : list of int
-        The row of each.
+        The row of each event.
     messages : list of (int, int)
-        The numbers of the events that sent, and that received.
+        For each message, the indices in `events` of the sending and the receiving event.
     verdicts : list of dict
-        The verdicts that are shown, as plain data with `events` by their numbers.
+        The verdicts that are shown, as plain data, in which events are indices in `events`.
     more_verdicts : int
-        How many more there are.
+        How many verdicts are not shown.
     automata : list of dict
-        Of each check its picture, and how the runs of its scopes moved, as plain data.
+        For each check, its picture and the moves of its scopes, as plain data.
     """
 
     def __init__(self, read: ExecutionEvents, undecided: str) -> None:
@@ -102,7 +102,7 @@ class SpaceTime:
 
     @property
     def note(self) -> str:
-        """What arrows mean where clocks do not decide happened-before; empty where they do."""
+        """The meaning of arrows if clocks do not decide happened-before; empty if they do."""
         if not self.undecided:
             return ""
         return (
@@ -111,13 +111,13 @@ class SpaceTime:
         )
 
     def place(self, event: Event) -> str:
-        """Return where an event stands in the log; empty where that is not known."""
+        """Return the place of an event in the log; empty if unknown."""
         return self.read.place(event.dot)
 
     def judge(self, judged: JudgedLog, verdicts_max: int) -> None:
-        """Put the verdicts of the execution, and the moves of its checks, beside its events."""
+        """Add the execution's verdicts, at most `verdicts_max`, and the moves of its checks."""
         own = [verdict for verdict in judged.explainable if verdict.execution == self.name]
-        # Where there is no room for all, violations come before matches.
+        # If not all are shown, violations take precedence over matches.
         order = sorted(range(len(own)), key=lambda n: (not isinstance(own[n], Violation), n))
         self.more_verdicts = max(0, len(own) - verdicts_max)
         for number in sorted(order[:verdicts_max]):
@@ -125,7 +125,7 @@ class SpaceTime:
             explanation = verdict_explained(judged, verdict)
             own_events = marked_events(explanation)
             events = [self.number[event.dot] for _, event in own_events]
-            # Of a violation the event alone is marked, not what the run had taken.
+            # Of a violation only the event is marked, not the steps taken before.
             marked = events[-1:] if explanation.event is not None else events
             mark = verdict.kind if isinstance(verdict, Match | Violation) else "other"
             self.verdicts.append(
@@ -151,9 +151,10 @@ class SpaceTime:
         self.automata = [self._automaton(run) for run in self._checks(judged)]
 
     def _play(self, judged: JudgedLog, explanation: Explanation) -> dict[str, Any] | None:
-        """Return the order of the events that gives a verdict of `mode`, and how its check moved.
+        """Return the order of events that gives a verdict of a `mode`, and the moves of its check.
 
-        None of what the canonical order gives; of a check `automaton` is its number.
+        None for a verdict that the canonical order gives. `automaton` is the index of the check in
+        `automata`, or -1 for a find.
         """
         if not explanation.extension:
             return None
@@ -174,21 +175,21 @@ class SpaceTime:
         ]
 
     def _automaton(self, run: ObservedRun) -> dict[str, Any]:
-        """Return a check as the page reads it."""
+        """Return the automaton and the moves of a check, as the page reads them."""
         compiled = run.compiled
         return {
             "name": compiled.name,
-            # Empty of one that is too large to be drawn.
+            # Empty if the automaton is too large to be drawn.
             "picture": Picture.of(compiled)._repr_svg_() or "",
             "states": list(compiled.automaton.names),
             **self._moves(run),
         }
 
     def _moves(self, run: ObservedRun) -> dict[str, Any]:
-        """Return how the runs of a pattern moved.
+        """Return the moves of the runs of a check.
 
-        `order` has the numbers of the events as the pattern was offered them, and each move its
-        place in that order, its scope, its event, and the states before and after.
+        `order` has the indices of the events in offer order. Each move is its position in that
+        order, the indices of its scope and its event, and the states before and after.
         """
         scopes: dict[FrozenMapping, int] = {}
         moves = []
@@ -204,7 +205,7 @@ class SpaceTime:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as the page reads it: columns, in which names are numbers."""
+        """Return the execution as the page reads it: columns, with names replaced by numbers."""
         nodes, types, files = _numbering(self.nodes), _numbering(), _numbering()
         known = len(nodes)
         changes = [self._changes(event, nodes) for event in self.events]
@@ -234,9 +235,9 @@ class SpaceTime:
         }
 
     def _changes(self, event: Event, nodes: Mapping[str, int]) -> list[int]:
-        """Return the entries of a clock that the event before on its node has not.
+        """Return the clock entries of an event that its predecessor on the node does not have.
 
-        A node of which the log has no event is numbered after the others.
+        Nodes without events in the log are numbered after the others.
         """
         before = self.graph.previous(event)
         old = {} if before is None else before.clock
@@ -249,7 +250,7 @@ class SpaceTime:
 
 
 def guard_texts(program: Program) -> dict[str, dict[str, str]]:
-    """Return the guards that the patterns of a program declare, as text, for a search by them."""
+    """Return the text of each guard that a pattern declares, by pattern and name, for searching."""
     out = {}
     for compiled in program.compiled:
         evidence = GuardEvidence(compiled)
@@ -258,7 +259,7 @@ def guard_texts(program: Program) -> dict[str, dict[str, str]]:
 
 
 def _numbering(names: Iterable[str] = ()) -> Mapping[str, int]:
-    """Return numbers of names, in the order in which they are looked up: these first."""
+    """Return a mapping that numbers names on first look-up, beginning with the given ones."""
     numbers = defaultdict[str, int](count().__next__)
     for name in names:
         _ = numbers[name]
@@ -266,7 +267,7 @@ def _numbering(names: Iterable[str] = ()) -> Mapping[str, int]:
 
 
 def _shown(value: Any) -> Any:
-    """Return an attribute as the page holds it: what JSON or JavaScript would change, as text."""
+    """Return an attribute for the page: numbers that JSON or JavaScript would change as text."""
     if isinstance(value, dict):
         return {name: _shown(one) for name, one in value.items()}
     if isinstance(value, list):

@@ -42,7 +42,7 @@ STYLE = elements.style_sheet(
 
 
 def space_time_svg(title: str, drawn: SpaceTime) -> str:
-    """Draw an execution, with its note below where it has one.
+    """Draw an execution, with its note, if any, below.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def _message(start: elements.Point, end: elements.Point) -> str:
 
 
 def _shape(mark: str, x: float, y: float) -> str:
-    """Return the shape of an event by what it is in a verdict; a circle where it is in none."""
+    """Return the shape of an event with a mark; a circle if the mark is empty."""
     size = RADIUS + 1.5
     if mark == "match":
         far = size + 1
