@@ -95,10 +95,10 @@ class CausalGraph:
         """Return the numbers of the events linked to one: its predecessor, then others by node."""
         links = self._links[number]
         if links is None:
-            links = self._links[number] = tuple(self._linked(self._events[number]))
+            links = self._links[number] = tuple(self._find_links(self._events[number]))
         return links
 
-    def _linked(self, event: Event) -> Iterator[int]:
+    def _find_links(self, event: Event) -> Iterator[int]:
         before = self.previous(event)
         old = {} if before is None else before.clock
         if before is not None:
@@ -215,7 +215,7 @@ class _PathSearch:
         return path
 
 
-def in_place_of(dot: Dot, events: Sequence[Event]) -> str:
+def missing_event_hint(dot: Dot, events: Sequence[Event]) -> str:
     """Return the end of a message about a missing event: the nearest events, or the nodes."""
     counters = sorted({event.counter for event in events if event.node == dot.node})
     if not counters:

@@ -45,7 +45,7 @@ def _key(configuration: Configuration) -> Key:
     return state, dots, tuple(tuple(sorted(table.items())) for table in tables)
 
 
-def _word(trail: Trail | None, body: syntax.Body) -> History:
+def _first_word(trail: Trail | None, body: syntax.Body) -> History:
     """Return the first word of a body that a trail allows, with the trail's events."""
     trails: list[Trail] = []
     while trail is not None:
@@ -78,15 +78,15 @@ class CheckReadings:
         self._body = machine.compiled.pattern.body
         self._trails: dict[ScopeName, Trails] = {}
 
-    def of(self, name: ScopeName, configuration: Configuration) -> Callable[[], History]:
+    def reader(self, name: ScopeName, configuration: Configuration) -> Callable[[], History]:
         """Return a function that returns how the run of a scope reached a configuration."""
         trails = self._trails.get(name, {})
-        return partial(_word, trails.get(_key(configuration)), self._body)
+        return partial(_first_word, trails.get(_key(configuration)), self._body)
 
-    def of_scopes(self) -> Iterator[tuple[ScopeName, Callable[[], History]]]:
+    def scope_readers(self) -> Iterator[tuple[ScopeName, Callable[[], History]]]:
         """Yield each scope with a function that returns how its first configuration was reached."""
         for name, trails in self._trails.items():
-            yield name, partial(_word, next(iter(trails.values()), None), self._body)
+            yield name, partial(_first_word, next(iter(trails.values()), None), self._body)
 
     def move(self, name: ScopeName, before: Iterable[Configuration], seen: Seen) -> None:
         """Replace the trails of a scope by those of the configurations that an event leads to."""
@@ -95,7 +95,7 @@ class CheckReadings:
         for one in before:
             for group, after in step(self._machine, one, seen):
                 if (key := _key(after)) not in moved:
-                    steps = self._may_be(one, group, seen)
+                    steps = self._possible_steps(one, group, seen)
                     moved[key] = Trail(trails.get(_key(one)), steps, seen)
         self._trails[name] = moved
 
@@ -103,7 +103,7 @@ class CheckReadings:
         """Remove the trails of a scope whose run has ended."""
         self._trails.pop(name, None)
 
-    def _may_be(self, one: Configuration, group: int, seen: Seen) -> frozenset[str]:
+    def _possible_steps(self, one: Configuration, group: int, seen: Seen) -> frozenset[str]:
         """Return the steps that an event may be when a configuration takes it into a group."""
         automaton = self._machine.automaton
         if group != ANONYMOUS:

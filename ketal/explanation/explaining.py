@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from ketal.errors import EventError, SettingError, wrong_type
-from ketal.explanation.causal_graph import in_place_of
+from ketal.explanation.causal_graph import missing_event_hint
 from ketal.explanation.judged_log import Explained, JudgedLog
 from ketal.explanation.near_misses import near_misses
-from ketal.explanation.observed_run import LiveRun, ObservedRun, Offer, first_of
+from ketal.explanation.observed_run import LiveRun, ObservedRun, Offer, take_first
 from ketal.explanation.partial_matches import partial_matches
 from ketal.explanation.reasons import Explanation, PairReason, PlacedEvent, RunReason
 from ketal.explanation.step_reasons import StepReasons
@@ -107,12 +107,12 @@ def explain(
         raise wrong_type("first", "an int", first)
     if first < 0:
         raise SettingError(f"first is how many verdicts are explained, not {first}")
-    dot = None if event is None else dot_of(event)
+    dot = None if event is None else as_dot(event)
     judged = JudgedLog(program, log, limits, event=dot)
     return explanations(judged, verdict=name, first=first)
 
 
-def dot_of(event: Dot | str) -> Dot:
+def as_dot(event: Dot | str) -> Dot:
     """Return a dot that is given as such or as text, `node@counter`.
 
     Raises
@@ -139,10 +139,10 @@ def explanations(
         If there is no such verdict or event, or several.
     """
     if judged.event is not None:
-        return tuple(event_explained(judged, judged.event))
+        return tuple(explain_event(judged, judged.event))
     if verdict is not None:
-        return (verdict_explained(judged, judged.named(verdict)),)
-    verdicts = [verdict_explained(judged, one) for one in judged.explainable[:first]]
+        return (explain_verdict(judged, judged.verdict_by_id(verdict)),)
+    verdicts = [explain_verdict(judged, one) for one in judged.explainable[:first]]
     left = range(first - len(verdicts))
     return (*verdicts, *(one for _, one in zip(left, near_misses(judged), strict=False)))
 
@@ -150,9 +150,9 @@ def explanations(
 # --- verdicts ---------------------------------------------------------------
 
 
-def explained(judged: JudgedLog, verdict: Verdict) -> Explanation | None:
+def explanation_of(judged: JudgedLog, verdict: Verdict) -> Explanation | None:
     """Return why a verdict holds; None for a kind of verdict that explains itself."""
-    return verdict_explained(judged, verdict) if isinstance(verdict, Explained) else None
+    return explain_verdict(judged, verdict) if isinstance(verdict, Explained) else None
 
 
 def diagram(judged: JudgedLog, explanation: Explanation) -> list[str]:
@@ -164,29 +164,29 @@ def diagram(judged: JudgedLog, explanation: Explanation) -> list[str]:
     return text_diagram(rows) if rows else []
 
 
-def verdict_explained(judged: JudgedLog, verdict: Explained) -> Explanation:
+def explain_verdict(judged: JudgedLog, verdict: Explained) -> Explanation:
     """Return why a verdict holds."""
     run = judged.run_of(verdict)
     if isinstance(verdict, Violation):
-        return _of_violation(judged, run, verdict)
+        return _explain_violation(judged, run, verdict)
     if isinstance(verdict, Incomplete):
-        return _of_incomplete(judged, run, verdict)
-    return _of_taken(judged, run, verdict)
+        return _explain_incomplete(judged, run, verdict)
+    return _explain_steps(judged, run, verdict)
 
 
-def _of_taken(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOut) -> Explanation:
+def _explain_steps(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOut) -> Explanation:
     graph, reasons = judged.graph(verdict.execution), StepReasons(run, verdict.scope)
     taken = tuple((step, graph[dot]) for step, dot in verdict.steps)
     placed = judged.placed_steps(run, taken)
-    # `taking` also yields the run after the last step, which is not needed.
+    # `replay` also yields the run after the last step, which is not needed.
     steps = tuple(
-        reasons.of(step, live, event)
-        for (step, event), live in zip(placed, reasons.taking(taken), strict=False)
+        reasons.reason(step, live, event)
+        for (step, event), live in zip(placed, reasons.replay(taken), strict=False)
     )
-    of_run = functools.partial(judged.placed, run)
-    most = run.limits.path_links_max
+    placed_in_run = functools.partial(judged.placed, run)
+    links_max = run.limits.path_links_max
     pairs = tuple(
-        PairReason.of(graph, of_run, one, other, links_max=most)
+        PairReason.of(graph, placed_in_run, one, other, links_max=links_max)
         for (_, one), (_, other) in pairwise(taken)
     )
     statements: tuple[str, ...] = ()
@@ -194,7 +194,7 @@ def _of_taken(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOut) ->
     if isinstance(verdict, TimedOut):
         statements = (f"`{reasons.window_text}` was over before a match",)
     elif run.compiled.pattern.mode is not None:
-        extension = tuple(map(of_run, witness(run, run.events, verdict)))
+        extension = tuple(map(placed_in_run, witness(run, run.events, verdict)))
     return Explanation(
         verdict.pattern,
         verdict,
@@ -205,18 +205,18 @@ def _of_taken(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOut) ->
     )
 
 
-def _of_violation(judged: JudgedLog, run: ObservedRun, verdict: Violation) -> Explanation:
+def _explain_violation(judged: JudgedLog, run: ObservedRun, verdict: Violation) -> Explanation:
     extension: Sequence[Event] = ()
     if run.compiled.pattern.mode is not None:
         extension = witness(run, run.events, verdict)
-        run = judged.played(run, extension)
+        run = judged.rerun(run, extension)
     # By its id: a run over one extension has no losses, so its verdicts are never uncertain.
     offer = run.observed.violated[verdict.id]
     placed = tuple(judged.placed(run, event) for event in extension)
-    return offer_explained(judged, run, offer, verdict, placed)
+    return explain_offer(judged, run, offer, verdict, placed)
 
 
-def _of_incomplete(judged: JudgedLog, run: ObservedRun, verdict: Incomplete) -> Explanation:
+def _explain_incomplete(judged: JudgedLog, run: ObservedRun, verdict: Incomplete) -> Explanation:
     read = run.observed.ended[verdict.id]
     expected = " or ".join(verdict.expected) or "nothing"
     return Explanation(
@@ -230,7 +230,7 @@ def _of_incomplete(judged: JudgedLog, run: ObservedRun, verdict: Incomplete) -> 
 # --- events -----------------------------------------------------------------
 
 
-def event_explained(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
+def explain_event(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
     """Yield, for each pattern, whether its runs took the event that the log was judged for.
 
     Raises
@@ -243,7 +243,7 @@ def event_explained(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
         raise SettingError(f"no run was offered an event {dot}{_why_no_run(judged, dot)}")
     for run, event in runs:
         for offer in run.observed.offers:
-            yield offer_explained(judged, run, offer)
+            yield explain_offer(judged, run, offer)
         if not run.observed.offers:
             yield Explanation(
                 run.compiled.name,
@@ -261,7 +261,7 @@ def _why_no_run(judged: JudgedLog, dot: Dot) -> str:
                 return f": {dot.node} restarted, and a run was offered {event.dot}"
     if any(event.dot == dot for event in judged.events):
         return ": the log has it, and it was late or refused"
-    return f", and the log has none{in_place_of(dot, judged.events)}"
+    return f", and the log has none{missing_event_hint(dot, judged.events)}"
 
 
 def _why_unoffered(run: ObservedRun, event: Event) -> Iterator[str]:
@@ -273,7 +273,7 @@ def _why_unoffered(run: ObservedRun, event: Event) -> Iterator[str]:
             "that gives it"
         )
         return
-    failed = list(StepReasons(run, FrozenMapping(())).of_alphabet(event))
+    failed = list(StepReasons(run, FrozenMapping(())).alphabet_failures(event))
     if len(failed) == len(run.compiled.events):
         yield "it is no event of the pattern:"
         yield from (f"  {one}" for one in failed)
@@ -283,7 +283,7 @@ def _why_unoffered(run: ObservedRun, event: Event) -> Iterator[str]:
         yield "no copy of the pattern was offered it"
 
 
-def offer_explained(
+def explain_offer(
     judged: JudgedLog,
     run: ObservedRun,
     offer: Offer,
@@ -299,8 +299,8 @@ def offer_explained(
     reasons = StepReasons(run, offer.scope)
     live, cut = offer.live, offer.cut
     if run.compiled.strategy == "any":
-        live, cut = first_of(partial_matches(run, offer), run.limits.explained_runs_max)
-    runs = [_of_run(judged, run, reasons, one, event) for one in live]
+        live, cut = take_first(partial_matches(run, offer), run.limits.explained_runs_max)
+    runs = [_run_reason(judged, run, reasons, one, event) for one in live]
     statements = [] if verdict is not None else [str(one) for one in offer.verdicts]
     if offer.halted:
         statements.append("the run had ended before, at a violation (`on violation halt`)")
@@ -321,7 +321,7 @@ def offer_explained(
     )
 
 
-def _of_run(
+def _run_reason(
     judged: JudgedLog, run: ObservedRun, reasons: StepReasons, live: LiveRun, event: PlacedEvent
 ) -> RunReason:
     state = run.machine.automaton.named((live.configuration.state,))

@@ -91,7 +91,7 @@ class GuardEvidence(Guards):
         """Return a guard in pattern syntax."""
         return render_guard(guard, self._names)
 
-    def of(
+    def decide(
         self, guard: syntax.Guard, event: Event, history: History, node: str | None = None
     ) -> tuple[bool, tuple[Evidence, ...]]:
         """Return whether a guard holds for an event after a history, and the evidence.
@@ -123,40 +123,40 @@ class GuardEvidence(Guards):
             case syntax.Not(operand):
                 yield from self._decisive(operand, at, not wanted)
             case syntax.And(operands):
-                yield from self._of_operands(operands, at, wanted, every=wanted)
+                yield from self._operand_literals(operands, at, wanted, every=wanted)
             case syntax.Or(operands):
-                yield from self._of_operands(operands, at, wanted, every=not wanted)
+                yield from self._operand_literals(operands, at, wanted, every=not wanted)
             case syntax.Causal(inner, anchor) | syntax.Conc(inner, anchor):
                 # Decided like `inner && relation`.
                 relation = self.truth(type(guard)(syntax.Truth(True), anchor), at)
                 held = [self.truth(inner, at) is wanted, relation is wanted]
-                chosen = _deciding(held, every=wanted)
+                chosen = _deciding_indices(held, every=wanted)
                 if 0 in chosen:
                     yield from self._decisive(inner, at, wanted)
                 if 1 in chosen:
-                    yield self._related(guard, at, wanted, holds=held[1])
+                    yield self._relation_evidence(guard, at, wanted, holds=held[1])
             case _:
-                yield self._compared(guard, at, wanted)
+                yield self._comparison_evidence(guard, at, wanted)
 
-    def _of_operands(
+    def _operand_literals(
         self, operands: tuple[syntax.Guard, ...], at: Moment, wanted: bool, *, every: bool
     ) -> Iterator[Evidence]:
         """Yield the literals that decide whether all operands, or any, are `wanted`."""
         held = [self.truth(operand, at) is wanted for operand in operands]
-        for number in _deciding(held, every=every):
+        for number in _deciding_indices(held, every=every):
             yield from self._decisive(operands[number], at, wanted)
 
     # --- literals ---
 
-    def _written(self, guard: syntax.Guard, wanted: bool) -> str:
+    def _literal_text(self, guard: syntax.Guard, wanted: bool) -> str:
         return self.text(guard if wanted else syntax.Not(guard))
 
-    def _compared(self, guard: syntax.Guard, at: Moment, wanted: bool) -> Evidence:
+    def _comparison_evidence(self, guard: syntax.Guard, at: Moment, wanted: bool) -> Evidence:
         """Return the evidence of a literal other than a relation."""
         truth = self.truth(guard, at)
         holds = truth if wanted or truth is None else not truth
-        values = dict(self._read(guard, at))
-        parts = [f"{name} is {shown(value)}" for name, value in values.items()]
+        values = dict(self._values_read(guard, at))
+        parts = [f"{name} is {json_text(value)}" for name, value in values.items()]
         if isinstance(guard, syntax.Localhost) and at.event is not None:
             parts = [f"the event is {'' if at.local else 'not '}of the copy's own node"]
         registered = isinstance(guard, syntax.Function) and guard.name in self._calls
@@ -164,9 +164,9 @@ class GuardEvidence(Guards):
             parts.append(_UNANSWERED if registered else "values of these kinds are not compared")
         elif not parts:
             parts = ["the registered guard answers so" if registered else "whatever the event is"]
-        return Evidence(self._written(guard, wanted), holds, ", ".join(parts), values)
+        return Evidence(self._literal_text(guard, wanted), holds, ", ".join(parts), values)
 
-    def _read(self, guard: syntax.Guard, at: Moment) -> Iterator[tuple[str, Any]]:
+    def _values_read(self, guard: syntax.Guard, at: Moment) -> Iterator[tuple[str, Any]]:
         """Yield the text in the pattern and the value of each value that a literal reads."""
         match guard:
             case syntax.Call():
@@ -191,12 +191,14 @@ class GuardEvidence(Guards):
         for value in read:
             yield render_value(value, self._names), self.value(value, at)
 
-    def _related(self, guard: Relational, at: Moment, wanted: bool, *, holds: bool) -> Evidence:
+    def _relation_evidence(
+        self, guard: Relational, at: Moment, wanted: bool, *, holds: bool
+    ) -> Evidence:
         """Return the evidence of the relation of a `Causal` or `Conc`, without its inner guard."""
         assert at.event is not None
         event = at.event
         relation = happened_before if isinstance(guard, syntax.Causal) else concurrent
-        text = self._written(guard, wanted)
+        text = self._literal_text(guard, wanted)
         anchors = self._anchors(guard.anchor, at.history)
         dots = tuple(anchor.dot for anchor in anchors)
         if not anchors:
@@ -223,7 +225,7 @@ class GuardEvidence(Guards):
         return [event for step, event in history if step == anchor][-1:]
 
 
-def _deciding(held: list[bool], *, every: bool) -> list[int]:
+def _deciding_indices(held: list[bool], *, every: bool) -> list[int]:
     """Return the indices of the operands that decide whether all hold (or one, if not `every`)."""
     if all(held) if every else not any(held):
         return list(range(len(held)))
@@ -233,12 +235,14 @@ def _deciding(held: list[bool], *, every: bool) -> list[int]:
 _UNANSWERED = "the registered guard does not answer true or false"
 
 
-def shown(value: Any) -> str:
+def json_text(value: Any) -> str:
     """Return a value as JSON text; `absent` for None."""
-    return "absent" if value is None else json.dumps(value, ensure_ascii=False, default=_plain)
+    return (
+        "absent" if value is None else json.dumps(value, ensure_ascii=False, default=_json_default)
+    )
 
 
-def _plain(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 

@@ -69,7 +69,7 @@ class JudgedLog(LogPass):
         self._runs: list[ObservedRun] = []
         super().__init__(
             self.program,
-            watched(log, self._recorded),
+            watched(log, self._record_events),
             Limits.given(limits, self.program.compiled[0].limits),
             make_run=self._make_run,
             on_named=self.places.name,
@@ -85,15 +85,15 @@ class JudgedLog(LogPass):
         return iter(self.verdicts)
 
     def _make_run(self, compiled: CompiledPattern, limits: Limits, **options: Any) -> PatternRun:
-        run = self._observed(compiled, limits, **options)
+        run = self._new_run(compiled, limits, **options)
         self._runs.append(run)
         return run
 
-    def _observed(self, compiled: CompiledPattern, limits: Limits, **options: Any) -> ObservedRun:
+    def _new_run(self, compiled: CompiledPattern, limits: Limits, **options: Any) -> ObservedRun:
         options |= {"wanted": self.event, "moves_max": self._moves_max}
         return ObservedRun(compiled, limits, **options)
 
-    def _recorded(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+    def _record_events(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         """Pass on batches of records, and record their events and places."""
         for batch in self.places.watched(batches):
             self.events += (item for item in batch.items if isinstance(item, Event))
@@ -108,7 +108,7 @@ class JudgedLog(LogPass):
         return self._runs
 
     @functools.cached_property
-    def _runs_of(self) -> dict[str, list[ObservedRun]]:
+    def _runs_by_execution(self) -> dict[str, list[ObservedRun]]:
         """The runs of the patterns, by execution."""
         out: dict[str, list[ObservedRun]] = {}
         for run in self.runs:
@@ -120,7 +120,7 @@ class JudgedLog(LogPass):
         """The verdicts that can be explained."""
         return [one for one in self.verdicts if isinstance(one, Explained)]
 
-    def named(self, name: str) -> Explained:
+    def verdict_by_id(self, prefix: str) -> Explained:
         """Return the verdict whose id begins with a prefix.
 
         Raises
@@ -128,32 +128,32 @@ class JudgedLog(LogPass):
         SettingError
             If no verdict has such an id, or several have.
         """
-        named = [one for one in self.explainable if name and one.id.startswith(name)]
-        if len({one.id for one in named}) != 1:
-            some = f"{len(named):,} verdicts have" if named else "no verdict has"
+        matching = [one for one in self.explainable if prefix and one.id.startswith(prefix)]
+        if len({one.id for one in matching}) != 1:
+            some = f"{len(matching):,} verdicts have" if matching else "no verdict has"
             raise SettingError(
-                f"{some} an id that begins with {name!r}; "
+                f"{some} an id that begins with {prefix!r}; "
                 "`ketal run --output json` has the ids of the verdicts"
             )
-        return named[0]
+        return matching[0]
 
     def run_of(self, verdict: Explained) -> ObservedRun:
         """Return the run that reported a verdict."""
-        runs = self._runs_of[verdict.execution]
+        runs = self._runs_by_execution[verdict.execution]
         return next(run for run in runs if run.compiled.name == verdict.pattern)
 
-    def played(self, run: ObservedRun, extension: Iterable[Event]) -> ObservedRun:
+    def rerun(self, run: ObservedRun, extension: Iterable[Event]) -> ObservedRun:
         """Return a new run of the same pattern over one linear extension."""
-        played = self._observed(run.compiled, run.limits, execution=run.execution)
-        played.process(tuple(extension))
-        return played
+        again = self._new_run(run.compiled, run.limits, execution=run.execution)
+        again.process(tuple(extension))
+        return again
 
     def graph(self, execution: str) -> CausalGraph:
         """Return the causal graph of an execution's events, as the runs were offered them."""
         graph = self._graphs.get(execution)
         if graph is None:
             # Not the events as read: to a run, a restarted node has its incarnation's name.
-            runs = self._runs_of.get(execution, ())
+            runs = self._runs_by_execution.get(execution, ())
             events = {event.dot: event for run in runs for event in run.events}
             graph = self._graphs[execution] = CausalGraph(events.values())
         return graph

@@ -19,7 +19,7 @@ from ketal.compiler.pipeline import compile_pattern
 from ketal.engine.configurations import Seen
 from ketal.errors import PatternError
 from ketal.explanation.judged_log import JudgedLog
-from ketal.explanation.observed_run import LiveRun, ObservedRun, first_of
+from ketal.explanation.observed_run import LiveRun, ObservedRun, take_first
 from ketal.explanation.partial_matches import may_follow
 from ketal.explanation.reasons import Explanation, PlacedEvent, RunReason, StepReason
 from ketal.explanation.step_reasons import StepReasons
@@ -62,11 +62,11 @@ def near_misses(judged: JudgedLog) -> Iterator[Explanation]:
 
 
 def _near_miss(judged: JudgedLog, run: ObservedRun) -> Explanation:
-    taken, scope = _furthest(judged, run)
+    taken, scope = _longest_partial_match(judged, run)
     reasons = StepReasons(run, scope)
-    *_, live = reasons.taking(taken)
+    *_, live = reasons.replay(taken)
     most = run.limits.near_misses_max
-    following, cut = first_of(_following(run, run.observed.offered(scope), live), most)
+    following, cut = take_first(_possible_successors(run, run.observed.offered(scope), live), most)
     candidates = [judged.placed(run, event) for event in following]
     state = run.machine.automaton.named((live.configuration.state,))
     names = " or ".join(run.machine.automaton.expected((live.configuration.state,)))
@@ -79,14 +79,14 @@ def _near_miss(judged: JudgedLog, run: ObservedRun) -> Explanation:
         execution=run.execution,
         statements=statements,
         runs=(RunReason(state, judged.placed_steps(run, taken)),),
-        near=tuple(_nearest(reasons, live, candidates)),
+        near=tuple(_nearest_reasons(reasons, live, candidates)),
     )
 
 
-def _furthest(judged: JudgedLog, run: ObservedRun) -> tuple[History, FrozenMapping]:
+def _longest_partial_match(judged: JudgedLog, run: ObservedRun) -> tuple[History, FrozenMapping]:
     """Return the steps of a longest partial match of a find, and its scope."""
     events = {event.dot: event for event in run.events}
-    for compiled in _beginnings(run.compiled):
+    for compiled in _prefixes(run.compiled):
         program = Program((compiled,), judged.program.file, ())
         verdicts = JudgedLog(program, run.events, run.limits).verdicts
         match = next((one for one in verdicts if isinstance(one, Match)), None)
@@ -96,7 +96,7 @@ def _furthest(judged: JudgedLog, run: ObservedRun) -> tuple[History, FrozenMappi
     return (), max(run.observed.offered_scopes(), key=lambda one: len(run.observed.offered(one)))
 
 
-def _beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
+def _prefixes(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
     """Yield the proper prefixes of a pattern's body as patterns, the longest first.
 
     A prefix ends between two blocks of the sequence. One that is no valid pattern, as it may be
@@ -112,7 +112,7 @@ def _beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
         body = blocks[0] if length == 1 else syntax.Sequence(blocks)
         assert not isinstance(body, syntax.Absent)
         steps = {node.name for node in walk(body) if isinstance(node, syntax.Step)}
-        beginning = replace(
+        prefix = replace(
             pattern,
             body=body,
             declarations=tuple(
@@ -125,11 +125,11 @@ def _beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
         )
         # Each name is declared in the pattern, or is an event that the file declares for all.
         shared = tuple(event for event in compiled.named_events if event not in pattern.events)
-        file = syntax.File((beginning,), events=shared)
+        file = syntax.File((prefix,), events=shared)
         try:
             yield compile_pattern(
                 file,
-                beginning,
+                prefix,
                 registered=registered,
                 limits=compiled.limits,
                 undecided=compiled.undecided,
@@ -138,7 +138,9 @@ def _beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
             continue
 
 
-def _following(run: ObservedRun, offered: Sequence[Seen], live: LiveRun) -> Iterator[Event]:
+def _possible_successors(
+    run: ObservedRun, offered: Sequence[Seen], live: LiveRun
+) -> Iterator[Event]:
     """Yield the events of a scope that may follow every event that a run has taken."""
     taken = {event.dot for _, event in live.taken}
     before = [seen for seen in offered if seen.dot in taken]
@@ -147,7 +149,7 @@ def _following(run: ObservedRun, offered: Sequence[Seen], live: LiveRun) -> Iter
             yield seen.event
 
 
-def _nearest(
+def _nearest_reasons(
     reasons: StepReasons, live: LiveRun, candidates: Sequence[PlacedEvent]
 ) -> list[StepReason]:
     """Return why the nearest events do not satisfy the steps that a run expects.

@@ -38,7 +38,7 @@ from ketal.semantics import History
 T = TypeVar("T")
 
 
-def first_of(items: Iterator[T], most: int) -> tuple[list[T], bool]:
+def take_first(items: Iterator[T], most: int) -> tuple[list[T], bool]:
     """Return the first `most` items, and whether more follow; `most` may exceed `sys.maxsize`."""
     first = [item for _, item in zip(range(most), items, strict=False)]
     return first, next(items, None) is not None
@@ -184,32 +184,34 @@ class ObservedSteps(ScopeSteps):
         scope = self.scopes.get(name)
         seen = Seen(event, mask, 0 if scope is None else scope.offered)
         if self.verdicts.compiled.kind == "check":
-            return self._step_checked(name, scope, seen)
+            return self._step_check(name, scope, seen)
         self._offered.setdefault(name, []).append(seen)
-        offer = self._offer(name, seen, self._waiting(scope)) if event.dot == self._wanted else None
+        offer = (
+            self._offer(name, seen, self._live_runs(scope)) if event.dot == self._wanted else None
+        )
         out = super().step(name, event, mask)
         if offer is not None:
             offer.verdicts = out
             self.offers.append(offer)
         return out
 
-    def _scope_of(self, name: ScopeName) -> FrozenMapping:
+    def _scope_key(self, name: ScopeName) -> FrozenMapping:
         return mapping_of(self.scopes.key_of(name))
 
     def _offer(self, name: ScopeName, seen: Seen, live: Iterator[LiveRun]) -> Offer:
-        runs, cut = first_of(live, self.limits.explained_runs_max)
-        return Offer(self._scope_of(name), seen, self._events[-1], runs, cut)
+        runs, cut = take_first(live, self.limits.explained_runs_max)
+        return Offer(self._scope_key(name), seen, self._events[-1], runs, cut)
 
     # --- a check ---
 
-    def _step_checked(self, name: ScopeName, scope: Scope | None, seen: Seen) -> list[RunVerdict]:
+    def _step_check(self, name: ScopeName, scope: Scope | None, seen: Seen) -> list[RunVerdict]:
         run = None if scope is None else scope.run
         before = run.configurations if isinstance(run, CheckRun) else self._machine.fresh
         halted = isinstance(run, CheckRun) and run.halted
         out = super().step(name, seen.event, seen.mask)
         violated = [verdict for verdict in out if verdict.kind == "violation"]
         if violated or seen.dot == self._wanted:
-            live = (LiveRun(one, self._readings.of(name, one)) for one in before)
+            live = (LiveRun(one, self._readings.reader(name, one)) for one in before)
             offer = self._offer(name, seen, live)
             offer.halted, offer.verdicts = halted, out
             self.violated.update((verdict.id, offer) for verdict in violated)
@@ -220,7 +222,7 @@ class ObservedSteps(ScopeSteps):
             scope = self.scopes.get(name)
             # A finished scope has been removed; its successor would start in the initial state.
             after = scope.run.states() if scope and isinstance(scope.run, CheckRun) else (0,)
-            position, key = len(self._events) - 1, self._scope_of(name)
+            position, key = len(self._events) - 1, self._scope_key(name)
             self.moves.append(Move(position, key, seen.event, states(before), after))
         policy = self._machine.compiled.pattern.violation_policy
         if violated and policy != "skip":
@@ -232,7 +234,7 @@ class ObservedSteps(ScopeSteps):
 
     def close(self) -> list[RunVerdict]:
         """End every window and every run."""
-        readings = {self._scope_of(name): read for name, read in self._readings.of_scopes()}
+        readings = {self._scope_key(name): read for name, read in self._readings.scope_readers()}
         out = super().close()
         for verdict in out:
             if verdict.kind == "incomplete":
@@ -241,15 +243,15 @@ class ObservedSteps(ScopeSteps):
 
     # --- a find ---
 
-    def _waiting(self, scope: Scope | None) -> Iterator[LiveRun]:
+    def _live_runs(self, scope: Scope | None) -> Iterator[LiveRun]:
         """Yield the waiting runs of a `find next` or `find strict`, and a fresh run."""
         run = None if scope is None else scope.run
         if isinstance(run, RunsFind):
             for configuration, taken in run.beginnings():
-                yield self.live(configuration, taken)
-        yield self.live(self._machine.start(), ())
+                yield self.live_run(configuration, taken)
+        yield self.live_run(self._machine.start(), ())
 
-    def live(self, configuration: Configuration, taken: Taken) -> LiveRun:
+    def live_run(self, configuration: Configuration, taken: Taken) -> LiveRun:
         """Return a find's run in a configuration, with the steps taken."""
         steps = self._machine.automaton.steps
         return LiveRun(
@@ -258,7 +260,7 @@ class ObservedSteps(ScopeSteps):
 
     def offered_scopes(self) -> list[FrozenMapping]:
         """Return the scopes of a find that were offered an event."""
-        return list(map(self._scope_of, self._offered))
+        return list(map(self._scope_key, self._offered))
 
     def offered(self, scope: FrozenMapping) -> list[Seen]:
         """Return the events that a scope of a find was offered, in offer order."""

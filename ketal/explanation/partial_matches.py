@@ -26,7 +26,7 @@ def partial_matches(run: ObservedRun, offer: Offer) -> Iterator[LiveRun]:
     todo: list[tuple[Configuration, Taken]] = [(machine.start(), ())]
     while todo:
         here, taken = todo.pop()
-        yield run.observed.live(here, taken)
+        yield run.observed.live_run(here, taken)
         earlier = [seen for _, seen in taken]
         for seen in offered:
             if not may_follow(machine, seen, offer.seen) or not all(

@@ -228,16 +228,16 @@ class PairReason:
                 yield f"  of {of.event.node}, {by.dot} knows {what}"
             return
         yield f"  {self.path[0].source}"
-        for line in _shortened([str(link) for link in self.path], "links"):
+        for line in _shorten([str(link) for link in self.path], "links"):
             yield f"  {line}"
 
 
-def _shortened(lines: list[str], what: str) -> list[str]:
+def _shorten(lines: list[str], noun: str) -> list[str]:
     """Return lines, the middle ones replaced by their number if there are many."""
     if len(lines) <= SHOWN_STEPS:
         return lines
     half = SHOWN_STEPS // 2
-    return [*lines[:half], f"… {len(lines) - 2 * half:,} more {what}", *lines[-half:]]
+    return [*lines[:half], f"… {len(lines) - 2 * half:,} more {noun}", *lines[-half:]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ class RunReason:
         """Yield it as text."""
         if self.taken:
             yield f"in {self.state}, after:"
-            for line in _shortened([f"{s} = {e}" for s, e in self.taken], "steps"):
+            for line in _shorten([f"{s} = {e}" for s, e in self.taken], "steps"):
                 yield f"  {line}"
         else:
             yield f"in {self.state}, with nothing taken yet:"
@@ -402,7 +402,7 @@ class Explanation:
         yield from self.statements
         if self.extension:
             yield "where the events come in this order:"
-            events = _shortened([str(event) for event in self.extension], "events")
+            events = _shorten([str(event) for event in self.extension], "events")
             yield from (f"  {event}" for event in events)
         for step, pair in zip_longest(self.steps, self.pairs):
             yield f"{step.step} = {step.event}"

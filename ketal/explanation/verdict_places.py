@@ -40,7 +40,7 @@ class VerdictPlaces:
     """The places of verdicts' events, from the latest records or, if `all_kept`, from all."""
 
     def __init__(self, *, all_kept: bool) -> None:
-        self._most = sys.maxsize if all_kept else RECORDS_MAX
+        self._records_max = sys.maxsize if all_kept else RECORDS_MAX
         self._unread: deque[RecordBatch] = deque()
         """The latest batches, not yet indexed in `_places`."""
         self._unread_records = 0
@@ -57,7 +57,7 @@ class VerdictPlaces:
         """Keep a batch, and evict the oldest ones that exceed the limit."""
         self._unread.append(batch)
         self._unread_records += len(batch.items)
-        while self._unread_records > self._most and len(self._unread) > 1:
+        while self._unread_records > self._records_max and len(self._unread) > 1:
             self._unread_records -= len(self._unread.popleft().items)
 
     def name(self, execution: str, dot: Dot, place: str) -> None:
@@ -86,8 +86,8 @@ class VerdictPlaces:
 
     def _evict(self, places: dict[tuple[str, Dot], str]) -> None:
         """Evict the oldest places down to the limit once there are twice as many."""
-        if len(places) > 2 * self._most:
-            for key in list(islice(places, len(places) - self._most)):
+        if len(places) > 2 * self._records_max:
+            for key in list(islice(places, len(places) - self._records_max)):
                 del places[key]
 
     # --- of verdicts ---

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import ketal
-from ketal.explanation.explaining import diagram, verdict_explained
+from ketal.explanation.explaining import diagram, explain_verdict
 from ketal.explanation.judged_log import JudgedLog
 from ketal.replicated_stack.cluster import RunPlan, Topic, run
 from ketal.replicated_stack.node import Bug
@@ -130,7 +130,7 @@ class Demo:
         """Explain what was found first; return its pattern."""
         judged = JudgedLog(self._program, recorded_log(folder))
         first = next(v for v in judged.verdicts if isinstance(v, ketal.Violation | ketal.Match))
-        explained = verdict_explained(judged, first)
+        explained = explain_verdict(judged, first)
         self._line("")
         self._line("Why:")
         for text in (line.replace(f"{folder}/", "") for line in explained.lines()):

@@ -16,7 +16,7 @@ from ketal import semantics
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.verdict_building import flat
 from ketal.errors import PatternError
-from ketal.explanation.explaining import explanations, verdict_explained
+from ketal.explanation.explaining import explain_verdict, explanations
 from ketal.explanation.guard_evidence import GuardEvidence
 from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.reasons import Explanation, StepReason
@@ -109,7 +109,7 @@ def test_whatever_else_is_so_the_evidence_decides_the_guard() -> None:
         history: semantics.History = ()
         for event in events:
             for name, guard in steps.items():
-                held, found = evidence.of(guard, event, history)
+                held, found = evidence.decide(guard, event, history)
                 at = evidence.moment(event, history, None)
                 assert held == (evidence.truth(guard, at) is True)
                 literals = list(_literals(guard, evidence.guards))
@@ -137,13 +137,13 @@ def test_a_negation_and_a_choice_are_decided_by_what_fails() -> None:
     evidence = GuardEvidence(compiled)
     x = Event(node="n", type="a", clock={"n": 1})
     y = Event(node="m", type="b", clock={"m": 1, "n": 1}, data={"x": 1})
-    held, found = evidence.of(dict(compiled.guards)["Y"], y, (("X", x),))
+    held, found = evidence.decide(dict(compiled.guards)["Y"], y, (("X", x),))
     assert not held
     assert [str(one) for one in found] == [
         "!(x == 1) fails: x is 1",
         "Conc(B, X) fails: m@1 is after n@1: m@1 knows n:1 >= 1",
     ]
-    held, found = evidence.of(dict(compiled.guards)["Y"], y, ())
+    held, found = evidence.decide(dict(compiled.guards)["Y"], y, ())
     assert [str(one) for one in found] == [
         'type == "b" holds: type is "b"',
         'type == "b" holds: type is "b"',
@@ -154,7 +154,7 @@ def test_a_negation_and_a_choice_are_decided_by_what_fails() -> None:
 def test_an_unknown_comparison_says_of_which_values() -> None:
     (compiled,) = ketal.compile('pattern P { event A = x < 3 || y == "b"; check A*; }').compiled
     event = Event(node="n", type="t", clock={"n": 1}, data={"x": "two"})
-    held, found = GuardEvidence(compiled).of(syntax.Name("A"), event, ())
+    held, found = GuardEvidence(compiled).decide(syntax.Name("A"), event, ())
     assert not held
     assert [str(one) for one in found] == [
         'x < 3 is unknown: x is "two", values of these kinds are not compared',
@@ -606,7 +606,7 @@ def test_what_a_long_run_had_taken_is_read_when_it_is_asked_for() -> None:
     (run,) = judged.runs
     runs = [live for offer in run.observed.violated.values() for live in offer.live]
     assert not any(live.read.cache_info().currsize for live in runs)
-    (live,) = verdict_explained(judged, judged.explainable[-1]).runs
+    (live,) = explain_verdict(judged, judged.explainable[-1]).runs
     assert len(live.taken) == 1_999
 
 

@@ -96,7 +96,7 @@ def test_no_run_came_further_and_what_is_near_fails_a_step() -> None:
         evidence = GuardEvidence(compiled)
         taken: semantics.History = ()
         for step, placed in run.taken:
-            assert evidence.of(dict(compiled.guards)[step], placed.event, taken)[0]
+            assert evidence.decide(dict(compiled.guards)[step], placed.event, taken)[0]
             taken = (*taken, (step, placed.event))
         for one in near.near:
             assert not one.holds

@@ -17,7 +17,7 @@ from typing import Any
 
 from ketal.clocks.vector import Vector
 from ketal.errors import SettingError
-from ketal.explanation.causal_graph import CausalGraph, in_place_of
+from ketal.explanation.causal_graph import CausalGraph, missing_event_hint
 from ketal.explanation.guard_evidence import order_in_words
 from ketal.explanation.reasons import PairReason, PlacedEvent
 from ketal.model.events.dot import Dot
@@ -134,7 +134,7 @@ def compare_events(
         executions = {execution: execution_named(executions, execution)}
     graphs = {name: CausalGraph(part.events()) for name, part in executions.items()}
     _, rejected = rejected_of(executions.values())
-    name = _execution_of(graphs, first, second, rejected)
+    name = _common_execution(graphs, first, second, rejected)
     part, graph = executions[name], graphs[name]
 
     def placed(event: Event) -> PlacedEvent:
@@ -149,7 +149,9 @@ def compare_events(
 # --- which events ---------------------------------------------------------------
 
 
-def _execution_of(graphs: Mapping[str, CausalGraph], first: Dot, second: Dot, rejected: str) -> str:
+def _common_execution(
+    graphs: Mapping[str, CausalGraph], first: Dot, second: Dot, rejected: str
+) -> str:
     """Return the name of the one execution that has both events.
 
     Raises
@@ -171,7 +173,7 @@ def _execution_of(graphs: Mapping[str, CausalGraph], first: Dot, second: Dot, re
         if not names:
             more = f"; records were rejected, the first is {rejected}" if rejected else ""
             events = [e for graph in graphs.values() for own in graph.nodes.values() for e in own]
-            raise SettingError(f"the log has no event {dot}{in_place_of(dot, events)}{more}")
+            raise SettingError(f"the log has no event {dot}{missing_event_hint(dot, events)}{more}")
     raise SettingError(
         f"{first} is of execution {execution_names(having[first][:1])} and {second} of "
         f"{execution_names(having[second][:1])}; "

@@ -122,11 +122,11 @@ _HEADS = (
 )  # fmt: skip
 
 
-def _share(count: int, of: int) -> str:
+def _share(count: int, total: int) -> str:
     """Return a share in per cent; only exact shares are rounded to 0 or 100."""
-    if not of or count in (0, of):
-        return "100 %" if of and count == of else "0"
-    return f"{min(max(100 * count / of, 0.1), 99.9):.1f} %"
+    if not total or count in (0, total):
+        return "100 %" if total and count == total else "0"
+    return f"{min(max(100 * count / total, 0.1), 99.9):.1f} %"
 
 
 def compare_schemes(
@@ -155,7 +155,7 @@ def compare_schemes(
     if len(events) < 2:
         raise SettingError("schemes are compared by pairs of events, and the log has no two events")
     of_pairs = len(events) * (len(events) - 1) // 2
-    pairs = _pairs(len(events), min(of_pairs, limits.stamp_pairs_max))
+    pairs = _sample_pairs(len(events), min(of_pairs, limits.stamp_pairs_max))
     reports: list[SchemeReport] = []
     left_out: dict[str, str] = {}
     for scheme in schemes:
@@ -168,7 +168,7 @@ def compare_schemes(
     return SchemeComparison(name, len(events), len(pairs), of_pairs, tuple(reports), left_out)
 
 
-def _pairs(events: int, count: int) -> list[tuple[int, int]]:
+def _sample_pairs(events: int, count: int) -> list[tuple[int, int]]:
     if count == events * (events - 1) // 2:
         return list(combinations(range(events), 2))
     rng, drawn = random.Random(0), dict[tuple[int, int], None]()

@@ -58,15 +58,15 @@ def count_cuts(graph: CausalGraph, cuts_max: int) -> CutCount:
         if part.kind == "event":
             count = CutCount(events=1, cuts=2, linear_extensions=1)
         elif part.kind == "prime":
-            count = _walk(order, part.pieces, left)
+            count = _count_prime(order, part.pieces, left)
             left = max(0, left - count.cuts)
         else:
-            count = _combined(part.kind, [counts.pop(id(one)) for one in part.parts])
+            count = _combine(part.kind, [counts.pop(id(one)) for one in part.parts])
         counts[id(part)] = count
     return counts[id(parts[0])]
 
 
-def _combined(kind: PartKind, parts: list[CutCount]) -> CutCount:
+def _combine(kind: PartKind, parts: list[CutCount]) -> CutCount:
     """Return the counts of a series or of a parallel part, from those of its parts."""
     events, cuts, extensions = 0, 1, 1
     for part in parts:
@@ -80,9 +80,9 @@ def _combined(kind: PartKind, parts: list[CutCount]) -> CutCount:
     return CutCount(events, cuts, extensions, all(part.exact for part in parts))
 
 
-def _walk(order: EventOrder, pieces: Mapping[int, Piece], cuts_max: int) -> CutCount:
+def _count_prime(order: EventOrder, pieces: Mapping[int, Piece], cuts_max: int) -> CutCount:
     """Count the cuts and linear extensions of a prime part by enumerating its cuts."""
-    lines, guards = _fields(order, pieces)
+    lines, guards = _bit_fields(order, pieces)
     events = sum(stop - start for start, stop in pieces.values())
     level, cuts = {0: 1}, 1
     for _ in range(events):
@@ -103,7 +103,7 @@ def _walk(order: EventOrder, pieces: Mapping[int, Piece], cuts_max: int) -> CutC
     return CutCount(events, cuts, extensions)
 
 
-def _fields(
+def _bit_fields(
     order: EventOrder, pieces: Mapping[int, Piece]
 ) -> tuple[list[tuple[int, int, list[int]]], int]:
     """Return the bit fields of a part's lines, and the mask of their uppermost bits.

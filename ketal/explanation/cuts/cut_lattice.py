@@ -68,7 +68,7 @@ class CutLattice:
                     cuts.append(upper)
                 covers.append((numbers[upper], numbers[cut], str(order.lines[line][place])))
         caption = f"the last counters of {', '.join(graph.nodes)}" if graph.nodes else "no event"
-        return cls(title, caption, tuple(_named(order, cut) for cut in cuts), tuple(covers))
+        return cls(title, caption, tuple(_label_and_tip(order, cut) for cut in cuts), tuple(covers))
 
     def to_svg(self) -> str:
         """Draw the lattice, laid out by Graphviz if that is installed."""
@@ -106,7 +106,7 @@ class CutLattice:
         return "\n".join([*lines, "}", ""])
 
 
-def _named(order: EventOrder, cut: Cut) -> tuple[str, str]:
+def _label_and_tip(order: EventOrder, cut: Cut) -> tuple[str, str]:
     """Return the label of a cut, and its tooltip: the last event of each node in it."""
     lasts = [own[place - 1] if place else None for own, place in zip(order.lines, cut, strict=True)]
     label = " ".join("0" if last is None else str(last.counter) for last in lasts)

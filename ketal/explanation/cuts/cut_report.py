@@ -101,8 +101,8 @@ class ExecutionCuts:
         # Python itself refuses to print integers of thousands of digits.
         return (
             f"ExecutionCuts(execution={self.execution!r}, events={self.events}, "
-            f"nodes={self.nodes}, missing={self.missing}, cuts={shown(self.cuts)}, "
-            f"linear_extensions={shown(self.linear_extensions)}, limit={self.limit!r})"
+            f"nodes={self.nodes}, missing={self.missing}, cuts={abbreviated(self.cuts)}, "
+            f"linear_extensions={abbreviated(self.linear_extensions)}, limit={self.limit!r})"
         )
 
     def __str__(self) -> str:
@@ -116,8 +116,8 @@ class ExecutionCuts:
             yield f"missing            {self.missing:,} that clocks know and the log lacks"
         more, least = ("more than ", "at least ") if self.limit else ("", "")
         named = f" (limit {self.limit})" if self.limit else ""
-        yield f"consistent cuts    {more}{shown(self.cuts)}{named}"
-        yield f"linear extensions  {least}{shown(self.linear_extensions)}{named}"
+        yield f"consistent cuts    {more}{abbreviated(self.cuts)}{named}"
+        yield f"linear extensions  {least}{abbreviated(self.linear_extensions)}{named}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,8 +249,8 @@ class LogCuts:
             )
         if one.lattice is None:
             raise SettingError(
-                f"there are {'more than ' if one.limit else ''}{shown(one.cuts)} consistent cuts, "
-                f"and at most {self.drawn_cuts_max:,} are drawn (limit drawn_cuts_max)"
+                f"there are {'more than ' if one.limit else ''}{abbreviated(one.cuts)} consistent "
+                f"cuts, and at most {self.drawn_cuts_max:,} are drawn (limit drawn_cuts_max)"
             )
         return one.lattice
 
@@ -267,7 +267,7 @@ def digits(number: int) -> str:
     return format(Decimal(number), "f")
 
 
-def shown(number: int) -> str:
+def abbreviated(number: int) -> str:
     """Return a number for people; of more than `DIGITS_MAX` digits, the first four are shown.
 
     The number is truncated, not rounded, so that a lower bound remains one.
@@ -313,7 +313,7 @@ def cuts(log: Log | Iterable[Event], *, limits: Limits | None = None) -> LogCuts
     parts = executions_of(log, given)
     rejected, first_rejected = rejected_of(parts.values())
     return LogCuts(
-        executions=tuple(_counted(part, given) for part in parts.values()),
+        executions=tuple(_count_execution(part, given) for part in parts.values()),
         duplicates=sum(part.duplicates for part in parts.values()),
         rejected=rejected,
         first_rejected=first_rejected,
@@ -321,7 +321,7 @@ def cuts(log: Log | Iterable[Event], *, limits: Limits | None = None) -> LogCuts
     )
 
 
-def _counted(part: ExecutionEvents, limits: Limits) -> ExecutionCuts:
+def _count_execution(part: ExecutionEvents, limits: Limits) -> ExecutionCuts:
     events = part.events()
     graph = CausalGraph(events)
     try:
@@ -338,11 +338,11 @@ def _counted(part: ExecutionEvents, limits: Limits) -> ExecutionCuts:
         cuts=count.cuts if count.exact else count.cuts - 1,
         linear_extensions=count.linear_extensions,
         limit="" if count.exact else LIMIT,
-        lattice=_drawn(graph, count, part.name, limits),
+        lattice=_small_lattice(graph, count, part.name, limits),
     )
 
 
-def _drawn(
+def _small_lattice(
     graph: CausalGraph, count: CutCount, execution: str, limits: Limits
 ) -> CutLattice | None:
     if not count.exact or count.cuts > limits.drawn_cuts_max:

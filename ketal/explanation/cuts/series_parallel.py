@@ -83,12 +83,12 @@ class EventOrder:
         for rank, event in enumerate(events):
             line, place = numbers[event.node], places[event.dot]
             if len(self.known[line]) != place:
-                raise _impossible(self.lines[line][place - 1], event)
+                raise _clock_error(self.lines[line][place - 1], event)
             known = dict(self.known[line][place - 1]) if place else {}
             for sent in graph.messages_to(event):
                 other, at = numbers[sent.node], places[sent.dot]
                 if len(self.known[other]) <= at:
-                    raise _impossible(sent, event)
+                    raise _clock_error(sent, event)
                 for number, upto in (*self.known[other][at].items(), (other, at + 1)):
                     if number != line and upto > known.get(number, 0):
                         known[number] = upto
@@ -166,7 +166,7 @@ class EventOrder:
         return {line: end for line, end in ends.items() if end > pieces[line][0]}
 
 
-def _impossible(before: Event, event: Event) -> EventError:
+def _clock_error(before: Event, event: Event) -> EventError:
     return EventError(
         f"the clocks are not those of an execution: {event.dot} is after {before.dot}, and its "
         "clock is lower; `ketal audit` says what is wrong"

@@ -23,7 +23,7 @@ def refuse_other_pictures(suffix: str, instead: str) -> None:
         raise SettingError(f"pictures are not written as {suffix}; write {instead}")
 
 
-def form_named(path: str) -> str:
+def form_for_path(path: str) -> str:
     """Return the form that the suffix of a file's name selects; the page if it selects none.
 
     Raises

@@ -16,7 +16,7 @@ from typing import Any
 
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
-from ketal.explanation.explaining import verdict_explained
+from ketal.explanation.explaining import explain_verdict
 from ketal.explanation.guard_evidence import GuardEvidence
 from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.observed_run import ObservedRun
@@ -114,7 +114,7 @@ class SpaceTime:
         """Return the place of an event in the log; empty if unknown."""
         return self.read.place(event.dot)
 
-    def judge(self, judged: JudgedLog, verdicts_max: int) -> None:
+    def add_verdicts(self, judged: JudgedLog, verdicts_max: int) -> None:
         """Add the execution's verdicts, at most `verdicts_max`, and the moves of its checks."""
         own = [verdict for verdict in judged.explainable if verdict.execution == self.name]
         # If not all are shown, violations take precedence over matches.
@@ -122,7 +122,7 @@ class SpaceTime:
         self.more_verdicts = max(0, len(own) - verdicts_max)
         for number in sorted(order[:verdicts_max]):
             verdict = own[number]
-            explanation = verdict_explained(judged, verdict)
+            explanation = explain_verdict(judged, verdict)
             own_events = marked_events(explanation)
             events = [self.number[event.dot] for _, event in own_events]
             # Of a violation only the event is marked, not the steps taken before.
@@ -131,7 +131,7 @@ class SpaceTime:
             self.verdicts.append(
                 {
                     "steps": [step for step, _ in own_events],
-                    "play": self._play(judged, explanation),
+                    "play": self._replay_data(judged, explanation),
                     "kind": verdict.kind,
                     "pattern": verdict.pattern,
                     "id": verdict.id,
@@ -148,9 +148,9 @@ class SpaceTime:
                 }
             )
 
-        self.automata = [self._automaton(run) for run in self._checks(judged)]
+        self.automata = [self._check_data(run) for run in self._checks(judged)]
 
-    def _play(self, judged: JudgedLog, explanation: Explanation) -> dict[str, Any] | None:
+    def _replay_data(self, judged: JudgedLog, explanation: Explanation) -> dict[str, Any] | None:
         """Return the order of events that gives a verdict of a `mode`, and the moves of its check.
 
         None for a verdict that the canonical order gives. `automaton` is the index of the check in
@@ -165,7 +165,7 @@ class SpaceTime:
             return {"automaton": -1, "order": order, "scopes": [], "moves": [], "more": 0}
         run = judged.run_of(verdict)
         number = self._checks(judged).index(run)
-        return {"automaton": number, **self._moves(judged.played(run, events))}
+        return {"automaton": number, **self._move_data(judged.rerun(run, events))}
 
     def _checks(self, judged: JudgedLog) -> list[ObservedRun]:
         return [
@@ -174,7 +174,7 @@ class SpaceTime:
             if run.execution == self.name and run.compiled.kind == "check"
         ]
 
-    def _automaton(self, run: ObservedRun) -> dict[str, Any]:
+    def _check_data(self, run: ObservedRun) -> dict[str, Any]:
         """Return the automaton and the moves of a check, as the page reads them."""
         compiled = run.compiled
         return {
@@ -182,10 +182,10 @@ class SpaceTime:
             # Empty if the automaton is too large to be drawn.
             "picture": Picture.of(compiled)._repr_svg_() or "",
             "states": list(compiled.automaton.names),
-            **self._moves(run),
+            **self._move_data(run),
         }
 
-    def _moves(self, run: ObservedRun) -> dict[str, Any]:
+    def _move_data(self, run: ObservedRun) -> dict[str, Any]:
         """Return the moves of the runs of a check.
 
         `order` has the indices of the events in offer order. Each move is its position in that
@@ -208,7 +208,7 @@ class SpaceTime:
         """Return the execution as the page reads it: columns, with names replaced by numbers."""
         nodes, types, files = _numbering(self.nodes), _numbering(), _numbering()
         known = len(nodes)
-        changes = [self._changes(event, nodes) for event in self.events]
+        changes = [self._clock_changes(event, nodes) for event in self.events]
         places = [file_and_line(self.place(event)) for event in self.events]
         return {
             "name": self.title,
@@ -219,7 +219,7 @@ class SpaceTime:
             "file": [files[file] if file or line else -1 for file, line in places],
             "line": [line for _, line in places],
             "time": [event.time for event in self.events],
-            "data": [_shown(event.data) or None for event in self.events],
+            "data": [_page_value(event.data) or None for event in self.events],
             "id": [event.id for event in self.events],
             "changes": changes,
             "messages": [number for pair in self.messages for number in pair],
@@ -234,7 +234,7 @@ class SpaceTime:
             "files": list(files),
         }
 
-    def _changes(self, event: Event, nodes: Mapping[str, int]) -> list[int]:
+    def _clock_changes(self, event: Event, nodes: Mapping[str, int]) -> list[int]:
         """Return the clock entries of an event that its predecessor on the node does not have.
 
         Nodes without events in the log are numbered after the others.
@@ -266,12 +266,12 @@ def _numbering(names: Iterable[str] = ()) -> Mapping[str, int]:
     return numbers
 
 
-def _shown(value: Any) -> Any:
+def _page_value(value: Any) -> Any:
     """Return an attribute for the page: numbers that JSON or JavaScript would change as text."""
     if isinstance(value, dict):
-        return {name: _shown(one) for name, one in value.items()}
+        return {name: _page_value(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [_shown(one) for one in value]
+        return [_page_value(one) for one in value]
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     exact = abs(value) <= EXACT_MAX if isinstance(value, int) else math.isfinite(value)
@@ -284,5 +284,5 @@ def space_times(log: ViewedLog, program: Program | None, limits: Limits) -> list
     if program is not None:
         judged = JudgedLog(program, log.records, limits, moves_max=limits.viewed_moves_max)
         for one in drawn:
-            one.judge(judged, limits.viewed_verdicts_max)
+            one.add_verdicts(judged, limits.viewed_verdicts_max)
     return drawn

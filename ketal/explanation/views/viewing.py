@@ -12,7 +12,7 @@ from html import escape
 import msgspec
 
 from ketal.errors import SettingError, wrong_type
-from ketal.explanation.views.forms import PAGE, form_named
+from ketal.explanation.views.forms import PAGE, form_for_path
 from ketal.explanation.views.perfetto import trace_events
 from ketal.explanation.views.space_time import SpaceTime, guard_texts, space_times
 from ketal.explanation.views.space_time_svg import space_time_svg
@@ -80,10 +80,10 @@ def view(
     given = Limits.given(limits, base)
     first = ViewedLog(log, given)
     other = None if compare is None else ViewedLog(compare, given)
-    return viewed(first, program, given, other, title=title, compare_title=compare_title)
+    return view_logs(first, program, given, other, title=title, compare_title=compare_title)
 
 
-def viewed(
+def view_logs(
     log: ViewedLog,
     program: Program | None,
     limits: Limits,
@@ -247,7 +247,7 @@ class View:
         """
         if not isinstance(path, str | os.PathLike):
             raise wrong_type("path", "a path", path)
-        text = text_of(self, form_named(os.fspath(path)))
+        text = view_text(self, form_for_path(os.fspath(path)))
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
 
@@ -256,6 +256,6 @@ class View:
         return f'<iframe srcdoc="{inner}" style="width:100%;height:600px;border:0"></iframe>'
 
 
-def text_of(shown: View, form: str) -> str:
+def view_text(shown: View, form: str) -> str:
     """Return a view as text, in one of `FORMS`."""
     return shown.html if form == PAGE else str(getattr(shown, f"to_{form}")())
