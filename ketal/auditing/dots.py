@@ -1,22 +1,21 @@
-"""Each event a dot of its own: along a node own entries count 1, 2, 3, ….
+"""Assigns each event a dot of its own, so that the own entries of a node count 1, 2, 3, ….
 
-A node fails to count so by a hole, a dot of two events, an event without a dot, or one
-far behind the last. Each may be a fault by itself: an event that was lost, or is one
-too many. A wrong own entry shows as two of them: the hole that its event left, and the
-dot that it has instead. So an event without a dot, or with one that it shares, is tried
-in the holes. It *fits* a hole if nothing contradicts it there: along a node clocks
-never fall, who knows an event knows all that it knows, and whom it knows does not know
-it (Mattern, "Virtual time and global states of distributed systems", 1989). If it fits,
-its own entry is the fault, and no event is missing.
+A node's own entries deviate from that by a hole, a dot that two events share, an event without a
+dot, or one far beyond the last. Each may be a fault of its own: an event that was lost, or one too
+many. A wrong own entry shows as two deviations: the hole that its event left, and the dot that it
+has instead. So an event without a dot, or with a shared one, is tried in the holes. It *fits* a
+hole if nothing contradicts it there: clocks never decrease along a node, events that know it know
+all that it knows, and events that it knows do not know it (Mattern, "Virtual time and global states
+of distributed systems", 1989). If it fits, its own entry is the fault, and no event is missing.
 
-The order of the file is evidence, too: where it has the order of each node, the line
-of the event must fit the hole as well; elsewhere it only decides between two that fit.
+The order of the file is evidence, too: if the file has the order of each node, the event's line
+must fit the hole as well; otherwise the order only decides between two events that fit.
 
-First each event has the dot of its own entry, if that is a valid one (`admit`); of a clock
-that is none the valid entries are used and the others reported.
+First each event gets the dot of its own entry, if that is valid (`admit`); of an invalid clock, the
+valid entries are used and the others reported.
 
-The one rule: one fault before two. An event that fits no hole is left at its recorded
-dot, and a hole that nothing fits is a lost event.
+The one rule: one fault is preferred to two. An event that fits no hole stays at its recorded dot,
+and a hole that no event fits is a lost event.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.draft import Draft
 
 _PAIRS = 12
-"""From so many neighbours on, the order of a file proves something."""
+"""How many pairs of neighbours it takes at least for the order of a file to be evidence."""
 _NEAR = 16
-"""So many holes are tried for an event, around the place that it must have."""
+"""How many holes are tried for an event, around its expected place."""
 
 
 def admit(execution: AuditedExecution) -> None:
-    """Assign each event the dot of its own entry, if that is a valid one."""
+    """Assign each event the dot of its own entry, if that is valid."""
     copies: set[int] = set()
     known: dict[tuple[str, int], set[bytes]] = {}
     for event in execution.events:
@@ -76,7 +75,7 @@ def admit(execution: AuditedExecution) -> None:
 
 
 def _admit_draft(execution: AuditedExecution, event: AuditedEvent, draft: Draft) -> None:
-    """Take the valid entries of an invalid clock, and report the others."""
+    """Use the valid entries of an invalid clock, and report the others."""
     node = event.node
     raw = draft.clock if isinstance(draft.clock, dict) else {}
     wrong = [str(m) for m, v in raw.items() if not (isinstance(m, str) and is_counter(v))]
@@ -92,7 +91,7 @@ def _admit_draft(execution: AuditedExecution, event: AuditedEvent, draft: Draft)
         execution.report("A002", event, message)
     elif not event.counter:
         if not event.clock:
-            # It may know nothing, or not record what it knows; its place decides.
+            # An empty clock may be right or not recorded; its place decides.
             event.unknown = Everything()
         what = "is zero" if node in raw else "is missing"
         execution.report("A001", event, f"the own entry of {node} {what}")
@@ -107,13 +106,13 @@ def is_counter(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= COUNTER_MAX
 
 
-# --- dots that are missing, or used twice -----------------------------------------------------
+# --- missing and shared dots ------------------------------------------------------------------
 
 
 def assign_dots(execution: AuditedExecution, left: frozenset[str] = NONE) -> None:
-    """Assign a dot to each event of a node that does not count 1, 2, 3, …; report the faults.
+    """Assign dots to the events of nodes that do not count 1, 2, 3, …, and report the faults.
 
-    Entries of nodes that `left` contradict nothing.
+    Entries of nodes in `left` are no evidence.
     """
     lines = {node: line for node, line in execution.lines.items() if not line.whole}
     if not lines:
@@ -130,11 +129,11 @@ def assign_dots(execution: AuditedExecution, left: frozenset[str] = NONE) -> Non
 
 
 def _is_ordered(execution: AuditedExecution) -> bool:
-    """Return whether the file has each node's order.
+    """Return whether the file has the order of each node.
 
-    A few wrong own entries look like falls. In n lines that were shuffled, half of the
-    neighbours fall, with a variance of (n + 1) / 12 (MacMahon, "Combinatory analysis",
-    1915); it takes four deviations less than that to be no accident.
+    A few wrong own entries look like descents. In a random permutation of n events, half of the
+    neighbours are descents, with a variance of (n + 1) / 12 (MacMahon, "Combinatory analysis",
+    1915); the file is ordered if it has fewer by four standard deviations.
     """
     lines: dict[str, list[int]] = {}
     for event in execution.events:
@@ -147,7 +146,7 @@ def _is_ordered(execution: AuditedExecution) -> bool:
 
 
 def _named_behind(execution: AuditedExecution, most: dict[str, int]) -> dict[str, int]:
-    """Return by node the last dot behind its last event that others name and that can be."""
+    """Return, by node, the highest possible counter beyond its last event that entries name."""
     reach = {node: top for node, top in most.items() if top > execution.lines[node].top}
     named: dict[str, int] = {}
     for event in execution.events if reach else ():
@@ -170,9 +169,9 @@ def _report_holes(execution: AuditedExecution) -> None:
 
 
 class _Loose(NamedTuple):
-    """An event that is to get another counter, and the holes where it fits, the best first.
+    """An event that needs another counter, and the holes where it fits, the best first.
 
-    It has `rivals` if another event with its dot could get one in its stead.
+    It has `rivals` if another event with the same dot could be moved instead.
     """
 
     event: AuditedEvent
@@ -182,21 +181,21 @@ class _Loose(NamedTuple):
 
 @dataclass(slots=True)
 class _DotEvidence:
-    """The evidence of a log for and against an event at a place of its node's line.
+    """The evidence for and against a place of an event on its node's line.
 
     Attributes
     ----------
     execution : AuditedExecution
-        Its events.
+        The events.
     most : dict of str to int
-        The greatest counter that each node can have, were no event lost: what names a
-        later one is no evidence.
+        The greatest counter that each node can have if no event was lost: an entry that names a
+        higher one is no evidence.
     left : frozenset of str
         Nodes whose entries are no evidence.
     unsettled : set of int
-        Positions of events that share a dot: what stands there may be another one.
+        Positions of events that share a dot and may have to move.
     ordered : bool
-        Whether the file has each node's order.
+        Whether the file has the order of each node.
     """
 
     execution: AuditedExecution
@@ -208,12 +207,12 @@ class _DotEvidence:
     def around(
         self, event: AuditedEvent, hole: Hole
     ) -> tuple[AuditedEvent | None, AuditedEvent | None]:
-        """Return the neighbours that an event has in a hole of its node."""
+        """Return the neighbours that an event would have in a hole of its node."""
         line = self.execution.lines[event.node]
         return line.upto(hole.first - 1), line.above(hole.last)
 
     def fits(self, event: AuditedEvent, hole: Hole) -> bool:
-        """Return whether nothing contradicts an event in a hole, but perhaps the file."""
+        """Return whether nothing, except perhaps the file order, contradicts an event in a hole."""
         node, execution = event.node, self.execution
         before, after = self.around(event, hole)
         if before is not None and self.contradicts(before, event):
@@ -221,7 +220,7 @@ class _DotEvidence:
         if after is not None and self.contradicts(event, after):
             return False
         for knower in execution.knowers(node, hole.last):
-            # An event that knows the next one, too, need not be compared.
+            # An event that knows the next event of the node, too, need not be compared.
             further = after is not None and knower.clock[node] >= after.counter
             settled = not further and knower.position not in self.unsettled
             if settled and self.contradicts(event, knower):
@@ -238,21 +237,21 @@ class _DotEvidence:
         return all(other.value(node) >= hole.first for other in received)
 
     def contradicts(self, event: AuditedEvent, later: AuditedEvent) -> bool:
-        """Return whether an event knows more of another node than a later one does."""
+        """Return whether an event has a higher entry of another node than a later event."""
         return any(
             event.clock[name] <= self.most.get(name, 0) and name not in self.left
             for name in later.lacks(event)
         )
 
     def misorder(self, event: AuditedEvent, hole: Hole) -> int:
-        """Count the neighbours in a hole that stand on its wrong side in the file."""
+        """Count the neighbours in a hole that are on the wrong side of the event in the file."""
         before, after = self.around(event, hole)
         return (before is not None and before.position > event.position) + (
             after is not None and after.position < event.position
         )
 
     def misorders_after(self, event: AuditedEvent, counter: int) -> int:
-        """Count the neighbours in the wrong order around two counters, once an event is moved."""
+        """Count the neighbours in the wrong file order if an event is moved to `counter`."""
         line, was = self.execution.lines[event.node], event.counter
         event.counter = counter
         line.put(event)
@@ -265,7 +264,7 @@ class _DotEvidence:
 
 
 class _DotAssignment:
-    """The events of one node that counts otherwise than 1, 2, 3, …."""
+    """Assigns counters to the events of one node that does not count 1, 2, 3, …."""
 
     def __init__(self, evidence: _DotEvidence, node: str, named: int) -> None:
         self._execution = evidence.execution
@@ -274,11 +273,11 @@ class _DotAssignment:
         self._node = node
         self._line = evidence.execution.lines[node]
         self._named = named
-        # Wrong own entries far behind have places of their own, in no order.
+        # Sorted, as wrong own entries far beyond the others have places in no order.
         self._by_place = sorted((self._place_before(hole), hole) for hole in self._line.holes())
 
     def assign(self) -> None:
-        """Assign a counter to each of its events, or report it."""
+        """Assign a counter to each of the node's events, or report the event."""
         line = self._line
         behind = self._take_behind()
         holes = line.holes()
@@ -291,7 +290,7 @@ class _DotAssignment:
         taken = [*behind, *(mover.event for mover in movers)]
         for event in taken:
             if not event.counter:
-                # Others took its place: it is left at its recorded dot.
+                # Other events took the holes: it stays at its recorded dot.
                 event.counter = event.clock[self._node]
                 if event.counter not in line.at:
                     line.put(event)
@@ -301,13 +300,13 @@ class _DotAssignment:
                 self._report_extra(event)
         self._place_copies()
 
-    # --- where an event fits ------------------------------------------------------------------
+    # --- holes that an event fits -------------------------------------------------------------
 
     def _options(self, event: AuditedEvent, holes: list[Hole], *, fill: bool = False) -> list[Hole]:
         """Return the holes that an event fits, the best first.
 
-        To be one of several in a hole explains nothing, unless by the order of the
-        file; but an event without any dot goes into each (`fill`).
+        A hole with room for several events is no evidence for one, except by the order of the file;
+        but an event without any dot may fill it (`fill`).
         """
         if isinstance(event.unknown, Everything) and not self._ordered:
             return holes
@@ -320,7 +319,7 @@ class _DotAssignment:
         return [hole for _, _, hole in sorted(options)]
 
     def _near(self, event: AuditedEvent, holes: list[Hole]) -> list[Hole]:
-        """Return the holes around the one that its line, or its clock, leads to."""
+        """Return the holes around the expected place of an event."""
         if len(holes) <= _NEAR:
             return holes
         rank = bisect_right(self._by_place, (self._place_of(event),))
@@ -332,13 +331,13 @@ class _DotAssignment:
         return -1 if before is None else self._place_of(before)
 
     def _place_of(self, event: AuditedEvent) -> int:
-        """Return what grows along the node: the line in the file, or what events know."""
+        """Return a key that grows along the node: the position in the file, or the clock's sum."""
         return event.position if self._ordered else event.others()
 
     # --- events whose recorded dot may be wrong -----------------------------------------------
 
     def _take_behind(self) -> list[AuditedEvent]:
-        """Remove the last events, as long as they more likely belong in holes."""
+        """Remove the last events while they more likely belong in holes; return them."""
         taken: list[AuditedEvent] = []
         line, holes = self._line, self._line.holes()
         latest = max(line.events(), key=self._place_of, default=None)
@@ -359,10 +358,10 @@ class _DotAssignment:
     def _belongs_below(
         self, event: AuditedEvent, top: int, holes: list[Hole], latest: AuditedEvent | None
     ) -> bool:
-        """Return whether an event with the last dot is likelier in a hole than there.
+        """Return whether an event with the last dot more likely belongs in a hole.
 
-        Its place contradicts it; or no event knows the ones that would be missing right
-        before it, and by the order of the file it is not last.
+        So it does if its place contradicts it, or if no event knows the events that would be
+        missing right before it and, by the order of the file, it is not the last.
         """
         here, evidence = Hole(top, top), self._evidence
         if (
@@ -384,9 +383,10 @@ class _DotAssignment:
         )
 
     def _movers(self, holes: list[Hole]) -> list[_Loose]:
-        """Remove, of events with one dot, those that fit a hole; the best of the others has it.
+        """Remove the events with shared dots that fit a hole; the best of the others keeps the dot.
 
-        It moves first what is wrong there, then what leaves the lines in order.
+        Of several, first those are moved that contradict other events at the dot, then those whose
+        move leaves the file in order.
         """
         movers: list[_Loose] = []
         evidence, at = self._evidence, self._line.at
@@ -414,10 +414,10 @@ class _DotAssignment:
             mover.event.counter = 0
         return movers
 
-    # --- where they go ------------------------------------------------------------------------
+    # --- placement ----------------------------------------------------------------------------
 
     def _place(self, loose: list[_Loose]) -> None:
-        """Assign events to holes; one with the fewest candidates goes first."""
+        """Assign events to holes, those with the fewest holes first."""
         placed: dict[Hole, list[_Loose]] = {}
         wanted = Counter(hole for one in loose for hole in one.holes)
         for one in sorted(loose, key=lambda one: (len(one.holes), one.event.position)):
@@ -452,7 +452,7 @@ class _DotAssignment:
             return
         before = self._execution.before(event)
         if event.read.clock == {} and (before is None or not before.others()):
-            # Where nothing is known yet, an empty clock is right.
+            # No event of the node knew anything before, so the empty clock is right.
             event.unknown = NONE
         for code in ("A001", "A002"):
             finding = self._execution.finding_of(code, event)
@@ -474,9 +474,9 @@ class _DotAssignment:
         self._execution.report(code, event, message, dot=event.dot)
 
     def _place_copies(self) -> None:
-        """Distinguish a line written twice from an event with the content of the one before it.
+        """Tell copies of an event from distinct events with equal content.
 
-        Only a hole right where the second one stands in the file is evidence enough.
+        Only a hole at the very place of the second one in the file is evidence of a distinct event.
         """
         for event in self._line.copies:
             hole = Hole(event.counter + 1, event.counter + 1)

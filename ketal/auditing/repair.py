@@ -1,19 +1,18 @@
-"""Repair: a corrected log, where the cause of a fault is unambiguous.
+"""Repairs a log: corrects the faults whose cause is unambiguous.
 
-A wrong own entry is written anew if one place only fits the event, and no other
-event with its dot fits there. Any other entry that was blamed is written anew
-if no other entry explains the same fault, and if its value can be one only: at
-least what the events knew that it knows, at most what those know that know it,
-and never so much that it would name an event which knows what this one does not
-(Mattern, "Virtual time and global states of distributed systems", 1989).
+A wrong own entry is corrected if only one place fits the event, and no other event with the same
+dot fits there. Any other entry that was blamed is corrected if no other entry explains the fault,
+and if only one value is possible: at least the entries of the events that the event knows, at most
+those of the events that know it, and never so high that it names an event which knows something
+that this one does not (Mattern, "Virtual time and global states of distributed systems", 1989).
 
-Where messages are matched, clocks are rebuilt from them and from the order of
-each node. If no event knows more than that, they are all the messages that there
-were, and they decide. What a node did not learn of a message, its later events
-lack too; they get it.
+If messages are matched, clocks are rebuilt from them and from the order of each node. If no event
+knows more than the rebuilt clocks, the matched messages are all that there were, and the rebuilt
+clocks decide. Entries of a message that the receiver did not merge are added to its later events,
+too.
 
-The one rule: an ambiguous fault is left as it was, and reported. The corrected log is
-audited again: if it has a fault that the log did not have, nothing is changed.
+The one rule: an ambiguous fault is reported and not changed. The corrected log is audited again: if
+it has a fault that the log did not have, nothing is changed.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ from ketal.model.wording import file_and_line, place_at
 
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """One event that was changed, or a fault that was left.
+    """An event that was corrected, or a fault that was not.
 
     Attributes
     ----------
     file, line
-        Where the event stood.
+        The place of the event in the log.
     code : str
         The fault; empty for an event that changed because of another one.
     dot : str
-        The event's dot, as it is now; empty where it has none.
+        The event's dot in the corrected log; empty if it has none.
     message : str
-        What was changed, or why nothing was.
+        The change, or the reason why there is none.
     """
 
     file: str
@@ -54,7 +53,7 @@ class Correction:
     message: str
 
     def to_dict(self, kind: str) -> dict[str, object]:
-        """Return it as a line of JSON; `kind` is `changed` or `left`."""
+        """Return the correction as a JSON object; `kind` is `changed` or `left`."""
         place: dict[str, object] = {"file": self.file, "line": self.line}
         return {kind: self.message, **place, "code": self.code or None, "dot": self.dot or None}
 
@@ -66,17 +65,17 @@ class Correction:
 
 @dataclass(frozen=True, kw_only=True)
 class Repair:
-    """A corrected log, and what was done to it.
+    """A corrected log, and the corrections.
 
     Attributes
     ----------
     items : tuple of Event, Control or Draft
-        The log, in the order of the file; a draft is an event whose clock is none
-        and could not be corrected.
+        The log, in the order of the file; a draft is an event whose clock is invalid and could not
+        be corrected.
     changed, left : tuple of Correction
         The corrections, and the faults that could not be corrected.
     duplicates : int
-        How many events were left out because they had been there before.
+        How many duplicates were left out.
     """
 
     items: tuple[Event | Control | Draft, ...]
@@ -87,19 +86,19 @@ class Repair:
 
 Clock = dict[str, int]
 _Items = dict[int, Event | Control | Draft]
-"""The content of a log, by position."""
+"""The records of a log, by position."""
 
 
 @dataclass(slots=True)
 class _Decision:
-    """The decision about one event: entries that are corrected, and why others are not."""
+    """The decision about one event: the corrected entries, and the faults that are left."""
 
     entries: Clock = field(default_factory=dict)
     left: list[tuple[Finding, str]] = field(default_factory=list)
     corrected: list[Finding] = field(default_factory=list)
 
     def leave_all(self, why: str) -> None:
-        """Correct nothing after all."""
+        """Withdraw all corrections, for the reason `why`."""
         self.left += [(finding, why) for finding in self.corrected]
         self.corrected, self.entries = [], {}
 
@@ -123,7 +122,7 @@ def repaired(part: Examined) -> Repair:
 def _corrected(
     part: Examined, decisions: dict[int, _Decision], renamed: frozenset[str]
 ) -> tuple[_Items, Repair]:
-    """Return the log as it was decided, by position and as a repair."""
+    """Apply the decisions; return the log by position, and as a repair."""
     items: _Items = dict(part.controls)
     changed: list[Correction] = []
     left: list[Correction] = []
@@ -149,7 +148,7 @@ def _corrected(
 
 
 def _holds(part: Examined, items: _Items, decisions: dict[int, _Decision]) -> bool:
-    """Return whether a corrected log has no fault but those that were left."""
+    """Audit a corrected log again; return whether it has only the faults that were left."""
     again = Examined(part.name, part.messages)
     for position in sorted(items):
         again.add(position, items[position])
@@ -158,18 +157,18 @@ def _holds(part: Examined, items: _Items, decisions: dict[int, _Decision]) -> bo
     return left.issuperset((f.event.position, f.code) for f in again.execution.findings)
 
 
-# --- what an event is written as -----------------------------------------------------------
+# --- corrected events ----------------------------------------------------------------------
 
 
 def _rewritten(
     event: AuditedEvent, decision: _Decision, renamed: frozenset[str]
 ) -> tuple[Event | Draft, str]:
-    """Return an event as it is written, and its changes in words."""
+    """Return the corrected event, and its changes in words."""
     read = event.read
     raw: Clock = read.clock if isinstance(read.clock, dict) else {}
     node, clock = read.node, {**raw}
     if isinstance(read, Event) and (node in renamed or renamed & clock.keys()):
-        # Names of incarnations leave room in a clock for what it had dropped.
+        # With names of incarnations, a clock has room for entries that it had dropped.
         node, clock = event.node, dict(event.clock)
     clock = {n: v for n, v in (clock | decision.entries).items() if v != 0}
     if node == read.node and clock == {n: v for n, v in raw.items() if v != 0}:
@@ -190,11 +189,11 @@ def _rewritten(
     return repaired, "; ".join(changes)
 
 
-# --- what can be decided ---------------------------------------------------------------------
+# --- decisions -------------------------------------------------------------------------------
 
 
 class _Corrector:
-    """Corrects the events of an execution in causal order, so that causes are right first."""
+    """Corrects the events of an execution in causal order, so that causes are corrected first."""
 
     def __init__(self, part: Examined) -> None:
         self._execution = part.execution
@@ -206,7 +205,7 @@ class _Corrector:
         self._complete = self._matched and self._messages_explain_all()
 
     def corrected(self) -> dict[int, _Decision]:
-        """Correct the events; return what was decided, by position."""
+        """Correct the events; return the decisions by position."""
         decisions: dict[int, _Decision] = {}
         for event in self._execution.in_causal_order():
             at = event.position
@@ -221,9 +220,9 @@ class _Corrector:
     # --- messages ---
 
     def _messages_explain_all(self) -> bool:
-        """Return whether no event knows more than messages and the order of nodes explain.
+        """Return whether no event knows more than messages and program order explain.
 
-        Then the messages that were matched are all that there were.
+        Then the matched messages are all that there were. Fills in the rebuilt clocks (`_learned`).
         """
         execution = self._execution
         for event in execution.in_causal_order():
@@ -237,14 +236,14 @@ class _Corrector:
         return True
 
     def _messages_tell(self, event: AuditedEvent) -> bool:
-        """Return whether an event learned exactly the clocks of its messages."""
+        """Return whether the rebuilt clock of an event is right."""
         return self._complete and event.position not in self._execution.unsure
 
     def _sends(self, event: AuditedEvent) -> list[AuditedEvent]:
         return self._execution.sends.get(event.position, [])
 
     def _known(self, event: AuditedEvent) -> Clock:
-        """Return the join of the clocks of all that an event knows, and receives."""
+        """Return the join of the clocks of the events that an event knows, and of its sends."""
         known = (*self._execution.knowns(event), *self._sends(event))
         clock = join(one.certain_entries() for one in known)
         return {node: counter for node, counter in clock.items() if node != event.node}
@@ -267,7 +266,7 @@ class _Corrector:
             decision.corrected.append(finding)
             decision.entries |= values
         for name in sorted((event.unknown & lines.keys()) - blamed):
-            # The same as at an event before it; what was lost stays as it is.
+            # Wrong as at an event before it; an entry that names a lost event is not changed.
             if event.clock.get(name, 0) <= lines[name].top:
                 value, why = self._value(event, name)
                 if not why:
@@ -278,7 +277,7 @@ class _Corrector:
         return decision
 
     def _values(self, finding: Finding, names: set[str], known: Clock) -> tuple[Clock, str]:
-        """Return the entries that correct a fault, or why there are none."""
+        """Return the entries that correct a fault, or the reason why there are none."""
         code, event = finding.code, finding.event
         if code == "A004":
             return {}, f"{finding.dot} is lost, and nothing says what it was"
@@ -300,7 +299,7 @@ class _Corrector:
         return values, ""
 
     def _value(self, event: AuditedEvent, name: str) -> tuple[int, str]:
-        """Return the one value that an entry can have, or why there are several."""
+        """Return the only possible value of an entry, or the reason why it is not unique."""
         last = self._execution.last(name)
         if last is None:
             return 0, ""
@@ -311,7 +310,7 @@ class _Corrector:
         if low > high:
             return 0, f"no value of the entry of {name} agrees with all that is known"
         if low < high:
-            # It knows all that the next event of the node knows, if it knows that one.
+            # A higher value means that it knows event low + 1, and so all that this event knows.
             known = self._execution.lines[name].at.get(low + 1)
             if known is None or not event.lacks(known):
                 return 0, f"the entry of {name} may be anything from {low} to {high}"
@@ -328,7 +327,7 @@ _WHY_NOT_CERTAIN = {
 
 
 def _why_no_place(finding: Finding) -> str:
-    """Return why an event without a place among its node's events is left as it was."""
+    """Return why an event with an uncertain place among its node's events is not corrected."""
     if finding.code == "A011":
         return "which of its events are of which run cannot be told"
     if finding.code in ("A003", "A005"):

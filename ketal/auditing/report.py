@@ -1,13 +1,12 @@
-"""Auditing: is a log a possible vector-clocked execution, and if not, where not?
+"""Auditing: whether a log is a possible vector-clocked execution, and where it is not.
 
-`audit` reads a log whole, execution by execution, hands its events to
-`ketal.auditing.consistency`, which finds the contradictions, and reports each fault
-with file, line, dot, one sentence and what to do about it. The codes are stable;
-`docs/audit.md` shows an example of each.
+`audit` reads a whole log, passes the events of each execution to `ketal.auditing.consistency`,
+which finds the contradictions, and reports each fault with file, line, dot, one sentence and a hint
+how to mend it. The codes are stable; `docs/audit.md` shows an example of each.
 
-The one rule: a fault is named once, where its cause is. A valid log has none, whatever
-the order of its lines; what is no event at all (a line that is no JSON, text that the
-regular expression does not match) has no clock to judge and is counted only.
+The one rule: a fault is reported once, at its cause. A valid log has none, whatever the order of
+its lines. Records that are no events (a line that is no JSON, text that the regular expression does
+not match) have no clock to judge and are only counted.
 """
 
 from __future__ import annotations
@@ -36,24 +35,24 @@ __all__ = ["CODES", "Audit", "Examined", "Fault", "audit", "examined", "summaris
 
 @dataclass(slots=True)
 class Examined:
-    """One execution with its findings, from which `ketal.auditing.repair` begins.
+    """One execution with its findings, the input of `ketal.auditing.repair`.
 
     Attributes
     ----------
     name : str
         The execution's name.
     messages : Messages or None
-        What pairs its sends and receives.
+        Which events send and receive messages, if they are matched.
     events : list of AuditedEvent
-        Its events as they were read.
+        The events as they were read.
     controls : list of (position, Control)
-        Its control events.
+        The control events.
     rejected : list of Rejected
-        The records that are no event.
+        The records that are no events.
     execution : AuditedExecution
-        Its events and findings.
+        The events that are judged, and the findings.
     aside : list of AuditedEvent
-        Events that were not judged: of a node that restarted at an unknown time.
+        Events that are not judged, of nodes that restarted at an unknown place in the log.
     """
 
     name: str
@@ -67,7 +66,7 @@ class Examined:
     def add(
         self, position: int, item: Event | Draft | Control | Rejected, file: str = "", line: int = 0
     ) -> bool:
-        """Add a record of the log; return whether it is an event to be judged."""
+        """Add a record of the log; return whether it is an event to judge."""
         if isinstance(item, Control):
             self.controls.append((position, item))
             return False
@@ -82,7 +81,7 @@ class Examined:
         return True
 
     def examine(self) -> None:
-        """Find the faults of the events, nodes that started again read as incarnations."""
+        """Find the faults of the events, with restarted nodes read as incarnations."""
         left = _departed(self.events, self.controls)
         restarts = read_restarts(self.events, self.controls, left)
         left |= restarts.departed | {e.node for e in restarts.events if e.read.node in left}
@@ -102,23 +101,22 @@ def audit(
     match_messages: str | Mapping[str, str] | None = None,
     limits: Limits = DEFAULT,
 ) -> Audit:
-    """Check that a log can be a vector-clocked execution.
+    """Check whether a log can be a vector-clocked execution.
 
     Parameters
     ----------
     log : Log or iterable of Event
-        What to check; the order of its lines does not matter.
+        The events; the order of the lines does not matter.
     match_messages : str or mapping, optional
-        Which events send and receive messages, and what names a message, as
-        `id=msg.id,send=type:send,receive=type:recv`; a receive must then know
-        its send.
+        Which events send and receive messages, and which attribute identifies a message, as
+        `id=msg.id,send=type:send,receive=type:recv`; a receive must then know its send.
     limits : Limits
-        `events_max` bounds what is held in memory.
+        `events_max` bounds the events held in memory.
 
     Returns
     -------
     Audit
-        Faults, each named once, and statistics.
+        The faults, each reported once, and statistics.
 
     Raises
     ------
@@ -126,7 +124,7 @@ def audit(
         If the log cannot be read, `match_messages` is wrong, or the log has more
         than `events_max` events.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
 
     Examples
     --------
@@ -169,7 +167,7 @@ def examined(
 
 
 def _departed(events: list[AuditedEvent], controls: list[tuple[int, Control]]) -> set[str]:
-    """Return the nodes that have left at some time, by their word or by a view."""
+    """Return the nodes that left at some time, by a leave event or by a view without them."""
     left: set[str] = set()
     members: set[str] = set()
     for position, control in controls:
@@ -200,7 +198,7 @@ def _hint(finding: Finding, part: Examined) -> str:
     hint = CODES[finding.code][1]
     if finding.code != "A004" or not part.rejected:
         return hint
-    # A record that could not be read may be the missing one.
+    # A record that could not be read may be the missing event.
     before = part.execution.before(finding.event)
     for item in part.rejected:
         file, line = file_and_line(item.place)
@@ -223,7 +221,7 @@ def _statistics(part: Examined) -> Statistics:
         }
     return replace(
         measured([event.as_event() for event in events]),
-        # Those without a dot of their own are there, too.
+        # Including those without a dot of their own.
         events=len(execution.events) + len(part.aside),
         duplicates=execution.duplicates,
         rejected=len(part.rejected),

@@ -1,9 +1,10 @@
-"""What is in a log, as data and as text for a person who writes a pattern.
+"""The contents of a log, as data and as text for a person who writes a pattern.
 
-In the text names stand as a pattern writes them.
+Names in the text are in pattern syntax.
 
-The one rule: a line of the text has at most `WIDTH` columns, but for the reason of a rejected
-record; what does not fit ends in `…`, and a table that goes on says how.
+The one rule: a line of the text has at most `WIDTH` columns, except the reason of a rejected
+record; text that does not fit ends in `…`, and a truncated table names the option that shows the
+rest.
 """
 
 from __future__ import annotations
@@ -28,34 +29,34 @@ from ketal.model.wording import counted, fitted, padded
 
 WIDTH = 100
 ROWS = 20
-"""Rows of a table, and attributes of a type, that are shown."""
+"""How many rows of a table, and attributes of a type, are shown."""
 SEVERAL = 3
-"""From so many types with one first word on it is said how a pattern takes them together."""
+"""How many types with one first word it takes for the text to show a guard that matches them."""
 _NAME_COLUMNS, _KINDS_COLUMNS, _EXAMPLE_COLUMNS = 36, 24, 40
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogStats:
-    """What is in a log: what `ketal.stats` returns; as text it is what `ketal stats` prints.
+    """The contents of a log, as `ketal.stats` returns them; `str` is what `ketal stats` prints.
 
     Attributes
     ----------
     events, duplicates, rejected, controls : int
-        What the records are: events, second copies of events, no events, control events.
-        Duplicates are in no other count.
+        How many records are events, duplicates of events, no events, and control events. Duplicates
+        are in no other count.
     first_rejected : str
-        The first rejected record, its place and the reason; empty where there is none.
+        The first rejected record, its place and the reason; empty if there is none.
     repeated : int
-        Events with the dot of another event and other content: their node started again, or they
-        contradict it (`ketal audit` says which). They are in the counts, but no clock of theirs is
-        compared.
+        How many events have the dot of another event and other content: their node restarted, or
+        they contradict it (`ketal audit` tells which). They are counted as events, but their clocks
+        are not compared.
     executions : int
         How many executions the log has.
     timed : int
         How many events have a time.
     first_time, last_time : float or None
-        The earliest and the latest of these, in seconds since the epoch.
+        The earliest and the latest time, in seconds since the epoch.
     nodes : dict of str to int
         How many events each node has; the most frequent first.
     types : tuple of TypeStats
@@ -63,11 +64,11 @@ class LogStats:
     attributes : tuple of AttributeStats
         The attributes of all events.
     concurrency : ConcurrencyStats
-        How many pairs of events are concurrent.
+        The number of concurrent pairs of events.
     messages : MessageStats
-        Which events received messages, by their clocks, and from which.
+        The messages that the clocks imply, by type and by node.
     left_out : tuple of LeftOut
-        What is not counted, as limits were reached.
+        The limits that were reached, and how much each left out.
 
     Examples
     --------
@@ -150,9 +151,9 @@ class LogStats:
 def lines(
     stats: LogStats, rows: int = ROWS, *, fields: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """Yield the lines, with at most `rows` rows of each table.
+    """Yield the report line by line, with at most `rows` rows of each table.
 
-    `fields` are the paths that were given for fields of the events (`Source`).
+    `fields` are the paths given for fields of the events (`Source`).
     """
     paths = fields or {}
     yield _records(stats)
@@ -222,7 +223,7 @@ def _nodes(stats: LogStats, rows: int) -> Iterator[str]:
     yield ""
     yield f"nodes ({_number(stats, 'nodes', len(stats.nodes))})"
     items = [f"{_text(node)} {number:,}" for node, number in stats.nodes.items()]
-    # Several to a line, and so more of them than rows.
+    # A line has several nodes, so more of them are shown than rows.
     yield from _wrapped(items[: 5 * rows], len(items))
 
 
@@ -271,7 +272,7 @@ def _attribute_rows(attributes: Sequence[AttributeStats], rows: int) -> Iterator
 
 
 def _types(stats: LogStats, rows: int) -> Iterator[str]:
-    # Attributes of every event, always of one kind.
+    # The attributes that every event has, always of one kind.
     everywhere = {a.path for a in stats.attributes if a.events == a.of and len(a.kinds) == 1}
     apart = len(stats.types) > 1
     yield ""
@@ -291,7 +292,7 @@ def _types(stats: LogStats, rows: int) -> Iterator[str]:
 
 
 def _by_first_word(types: Sequence[TypeStats]) -> Iterator[str]:
-    """Yield how a pattern takes several types that are texts."""
+    """Yield a guard that matches several types, if enough of them begin with the same word."""
     words = Counter(one.type.split(" ")[0] for one in types if " " in one.type)
     for word, number in words.most_common(1):
         if number >= SEVERAL and word.isalnum():
@@ -331,7 +332,7 @@ def _pair_rows(pairs: dict[tuple[str, str], int], rows: int) -> Iterator[str]:
     yield from _more(len(pairs) - rows, 12)
 
 
-# --- words ---
+# --- wording ---
 
 
 def _number(stats: LogStats, what: str, number: int) -> str:
@@ -375,7 +376,7 @@ def _text(text: str) -> str:
 
 
 def _rendered(value: syntax.Value) -> str:
-    """Return a value as a pattern writes it."""
+    """Return a value in pattern syntax."""
     from ketal.grammar.printer import render_value
 
     return printable(render_value(value))
