@@ -45,19 +45,19 @@ def examine(
     messages : Messages, optional
         Which events send and receive messages; a receive must know its send.
     """
-    execution, left = AuditedExecution(events), frozenset(departed)
+    execution, departed_nodes = AuditedExecution(events), frozenset(departed)
     admit(execution)
     if messages is not None:
-        _match(execution, messages)
-    assign_dots(execution, left)
+        _match_messages(execution, messages)
+    assign_dots(execution, departed_nodes)
     _find_unknown_references(execution)
-    if left:
-        _restore(execution, left)
+    if departed_nodes:
+        _restore_departed(execution, departed_nodes)
     find_contradictions(execution)
     return execution
 
 
-def _match(execution: AuditedExecution, messages: Messages) -> None:
+def _match_messages(execution: AuditedExecution, messages: Messages) -> None:
     """Match the sends and receives of an execution."""
     events = execution.events
     pairing = execution.pairing = paired([event.as_event() for event in events], messages)
@@ -67,7 +67,7 @@ def _match(execution: AuditedExecution, messages: Messages) -> None:
         execution.receives.setdefault(events[send].position, []).append(events[receive])
 
 
-def _restore(execution: AuditedExecution, left: frozenset[str]) -> None:
+def _restore_departed(execution: AuditedExecution, departed_nodes: frozenset[str]) -> None:
     """Replace the entries of nodes that left by the last values known.
 
     A node that dropped an entry may get an older value back with any message, so an entry that is
@@ -75,10 +75,10 @@ def _restore(execution: AuditedExecution, left: frozenset[str]) -> None:
     """
     for event in execution.in_causal_order():
         restored = dict(event.clock)
-        for known in execution.knowns(event):
-            for name in filter(left.__contains__, known.clock):
-                if name != event.node and known.value(name) > restored.get(name, 0):
-                    restored[name] = known.value(name)
+        for known in execution.known_events(event):
+            for name in filter(departed_nodes.__contains__, known.clock):
+                if name != event.node and known.entry(name) > restored.get(name, 0):
+                    restored[name] = known.entry(name)
         if restored != event.clock:
             event.clock = restored
 
@@ -93,11 +93,11 @@ def _find_unknown_references(execution: AuditedExecution) -> None:
     shared: dict[str, list[_Reference]] = {}
     refuted: list[tuple[AuditedEvent, str, int]] = []
     tops = {node: line.top for node, line in execution.lines.items()}
-    for event in execution.settled():
+    for event in execution.events_with_dot():
         for name, counter in event.clock.items():
             if counter <= tops.get(name, 0) or name == event.node or name in event.unknown:
                 continue
-            _, high = execution.bounds(event, name)
+            _, high = execution.entry_bounds(event, name)
             if high is not None and counter > high:
                 # An event that knows this one does not know the event referred to.
                 refuted.append((event, name, counter))
@@ -107,11 +107,11 @@ def _find_unknown_references(execution: AuditedExecution) -> None:
         event.unknown |= {name}
         _report(execution, event, name, counter, certain=True)
     for name in sorted(shared):
-        for group in _causes(execution, shared[name]):
+        for group in _group_by_cause(execution, shared[name]):
             _report_group(execution, name, group)
 
 
-def _causes(
+def _group_by_cause(
     execution: AuditedExecution, references: list[_Reference]
 ) -> Iterator[list[_Reference]]:
     """Yield the references to one node, grouped by their cause.
@@ -119,8 +119,8 @@ def _causes(
     An event that another one knows has passed on its references. A reference of an event that no
     event knows has a cause of its own, unless others refer to the same event or a later one.
     """
-    handed_on = [ref for ref in references if not _known_to_none(execution, ref[0])]
-    top = max((counter for _, counter in handed_on), default=0)
+    passed_on = [ref for ref in references if not _known_to_none(execution, ref[0])]
+    top = max((counter for _, counter in passed_on), default=0)
     group = [ref for ref in references if ref[1] <= top]
     if group:
         yield group
@@ -132,7 +132,7 @@ def _causes(
 
 
 def _known_to_none(execution: AuditedExecution, event: AuditedEvent) -> bool:
-    return execution.after(event) is None and not any(
+    return execution.successor(event) is None and not any(
         True for _ in execution.knowers(event.node, event.counter)
     )
 

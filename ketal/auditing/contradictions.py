@@ -54,7 +54,7 @@ class Case(NamedTuple):
     received: bool = False
 
     @property
-    def falls(self) -> bool:
+    def goes_backwards(self) -> bool:
         """Whether an entry goes backwards along a node."""
         return self.known.node == self.event.node
 
@@ -62,7 +62,7 @@ class Case(NamedTuple):
         """Yield the entries of which at least one is wrong."""
         if self.name != self.event.node or self.received:
             yield self.event, self.name
-        if not self.falls and not self.received:
+        if not self.goes_backwards and not self.received:
             yield self.event, self.known.node
         if not self.received:
             yield self.known, self.name
@@ -76,11 +76,11 @@ class Case(NamedTuple):
 
 def find_contradictions(execution: AuditedExecution) -> None:
     """Report the entries that explain all contradictions, and mark them unknown."""
-    for lacks in _groups(_lacks_of(execution)):
+    for lacks in _group_lacks(_find_lacks(execution)):
         _explain(execution, lacks)
 
 
-def _cases_of(execution: AuditedExecution) -> Iterator[Case]:
+def _find_cases(execution: AuditedExecution) -> Iterator[Case]:
     """Yield the contradictions between events and the events that they know, in node order."""
     lines = execution.lines
     for node, line in lines.items():
@@ -91,7 +91,7 @@ def _cases_of(execution: AuditedExecution) -> Iterator[Case]:
                 for name in event.lacks(before):
                     yield Case(before, event, name)
                 if before.unknown:
-                    yield from _lacks_from_earlier(execution, before, event)
+                    yield from _cases_beyond_unknown(execution, before, event)
                 else:
                     # Entries equal to the predecessor's were compared at the predecessor.
                     old = before.clock
@@ -99,12 +99,12 @@ def _cases_of(execution: AuditedExecution) -> Iterator[Case]:
                 if name == node or old.get(name) == value or name in event.unknown:
                     continue
                 other = lines.get(name)
-                known = other.upto(value) if other is not None else None
+                known = other.last_upto(value) if other is not None else None
                 if known is not None:
                     for lacked in event.lacks(known):
                         yield Case(known, event, lacked)
             for send in execution.sends.get(event.position, ()):
-                knows = event.value(send.node) - (send.node == node) >= send.counter
+                knows = event.entry(send.node) - (send.node == node) >= send.counter
                 if knows or send.node in event.unknown:
                     continue
                 if execution.has_certain_dot(send) and execution.has_certain_dot(event):
@@ -112,13 +112,13 @@ def _cases_of(execution: AuditedExecution) -> Iterator[Case]:
             before = event
 
 
-def _lacks_from_earlier(
+def _cases_beyond_unknown(
     execution: AuditedExecution, before: AuditedEvent, event: AuditedEvent
 ) -> Iterator[Case]:
     """Yield where an entry is lower than before a predecessor whose entry is unknown."""
     names = set(before.unknown) or event.clock.keys()
     for name in sorted(names - event.unknown - {event.node}):
-        earlier = execution.known_before(before, name)
+        earlier = execution.predecessor_with_entry(before, name)
         if earlier is not None and earlier.clock.get(name, 0) > event.clock.get(name, 0):
             yield Case(earlier, event, name)
 
@@ -135,35 +135,35 @@ class _Lack:
     needed: int
     cases: list[Case]
 
-    def lasts(self, *events: AuditedEvent | None) -> bool:
+    def continues_at(self, *events: AuditedEvent | None) -> bool:
         """Return whether the entry is too low in all of the given later events of the node, too."""
         return all(e is not None and e.clock.get(self.name, 0) < self.needed for e in events)
 
     def events(self, execution: AuditedExecution) -> Iterator[AuditedEvent]:
         """Yield the consecutive events whose entry is too low."""
         walk: AuditedEvent | None = self.event
-        while walk is not None and self.lasts(walk):
+        while walk is not None and self.continues_at(walk):
             yield walk
-            walk = execution.after(walk)
+            walk = execution.successor(walk)
 
 
-def _lacks_of(execution: AuditedExecution) -> list[_Lack]:
+def _find_lacks(execution: AuditedExecution) -> list[_Lack]:
     """Return the entries that are too low in an execution, those of each node in its order."""
     last: dict[tuple[str, str], _Lack] = {}
     lacks = []
-    for case in _cases_of(execution):
-        event, name, value = case.event, case.name, case.known.value(case.name)
+    for case in _find_cases(execution):
+        event, name, value = case.event, case.name, case.known.entry(case.name)
         lack = last.get((event.node, name))
         if lack is not None and event is lack.event:
             lack.needed = max(lack.needed, value)
-        elif lack is None or not lack.lasts(event, execution.before(event)):
+        elif lack is None or not lack.continues_at(event, execution.predecessor(event)):
             lack = last[event.node, name] = _Lack(event, name, value, [])
             lacks.append(lack)
         lack.cases.append(case)
     return lacks
 
 
-def _groups(lacks: list[_Lack]) -> Iterator[list[_Lack]]:
+def _group_lacks(lacks: list[_Lack]) -> Iterator[list[_Lack]]:
     """Yield groups of lacks whose cases share entries, directly or through others."""
     sharing: dict[int | _Entry, list[int | _Entry]] = {}
     for at, lack in enumerate(lacks):
@@ -216,10 +216,10 @@ def _may_be_wrong(
     if any(case.received for case in cases):
         # No other entry can be wrong, though later events of the node may lack the same.
         return True
-    low, high = execution.bounds(event, name)
+    low, high = execution.entry_bounds(event, name)
     if high is not None and low > high:
         return False
-    after = execution.after(event)
+    after = execution.successor(event)
     for case in cases:
         # An entry that the next event shares was not compared again.
         if after is not None and case.role(event, name) is Role.CLAIMS:
@@ -244,9 +244,9 @@ def _report(
 ) -> None:
     """Report a wrong entry, with the clearest of its cases."""
     shown = [case for case in cases if case.received or case.role(event, name) is role]
-    case = min(shown, key=lambda case: (not case.received, not case.falls))
+    case = min(shown, key=lambda case: (not case.received, not case.goes_backwards))
     code = "A009" if case.received else "A008"
-    if case.falls and not case.received and role is not Role.CLAIMS:
+    if case.goes_backwards and not case.received and role is not Role.CLAIMS:
         code = "A010"
     message = _message(case, event, role)
     execution.report(code, event, message, dot=event.dot, blamed={name}, certain=certain)
@@ -255,11 +255,11 @@ def _report(
 def _message(case: Case, blamed: AuditedEvent, role: Role) -> str:
     """Return a sentence that says how the entry of the blamed event is wrong."""
     known, event, name, received = case
-    less, more = event.clock.get(name, 0), known.value(name)
+    less, more = event.clock.get(name, 0), known.entry(name)
     if received:
         message = f"{event.dot} receives what {known.dot} sent and does not know it"
-        return message if case.falls else f"{message}: its entry of {name} is {less}"
-    if case.falls and role is not Role.CLAIMS:
+        return message if case.goes_backwards else f"{message}: its entry of {name} is {less}"
+    if case.goes_backwards and role is not Role.CLAIMS:
         values = f"it is {less} at {event.dot} and was {more} at {known.dot}"
         if blamed is known:
             values = f"it is {more} at {known.dot} and {less} at {event.dot}, which comes later"

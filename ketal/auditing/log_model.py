@@ -89,11 +89,11 @@ class AuditedEvent:
         """The content as bytes that are equal for copies of the event."""
         return content(self.read) if isinstance(self.read, Event) else repr(self.read).encode()
 
-    def others(self) -> int:
+    def others_sum(self) -> int:
         """Return the sum of the clock without the own entry; it never decreases along a line."""
         return sum(self.clock.values()) - self.clock.get(self.node, 0)
 
-    def value(self, name: str) -> int:
+    def entry(self, name: str) -> int:
         """Return the clock's entry of a node; the own entry as corrected."""
         return self.counter if name == self.node else self.clock.get(name, 0)
 
@@ -183,34 +183,34 @@ class NodeEvents:
 
     Attributes
     ----------
-    at : dict of int to AuditedEvent
+    by_counter : dict of int to AuditedEvent
         One event for each counter.
     counters : list of int
         The counters in order.
     strays : list of AuditedEvent
         Events without a dot.
     twins : dict of int to list of AuditedEvent
-        By counter, events with one dot and different contents, including the one in `at`.
+        By counter, events with one dot and different contents, including the one in `by_counter`.
     copies : list of AuditedEvent
         Events with the dot and content of another one.
     """
 
-    __slots__ = ("at", "copies", "counters", "strays", "twins")
+    __slots__ = ("by_counter", "copies", "counters", "strays", "twins")
 
     def __init__(self) -> None:
-        self.at: dict[int, AuditedEvent] = {}
+        self.by_counter: dict[int, AuditedEvent] = {}
         self.counters: list[int] = []
         self.strays: list[AuditedEvent] = []
         self.twins: dict[int, list[AuditedEvent]] = {}
         self.copies: list[AuditedEvent] = []
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """Whether the events have the counters 1, 2, 3, …, each once."""
         return self.top == len(self.counters) and not (self.strays or self.twins or self.copies)
 
     @property
-    def spare(self) -> int:
+    def without_dot(self) -> int:
         """How many events have no dot of their own."""
         return len(self.strays) + sum(len(same) - 1 for same in self.twins.values())
 
@@ -220,39 +220,39 @@ class NodeEvents:
         return self.counters[-1] if self.counters else 0
 
     def sort(self) -> None:
-        """Sort the counters after events were added to `at` directly."""
-        self.counters = sorted(self.at)
+        """Sort the counters after events were added to `by_counter` directly."""
+        self.counters = sorted(self.by_counter)
 
     def put(self, event: AuditedEvent) -> None:
         """Add an event at its counter; it replaces an event that is there."""
         counter = event.counter
-        if counter not in self.at:
+        if counter not in self.by_counter:
             if counter > self.top:
                 self.counters.append(counter)
             else:
                 insort(self.counters, counter)
-        self.at[counter] = event
+        self.by_counter[counter] = event
 
-    def take(self, event: AuditedEvent) -> None:
+    def remove(self, event: AuditedEvent) -> None:
         """Remove the event at the counter of `event`."""
-        del self.at[event.counter]
+        del self.by_counter[event.counter]
         del self.counters[bisect_left(self.counters, event.counter)]
 
-    def upto(self, counter: int) -> AuditedEvent | None:
+    def last_upto(self, counter: int) -> AuditedEvent | None:
         """Return the event with this counter, or the last one before it."""
-        event = self.at.get(counter)
+        event = self.by_counter.get(counter)
         if event is None and (rank := bisect_right(self.counters, counter)):
-            event = self.at[self.counters[rank - 1]]
+            event = self.by_counter[self.counters[rank - 1]]
         return event
 
-    def above(self, counter: int) -> AuditedEvent | None:
+    def first_above(self, counter: int) -> AuditedEvent | None:
         """Return the first event with a greater counter."""
         rank = bisect_right(self.counters, counter)
-        return self.at[self.counters[rank]] if rank < len(self.counters) else None
+        return self.by_counter[self.counters[rank]] if rank < len(self.counters) else None
 
     def events(self) -> Iterator[AuditedEvent]:
         """Yield the events in the node's order."""
-        return map(self.at.__getitem__, self.counters)
+        return map(self.by_counter.__getitem__, self.counters)
 
     def holes(self) -> list[Hole]:
         """Return the holes before the greatest counter."""
@@ -326,72 +326,76 @@ class AuditedExecution:
         findings = (self.finding_of(code, event) for code in ("A001", "A002", "A003"))
         return event.counter > 0 and all(f is None or f.certain for f in findings)
 
-    def settled(self) -> Iterator[AuditedEvent]:
+    def events_with_dot(self) -> Iterator[AuditedEvent]:
         """Yield the events that have a dot of their own, node by node."""
         for line in self.lines.values():
             yield from line.events()
 
-    def named(self, node: str, counter: int) -> AuditedEvent | None:
+    def event_named(self, node: str, counter: int) -> AuditedEvent | None:
         """Return the event that an entry names, or the last one before it; None without any."""
         line = self.lines.get(node)
-        return None if line is None else line.upto(counter)
+        return None if line is None else line.last_upto(counter)
 
     def last(self, node: str) -> AuditedEvent | None:
         """Return the last event of a node; None if it has none."""
         line = self.lines.get(node)
-        return line.at[line.top] if line is not None and line.counters else None
+        return line.by_counter[line.top] if line is not None and line.counters else None
 
-    def before(self, event: AuditedEvent) -> AuditedEvent | None:
+    def predecessor(self, event: AuditedEvent) -> AuditedEvent | None:
         """Return an event's predecessor on its line."""
-        return self.lines[event.node].upto(event.counter - 1)
+        return self.lines[event.node].last_upto(event.counter - 1)
 
-    def after(self, event: AuditedEvent) -> AuditedEvent | None:
+    def successor(self, event: AuditedEvent) -> AuditedEvent | None:
         """Return an event's successor on its line."""
-        return self.lines[event.node].above(event.counter)
+        return self.lines[event.node].first_above(event.counter)
 
-    def known_before(self, event: AuditedEvent, name: str) -> AuditedEvent | None:
+    def predecessor_with_entry(self, event: AuditedEvent, name: str) -> AuditedEvent | None:
         """Return the last event before this one whose entry of a node is not unknown."""
         line = self.lines[event.node]
-        known = line.upto(event.counter - 1)
+        known = line.last_upto(event.counter - 1)
         while known is not None and name in known.unknown:
-            known = line.upto(known.counter - 1)
+            known = line.last_upto(known.counter - 1)
         return known
 
-    def later_than(self, event: AuditedEvent, name: str) -> Iterator[AuditedEvent]:
+    def successors_with_entry(self, event: AuditedEvent, name: str) -> Iterator[AuditedEvent]:
         """Yield, for each node, the first event that knows this one, if its entry is not unknown.
 
         On the event's own node, later events are tried until the entry of `name` is not unknown.
         """
         line = self.lines[event.node]
-        after = line.above(event.counter)
+        after = line.first_above(event.counter)
         while after is not None and name in after.unknown:
-            after = line.above(after.counter)
+            after = line.first_above(after.counter)
         if after is not None:
             yield after
         for knower in self.knowers(event.node, event.counter):
             if name not in knower.unknown:
                 yield knower
 
-    def bounds(self, event: AuditedEvent, name: str) -> tuple[int, int | None]:
+    def entry_bounds(self, event: AuditedEvent, name: str) -> tuple[int, int | None]:
         """Return the least and the greatest value of an entry that agrees with other events.
 
         The least is the highest entry of the event's predecessor, of the events that its other
         entries name and of the sends that it receives. The greatest is the lowest entry of the
         events that know the event; None if none does.
         """
-        named = (known for known in self.knowns(event) if known.node != name)
-        lower = [self.known_before(event, name), *named, *self.sends.get(event.position, ())]
-        least = [e.value(name) for e in lower if e is not None and name not in e.unknown]
-        most = [e.value(name) - (e.node == name) for e in self.later_than(event, name)]
+        named = (known for known in self.known_events(event) if known.node != name)
+        lower = [
+            self.predecessor_with_entry(event, name),
+            *named,
+            *self.sends.get(event.position, ()),
+        ]
+        least = [e.entry(name) for e in lower if e is not None and name not in e.unknown]
+        most = [e.entry(name) - (e.node == name) for e in self.successors_with_entry(event, name)]
         return max(least, default=0), min(most, default=None)
 
-    def knowns(self, event: AuditedEvent) -> Iterator[AuditedEvent]:
+    def known_events(self, event: AuditedEvent) -> Iterator[AuditedEvent]:
         """Yield the events that an event knows directly, its predecessor first."""
-        if (before := self.before(event)) is not None:
+        if (before := self.predecessor(event)) is not None:
             yield before
         for node, counter in event.clock.items():
             if node != event.node and node not in event.unknown:
-                known = self.named(node, counter)
+                known = self.event_named(node, counter)
                 if known is not None:
                     yield known
 
@@ -404,7 +408,7 @@ class AuditedExecution:
         for name, line in self.lines.items():
             if name == node:
                 continue
-            at, counters = line.at, line.counters
+            at, counters = line.by_counter, line.counters
 
             def entry(own: int, at: dict[int, AuditedEvent] = at) -> int:
                 return at[own].clock.get(node, 0)
@@ -421,11 +425,11 @@ class AuditedExecution:
 
         If clocks contradict each other, the order is that of the depth-first walk.
         """
-        return postorder(self.settled(), self._causes)
+        return postorder(self.events_with_dot(), self._causes)
 
     def _causes(self, event: AuditedEvent) -> Iterator[AuditedEvent]:
-        yield from self.knowns(event)
+        yield from self.known_events(event)
         for send in self.sends.get(event.position, ()):
             # Another event may have taken the dot of the send.
-            if self.lines[send.node].at.get(send.counter) is send:
+            if self.lines[send.node].by_counter.get(send.counter) is send:
                 yield send

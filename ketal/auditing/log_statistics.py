@@ -93,7 +93,7 @@ _HIGHEST = ("longest_chain", "held_back_max")
 """The numbers of which, for several executions, the maximum is taken and not the sum."""
 
 
-def measured(events: Sequence[Event]) -> Statistics:
+def measure(events: Sequence[Event]) -> Statistics:
     """Return the statistics of one execution's events, given in file order.
 
     No two events may have one dot.
@@ -101,7 +101,7 @@ def measured(events: Sequence[Event]) -> Statistics:
     ranks = _Ranks(events)
     pairs = comb(len(events), 2)
     ordered = ordered_pairs(events, ranks)
-    inversions, before = _file_order(events, ranks)
+    inversions, before = _count_inversions(events, ranks)
     return Statistics(
         nodes=len(ranks.counters),
         events=len(events),
@@ -110,7 +110,7 @@ def measured(events: Sequence[Event]) -> Statistics:
         longest_chain=_longest_chain(events, ranks),
         inversions=inversions,
         inverted_pairs=max(0, ordered - before),
-        held_back_max=_held_back(events),
+        held_back_max=_max_held_back(events),
     )
 
 
@@ -129,9 +129,9 @@ def ordered_pairs(
 
     No two events may have one dot.
     """
-    upto = (ranks or _Ranks(events)).upto
+    count_upto = (ranks or _Ranks(events)).count_upto
     # The sum for an event includes the event itself.
-    ordered = sum(sum(map(upto, e.clock, e.clock.values())) - 1 for e in events)
+    ordered = sum(sum(map(count_upto, e.clock, e.clock.values())) - 1 for e in events)
     return min(ordered, comb(len(events), 2))
 
 
@@ -147,9 +147,9 @@ class _Ranks:
             counters.sort()
             # With few holes, a table is no larger than twice the list, and needs no search.
             if counters[-1] <= 2 * len(counters):
-                self._tables[node] = _table(counters)
+                self._tables[node] = _rank_table(counters)
 
-    def upto(self, node: str, counter: int) -> int:
+    def count_upto(self, node: str, counter: int) -> int:
         """Return how many events of a node have at most this counter."""
         table = self._tables.get(node)
         if table is not None:
@@ -157,7 +157,7 @@ class _Ranks:
         return bisect_right(self.counters.get(node, ()), counter)
 
 
-def _table(counters: list[int]) -> array[int]:
+def _rank_table(counters: list[int]) -> array[int]:
     """Return, for each counter from 0 on, how many of the sorted counters are at most that."""
     table = array("q", bytes(8 * (counters[-1] + 1)))
     for counter in counters:
@@ -168,7 +168,7 @@ def _table(counters: list[int]) -> array[int]:
 _BLOCK = 1_024
 
 
-class _Arrived:
+class _ArrivedRanks:
     """Which events of a node have arrived, by rank, and how many of the first n."""
 
     def __init__(self, size: int) -> None:
@@ -186,7 +186,7 @@ class _Arrived:
     def __contains__(self, rank: int) -> bool:
         return bool(self._marks[rank - 1])
 
-    def upto(self, rank: int) -> int:
+    def count_upto(self, rank: int) -> int:
         """Return how many of the first `rank` events have arrived."""
         if rank <= self._first:
             return rank
@@ -194,23 +194,23 @@ class _Arrived:
         return sum(self._blocks[:block]) + self._marks.count(1, block * _BLOCK, rank)
 
 
-def _file_order(events: Iterable[Event], ranks: _Ranks) -> tuple[int, int]:
+def _count_inversions(events: Iterable[Event], ranks: _Ranks) -> tuple[int, int]:
     """Return the number of inversions, and how many pairs a → b have a first in the file.
 
     An inversion is an entry for another node that names an event later in the file.
     """
-    seen = {node: _Arrived(len(counters)) for node, counters in ranks.counters.items()}
+    seen = {node: _ArrivedRanks(len(counters)) for node, counters in ranks.counters.items()}
     inversions = before = 0
     for event in events:
         for node, counter in event.clock.items():
-            of = seen.get(node)
-            if of is None:
+            arrived = seen.get(node)
+            if arrived is None:
                 continue
-            rank = ranks.upto(node, counter)
-            before += of.upto(rank)
+            rank = ranks.count_upto(node, counter)
+            before += arrived.count_upto(rank)
             if rank and node != event.node and ranks.counters[node][rank - 1] == counter:
-                inversions += rank not in of
-        seen[event.node].add(ranks.upto(event.node, event.counter))
+                inversions += rank not in arrived
+        seen[event.node].add(ranks.count_upto(event.node, event.counter))
     return inversions, before
 
 
@@ -222,13 +222,13 @@ def _longest_chain(events: Iterable[Event], ranks: _Ranks) -> int:
         own, best = event.node, 0
         for node, counter in event.clock.items():
             if node in lengths:
-                length = lengths[node][ranks.upto(node, counter) - (node == own)]
+                length = lengths[node][ranks.count_upto(node, counter) - (node == own)]
                 best = max(best, length)
-        lengths[own][ranks.upto(own, event.counter)] = best + 1
+        lengths[own][ranks.count_upto(own, event.counter)] = best + 1
     return max((max(line) for line in lengths.values()), default=0)
 
 
-def _held_back(events: Sequence[Event]) -> int:
+def _max_held_back(events: Sequence[Event]) -> int:
     """Return the maximum length of a hold-back queue that is fed in file order."""
     queue = HoldBackQueue(ReleaseOptions(held_back_max=len(events) + 1))
     most = 0
@@ -238,7 +238,7 @@ def _held_back(events: Sequence[Event]) -> int:
     return most
 
 
-def summed(parts: dict[str, Statistics]) -> Statistics:
+def sum_executions(parts: dict[str, Statistics]) -> Statistics:
     """Return the statistics of a log with several executions, from those of each."""
     matched = [part.messages for part in parts.values() if part.messages is not None]
     numbers = {name: [getattr(part, name) for part in parts.values()] for name in _NUMBERS}

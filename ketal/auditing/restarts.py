@@ -41,14 +41,14 @@ class Restarts:
         The first event of each later run that no control event announced, and its node.
     departed : set of str
         The runs of nodes that have several; a clock may have room for only one of them.
-    aside : list of AuditedEvent
+    unjudged : list of AuditedEvent
         Events that are left out, as their run is unknown.
     """
 
     events: list[AuditedEvent]
     starts: list[tuple[AuditedEvent, str]] = field(default_factory=list)
     departed: set[str] = field(default_factory=set)
-    aside: list[AuditedEvent] = field(default_factory=list)
+    unjudged: list[AuditedEvent] = field(default_factory=list)
 
 
 _Line = list[AuditedEvent]
@@ -58,11 +58,11 @@ _Runs = dict[str, _Line]
 
 
 def read_restarts(
-    events: list[AuditedEvent], controls: list[tuple[int, Control]], left: set[str]
+    events: list[AuditedEvent], controls: list[tuple[int, Control]], departed: set[str]
 ) -> Restarts:
     """Return the events of an execution, each under the name of its run.
 
-    `left` are the nodes that left, whose entries a clock may have dropped.
+    `departed` are the nodes that left, whose entries a clock may have dropped.
     """
     lines: dict[str, _Line] = {}
     for event in events:
@@ -76,10 +76,10 @@ def read_restarts(
         if any(INCARNATION in event.read.data for event in line):
             runs[node] = _numbered_runs(node, line)
         elif len(first := _first_events(line)) > 1 and _uses_dots_again(line):
-            firsts[node], runs[node] = first[1:], _runs(node, line, first[1:])
+            firsts[node], runs[node] = first[1:], _split_runs(node, line, first[1:])
             ordered &= _is_in_order(runs[node])
     if not ordered:
-        return _unjudged(events, firsts)
+        return _without_runs(events, firsts)
     if all(list(of_node) == [node] for node, of_node in runs.items()):
         return Restarts(events)
     unannounced = {
@@ -88,10 +88,10 @@ def read_restarts(
         for first in later
         if not _is_announced(first, lines[node], controls)
     }
-    named = _renamed(events, runs, left)
+    named = _rename_to_runs(events, runs, departed)
     starts = [(event, event.read.node) for event in named if event.position in unannounced]
-    departed = {name for of_node in runs.values() if len(of_node) > 1 for name in of_node}
-    return Restarts(named, starts, departed)
+    departed_runs = {name for of_node in runs.values() if len(of_node) > 1 for name in of_node}
+    return Restarts(named, starts, departed_runs)
 
 
 def _numbered_runs(node: str, line: _Line) -> _Runs:
@@ -122,7 +122,7 @@ def _uses_dots_again(line: _Line) -> bool:
     return len(contents.get(2, ())) > 1 and again > 2 * holes
 
 
-def _runs(node: str, line: _Line, later: _Line) -> _Runs:
+def _split_runs(node: str, line: _Line, later: _Line) -> _Runs:
     """Return the runs of a node; each event in `later` begins a run after the first."""
     runs: _Runs = {node: []}
     name = node
@@ -132,8 +132,8 @@ def _runs(node: str, line: _Line, later: _Line) -> _Runs:
         if event.position in begins:
             name = name_of(node, len(runs) + 1)
         # An event with the dot and content of an earlier one is a copy, in the run of that one.
-        of = copied.setdefault((event.counter, event.content), name)
-        runs.setdefault(of, []).append(event)
+        run = copied.setdefault((event.counter, event.content), name)
+        runs.setdefault(run, []).append(event)
     return runs
 
 
@@ -155,10 +155,10 @@ def _is_announced(first: AuditedEvent, line: _Line, controls: list[tuple[int, Co
     )
 
 
-def _unjudged(events: list[AuditedEvent], firsts: dict[str, _Line]) -> Restarts:
+def _without_runs(events: list[AuditedEvent], firsts: dict[str, _Line]) -> Restarts:
     """Return the events with all entries of the restarted nodes unknown."""
     out: list[AuditedEvent] = []
-    aside: list[AuditedEvent] = []
+    unjudged: list[AuditedEvent] = []
     used: set[tuple[str, int]] = set()
     for event in events:
         node = event.node
@@ -166,19 +166,19 @@ def _unjudged(events: list[AuditedEvent], firsts: dict[str, _Line]) -> Restarts:
             unknown = frozenset(node for node in event.clock if node in firsts)
             out.append(replace(event, unknown=unknown))
         elif (node, event.counter) in used:
-            aside.append(event)
+            unjudged.append(event)
         else:
             used.add((node, event.counter))
             out.append(replace(event, unknown=Everything()))
     starts = [(first, node) for node, later in firsts.items() for first in later]
-    return Restarts(out, starts, set(firsts), aside)
+    return Restarts(out, starts, set(firsts), unjudged)
 
 
 # --- the run that an entry names -----------------------------------------------------------------
 
 
-def _renamed(
-    events: list[AuditedEvent], runs: dict[str, _Runs], left: set[str]
+def _rename_to_runs(
+    events: list[AuditedEvent], runs: dict[str, _Runs], departed: set[str]
 ) -> list[AuditedEvent]:
     """Return the events with their nodes and their clocks' entries renamed to runs."""
     sorted_runs = {
@@ -186,7 +186,7 @@ def _renamed(
         for node, of_node in runs.items()
     }
     several = {node for node, of_node in runs.items() if len(of_node) > 1}
-    compared = runs.keys() - several - left
+    compared = runs.keys() - several - departed
     before: dict[int, AuditedEvent | None] = {}
     # By position: the last run that the event knows of each restarted node, and its highest entry.
     # A dropped entry may reappear; if it is lower than before, it is of a later run.
@@ -199,25 +199,25 @@ def _renamed(
 
     def causes(event: AuditedEvent) -> Iterator[AuditedEvent]:
         """Yield the events that an event knows; `known` is complete for each before the next."""
-        of, clock, old = known[event.position], event.clock, {event.node: event.counter}
+        last_known, clock, old = known[event.position], event.clock, {event.node: event.counter}
         if (previous := before[event.position]) is not None:
             yield previous
-            of |= known[previous.position] | of
+            last_known |= known[previous.position] | last_known
             old = previous.clock | old
         # An unchanged entry shows no other run. Nodes that never restarted come first, as their
         # entries decide about the others.
         moved = [name for name in clock if name in runs and clock[name] != old.get(name)]
         for name in sorted(moved, key=several.__contains__):
-            least, highest = of.get(name, (0, 0))
+            least, highest = last_known.get(name, (0, 0))
             least += clock[name] < highest
-            number, cause = _event_named(event, name, sorted_runs[name], least, compared)
+            number, cause = _named_run(event, name, sorted_runs[name], least, compared)
             if name in several:
-                of[name] = max(of.get(name, (0, 0)), (number, clock[name]))
+                last_known[name] = max(last_known.get(name, (0, 0)), (number, clock[name]))
             if cause is not None:
                 yield cause
                 for other, last in known[cause.position].items():
                     if other != event.node:
-                        of[other] = max(last, of.get(other, (0, 0)))
+                        last_known[other] = max(last, last_known.get(other, (0, 0)))
 
     roots = (event for of_node in sorted_runs.values() for run in of_node for event in run)
     for _ in postorder(roots, causes):
@@ -226,15 +226,17 @@ def _renamed(
     out = []
     for event in events:
         # Drafts, which are not in `known`, keep their names.
-        of = {n: names[n][number] for n, (number, _) in known.get(event.position, {}).items()}
-        if any(of.get(name, name) != name for name in event.clock):
-            clock = {of.get(name, name): counter for name, counter in event.clock.items()}
-            event = replace(event, node=of.get(event.node, event.node), clock=clock)
+        run_names = {
+            n: names[n][number] for n, (number, _) in known.get(event.position, {}).items()
+        }
+        if any(run_names.get(name, name) != name for name in event.clock):
+            clock = {run_names.get(name, name): counter for name, counter in event.clock.items()}
+            event = replace(event, node=run_names.get(event.node, event.node), clock=clock)
         out.append(event)
     return out
 
 
-def _event_named(
+def _named_run(
     event: AuditedEvent, name: str, runs: list[_Line], least: int, compared: set[str]
 ) -> tuple[int, AuditedEvent | None]:
     """Return the index of the run that an entry names, and the event or the last one before it.

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import reject
 
 import ketal
-from ketal.auditing.repair import repaired
-from ketal.auditing.report import Examined, examined
+from ketal.auditing.repair import repair_execution
+from ketal.auditing.report import ExaminedExecution, examine_log
 from ketal.logs import Log
 from tests.auditing.explaining import Cause, Row, causes, log_of, named, spoilt, valid
 from tests.property.executions import execution
@@ -37,9 +37,9 @@ def spoilt_log(rng: random.Random) -> list[Row]:
     return spoilt(rng, rows)
 
 
-def judged(rows: list[Row]) -> Examined:
+def judged(rows: list[Row]) -> ExaminedExecution:
     lines = ((node, clock, {"number": number}) for number, (node, clock) in enumerate(rows, 1))
-    (part,) = examined(log_of(lines), None)
+    (part,) = examine_log(log_of(lines), None)
     return part
 
 
@@ -88,7 +88,7 @@ def test_what_can_be_one_log_only_is_repaired_and_nothing_else() -> None:
             return
         found = causes(rows)
         right = right_logs(found) if len(named(found, rows)) == 1 else set()
-        done = repaired(judged(rows))
+        done = repair_execution(judged(rows))
         written = tuple((item.node, *sorted(item.clock.items())) for item in done.items)  # type: ignore[union-attr]
         if done.changed:
             changed += 1

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import ketal
-from ketal.auditing.report import examined
+from ketal.auditing.report import examine_log
 from ketal.logs import Log, Record, read_log
 from ketal.model.events.event import Event
 from tests.auditing.injecting import CROWDED, FAULTS, MATCH, Rig, crowd, inject, restarted
@@ -163,7 +163,7 @@ def test_own_entries_that_are_wrong_side_by_side(
     found = named(rig, tmp_path / "spoilt.jsonl")
     if rate < 0.1 and not rig.shuffled:
         assert found == rig.expected(injected)
-    (part,) = examined(read_log(tmp_path / "spoilt.jsonl"), None)
+    (part,) = examine_log(read_log(tmp_path / "spoilt.jsonl"), None)
     dots = {finding.dot for finding in part.execution.findings}
     holes = {
         (node, counter)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ketal
-from ketal.auditing.repair import repaired
+from ketal.auditing.repair import repair_execution
 from tests.auditing.explaining import Row, log_of, spoilt, valid
 from tests.auditing.test_causes import judged
 from tests.property.executions import executions
@@ -39,7 +39,7 @@ def test_a_log_is_clean_if_it_is_an_execution(rows: list[Row]) -> None:
 
 @given(logs())
 def test_a_repaired_log_has_the_faults_that_were_left_and_no_other(rows: list[Row]) -> None:
-    done = repaired(judged(rows))
+    done = repair_execution(judged(rows))
     written: list[Row] = [(item.node, item.clock) for item in done.items]  # type: ignore[union-attr, misc]
     again = ketal.audit(log_of((n, c, {"number": at}) for at, (n, c) in enumerate(written, 1)))
     assert {(f.line, f.code) for f in again.faults} <= {(c.line, c.code) for c in done.left}

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import reject
 
-from ketal.auditing.repair import repaired
-from ketal.auditing.report import examined
+from ketal.auditing.repair import repair_execution
+from ketal.auditing.report import examine_log
 from ketal.logs.traces.message_pairing import Messages
 from tests.auditing.explaining import Row, causes, log_of, named, valid
 from tests.sampling import drawn, sample
@@ -180,7 +180,7 @@ def spoilt(rng: random.Random, fault: str) -> tuple[list[Line], int, bool]:
 
 
 def said_of(lines: list[Line], match: bool) -> list[tuple[int, str]]:
-    (part,) = examined(log_of(lines), Messages.of(MATCH) if match else None)
+    (part,) = examine_log(log_of(lines), Messages.of(MATCH) if match else None)
     return [(finding.event.line, finding.code) for finding in part.execution.findings]
 
 
@@ -282,11 +282,11 @@ def test_an_event_without_its_own_entry_that_others_contradict() -> None:
 def test_a_line_written_twice_or_an_event_that_was_not_counted(after: bool) -> None:
     counters = [number for number in range(1, 16) if number != 7]
     counters.insert(counters.index(6 if after else 3), 6 if after else 3)
-    part, *_ = examined(log_of(("n", {"n": counter}, {}) for counter in counters), None)
+    part, *_ = examine_log(log_of(("n", {"n": counter}, {}) for counter in counters), None)
     (fault,) = part.execution.findings
     assert (fault.code, str(fault.dot)) == ("A003" if after else "A004", "n@7")
     assert part.execution.duplicates == (not after)
-    assert bool(repaired(part).changed) == after
+    assert bool(repair_execution(part).changed) == after
 
 
 def test_messages_tell_a_wrong_own_entry_from_a_lost_event() -> None:
@@ -299,8 +299,8 @@ def test_messages_tell_a_wrong_own_entry_from_a_lost_event() -> None:
     ]
     assert said_of(lines, match=False) == [(3, "A004")]
     assert said_of(lines, match=True) == [(1, "A003")]
-    (part,) = examined(log_of(lines), Messages.of(MATCH))
-    done = repaired(part)
+    (part,) = examine_log(log_of(lines), Messages.of(MATCH))
+    done = repair_execution(part)
     assert [item.clock for item in done.items] == [  # type: ignore[union-attr]
         {"a": 1}, {"a": 1, "b": 1}, {"a": 2}, {"a": 2, "c": 1},
     ]  # fmt: skip
@@ -316,8 +316,8 @@ def test_a_repair_gives_a_log_that_can_have_been_meant() -> None:
         nonlocal repairs
         lines, _, match = spoilt(rng, rng.choice(list(FAULTS)))
         rows: list[Row] = [(node, dict(clock)) for node, clock, _ in lines]
-        (part,) = examined(log_of(lines), Messages.of(MATCH) if match else None)
-        done = repaired(part)
+        (part,) = examine_log(log_of(lines), Messages.of(MATCH) if match else None)
+        done = repair_execution(part)
         if match or not done.changed:
             return
         repairs += 1

@@ -46,33 +46,33 @@ K = TypeVar("K")
 
 
 class BoundedCounts(Generic[K]):
-    """Counts at most `most` distinct keys.
+    """Counts at most `keys_max` distinct keys.
 
     Attributes
     ----------
     counts : dict
         How often each key was counted.
-    cut : int
+    not_counted : int
         How often further keys, beyond the limit, occurred.
     """
 
-    __slots__ = ("counts", "cut", "most")
+    __slots__ = ("counts", "keys_max", "not_counted")
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, keys_max: int) -> None:
+        self.keys_max = keys_max
         self.counts: dict[K, int] = {}
-        self.cut = 0
+        self.not_counted = 0
 
     def add(self, key: K, number: int = 1) -> None:
         """Count a key, or its occurrences beyond the limit."""
         if key in self.counts:
             self.counts[key] += number
-        elif len(self.counts) < self.most:
+        elif len(self.counts) < self.keys_max:
             self.counts[key] = number
         else:
-            self.cut += number
+            self.not_counted += number
 
-    def common(self) -> dict[K, int]:
+    def most_common(self) -> dict[K, int]:
         """Return the counts, the highest first, ties by key."""
         return dict(sorted(self.counts.items(), key=lambda item: (-item[1], item[0])))
 
@@ -85,7 +85,7 @@ class AttributeCounts:
     kinds : dict of str to int
         How many events have a value of each kind.
     values : BoundedCounts
-        How many events have each value, by the keys of `_key`; without null and objects.
+        How many events have each value, by the keys of `_value_key`; without null and objects.
     inner : dict of str to AttributeCounts
         The attributes inside objects at the path.
     """
@@ -103,9 +103,9 @@ class AttributeCounts:
             self.kinds[kind] = self.kinds.get(kind, 0) + number
         for key, number in other.values.counts.items():
             self.values.add(key, number)
-        self.values.cut += other.values.cut
+        self.values.not_counted += other.values.not_counted
         for name, inner in other.inner.items():
-            self.inner.setdefault(name, AttributeCounts(self.values.most)).merge(inner)
+            self.inner.setdefault(name, AttributeCounts(self.values.keys_max)).merge(inner)
 
 
 class AttributeTable:
@@ -113,7 +113,7 @@ class AttributeTable:
 
     Attributes
     ----------
-    cut : int
+    not_counted : int
         How many values had a path beyond that limit.
     deep : int
         How many values had a path of more than `KEYS_MAX` names.
@@ -122,7 +122,7 @@ class AttributeTable:
     def __init__(self, limits: Limits) -> None:
         self._left = limits.stats_attributes_max
         self._values_max = limits.stats_values_max
-        self.cut = self.deep = 0
+        self.not_counted = self.deep = 0
 
     def count(
         self, counts: dict[str, AttributeCounts], data: Mapping[str, Any], depth: int = 1
@@ -132,7 +132,7 @@ class AttributeTable:
             one = counts.get(name)
             if one is None:
                 if not self._left:
-                    self.cut += 1
+                    self.not_counted += 1
                     continue
                 self._left -= 1
                 one = counts[name] = AttributeCounts(self._values_max)
@@ -144,9 +144,11 @@ class AttributeTable:
                 else:
                     self.deep += len(value)
             elif kind != "null":
-                one.values.add(_key(value))
+                one.values.add(_value_key(value))
 
-    def merged(self, tables: Iterable[dict[str, AttributeCounts]]) -> dict[str, AttributeCounts]:
+    def merge_types(
+        self, tables: Iterable[dict[str, AttributeCounts]]
+    ) -> dict[str, AttributeCounts]:
         """Return the sum of the counts of several types."""
         whole, part = AttributeCounts(self._values_max), AttributeCounts(self._values_max)
         for part.inner in tables:
@@ -154,7 +156,7 @@ class AttributeTable:
         return whole.inner
 
 
-def listed(
+def attribute_stats(
     counts: Mapping[str, AttributeCounts], of: int, within: _Path = ()
 ) -> Iterator[AttributeStats]:
     """Yield the attributes of `of` events in order of first occurrence, each before inner ones.
@@ -170,20 +172,20 @@ def listed(
             of=of,
             kinds={kind: one.kinds[kind] for kind in KINDS if kind in one.kinds},
             values=len(values),
-            more_values=bool(one.values.cut),
-            examples=tuple(_value(key) for key, _ in common),
+            more_values=bool(one.values.not_counted),
+            examples=tuple(_key_value(key) for key, _ in common),
         )
-        yield from listed(one.inner, of, path)
+        yield from attribute_stats(one.inner, of, path)
 
 
-def _key(value: Any) -> Any:
+def _value_key(value: Any) -> Any:
     """Return a hashable key that is equal for equal values only; true is not equal to 1.
 
     A short string or a number is its own key; other keys are tuples, with long text truncated.
     """
     kind = value.__class__
     if kind is str:
-        return value if len(value) <= TEXT_CHARS_MAX else _cut(value)
+        return value if len(value) <= TEXT_CHARS_MAX else _truncated_key(value)
     if kind is int or kind is float:
         return value if value == value else _NAN
     if kind is bool:
@@ -192,16 +194,16 @@ def _key(value: Any) -> Any:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
         return _TOO_DEEP
-    return (text,) if len(text) <= TEXT_CHARS_MAX else _cut(text)
+    return (text,) if len(text) <= TEXT_CHARS_MAX else _truncated_key(text)
 
 
-def _cut(text: str) -> tuple[str, bytes]:
+def _truncated_key(text: str) -> tuple[str, bytes]:
     whole = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
     return f"{text[:TEXT_CHARS_MAX]}…", whole
 
 
-def _value(key: Any) -> Any:
-    """Return the value of a key of `_key`; truncated text for a long value."""
+def _key_value(key: Any) -> Any:
+    """Return the value of a key of `_value_key`; truncated text for a long value."""
     if not isinstance(key, tuple):
         return key
     if key is _NAN:

@@ -22,7 +22,7 @@ from ketal.auditing.contents.attribute_counts import (
     AttributeCounts,
     AttributeTable,
     BoundedCounts,
-    listed,
+    attribute_stats,
 )
 from ketal.auditing.contents.contents_report import LogStats
 from ketal.auditing.contents.log_contents import ConcurrencyStats, LeftOut, TypeStats
@@ -74,10 +74,10 @@ def stats(log: Log | Iterable[Event], *, limits: Limits = DEFAULT) -> LogStats:
     3 records = 3 events
     ...
     """
-    counted = LogCounts(Limits.given(limits))
+    counts = LogCounts(Limits.given(limits))
     for execution, item, _, _ in records_of(log):
-        counted.add(execution, item)
-    return counted.to_stats()
+        counts.add(execution, item)
+    return counts.to_stats()
 
 
 class LogCounts:
@@ -93,7 +93,7 @@ class LogCounts:
         self._nodes: BoundedCounts[str] = BoundedCounts(limits.stats_nodes_max)
         self._types: BoundedCounts[str] = BoundedCounts(limits.stats_types_max)
         # By type; None for all types beyond the limit together.
-        self._attributes_of: dict[str | None, dict[str, AttributeCounts]] = {}
+        self._attributes_by_type: dict[str | None, dict[str, AttributeCounts]] = {}
         self._attributes = AttributeTable(limits)
         self._dots = RepeatedDots(limits)
         self._sample = _Sample(limits.stats_entries_max)
@@ -112,19 +112,19 @@ class LogCounts:
             if status == "duplicate":
                 self._duplicates += 1
                 return
-            self._count(item)
+            self._count_event(item)
             if status == "repeated":
                 self._repeated += 1
             else:
                 self._sample.add(execution, item)
                 self._messages.add(execution, item)
 
-    def _count(self, event: Event) -> None:
+    def _count_event(self, event: Event) -> None:
         self._events += 1
         self._nodes.add(event.node)
         self._types.add(event.type)
         counted_as = event.type if event.type in self._types.counts else None
-        self._attributes.count(self._attributes_of.setdefault(counted_as, {}), event.data)
+        self._attributes.count(self._attributes_by_type.setdefault(counted_as, {}), event.data)
         time: Any = event.time
         if time is not None:
             self._timed += 1
@@ -134,8 +134,8 @@ class LogCounts:
     def to_stats(self) -> LogStats:
         """Return the counts as `LogStats`."""
         # The counts of types beyond the limit come last.
-        parts = sorted(self._attributes_of.items(), key=lambda part: part[0] is None)
-        whole = self._attributes.merged(attributes for _, attributes in parts)
+        parts = sorted(self._attributes_by_type.items(), key=lambda part: part[0] is None)
+        whole = self._attributes.merge_types(attributes for _, attributes in parts)
         return LogStats(
             events=self._events,
             duplicates=self._duplicates,
@@ -147,30 +147,30 @@ class LogCounts:
             timed=self._timed,
             first_time=self._times[0] if self._times else None,
             last_time=self._times[1] if self._times else None,
-            nodes=self._nodes.common(),
+            nodes=self._nodes.most_common(),
             types=tuple(
                 TypeStats(
                     type=name,
                     events=events,
-                    attributes=tuple(listed(self._attributes_of[name], events)),
+                    attributes=tuple(attribute_stats(self._attributes_by_type[name], events)),
                 )
-                for name, events in self._types.common().items()
+                for name, events in self._types.most_common().items()
             ),
-            attributes=tuple(listed(whole, self._events)),
-            concurrency=self._sample.measured(),
-            messages=self._messages.found(),
+            attributes=tuple(attribute_stats(whole, self._events)),
+            concurrency=self._sample.concurrency(),
+            messages=self._messages.result(),
             left_out=tuple(self._left_out()),
         )
 
     def _left_out(self) -> list[LeftOut]:
         """Return the limits that were reached, with the numbers left out."""
         numbers = {
-            "types": ("stats_types_max", self._types.cut),
-            "nodes": ("stats_nodes_max", self._nodes.cut),
-            "attributes": ("stats_attributes_max", self._attributes.cut),
-            "message types": ("stats_pairs_max", self._messages.types.cut),
-            "message nodes": ("stats_pairs_max", self._messages.nodes.cut),
-            "dots": ("counters_max", self._dots.cut),
+            "types": ("stats_types_max", self._types.not_counted),
+            "nodes": ("stats_nodes_max", self._nodes.not_counted),
+            "attributes": ("stats_attributes_max", self._attributes.not_counted),
+            "message types": ("stats_pairs_max", self._messages.types.not_counted),
+            "message nodes": ("stats_pairs_max", self._messages.nodes.not_counted),
+            "dots": ("counters_max", self._dots.not_counted),
         }
         out = [
             LeftOut(what=what, limit=limit, most=getattr(self._limits, limit), number=number)
@@ -204,7 +204,7 @@ class _Sample:
         while self._entries > self._entries_max:
             self._entries -= len(heappop(self._heap)[3].clock)
 
-    def measured(self) -> ConcurrencyStats:
+    def concurrency(self) -> ConcurrencyStats:
         """Return how many pairs of events of one execution in the sample are concurrent."""
         stamps: dict[str, list[DotAndClock]] = {}
         for _, _, execution, stamp in self._heap:

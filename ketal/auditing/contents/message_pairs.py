@@ -60,7 +60,7 @@ class MessageSearch:
         while self._entries > self._entries_max and self._judged:
             self._entries -= len(self._stored.pop(self._judged.popleft()).clock)
 
-    def found(self) -> MessageStats:
+    def result(self) -> MessageStats:
         """Judge the remaining events; return the messages."""
         while self._unjudged:
             self._judge_oldest()
@@ -68,8 +68,8 @@ class MessageSearch:
             receives=self._receives,
             pairs=self._pairs,
             unknown=self._unknown,
-            types=self.types.common(),
-            nodes=self.nodes.common(),
+            types=self.types.most_common(),
+            nodes=self.nodes.most_common(),
         )
 
     def _judge_oldest(self) -> None:

@@ -37,7 +37,7 @@ class RepeatedDots:
 
     Attributes
     ----------
-    cut : int
+    not_counted : int
         How many events had a dot that was not stored, as `counters_max` was reached.
     """
 
@@ -47,7 +47,7 @@ class RepeatedDots:
         self._nodes: dict[tuple[str, str], _NodeDots] = {}
         self._digests: OrderedDict[tuple[str, str, int], bytes] = OrderedDict()
         self._beyond = 0
-        self.cut = 0
+        self.not_counted = 0
 
     def status(self, execution: str, event: Event) -> Status:
         """Return whether an event is new, a duplicate or repeated, and record its dot."""
@@ -55,7 +55,7 @@ class RepeatedDots:
         dots = self._nodes.get((execution, node))
         if dots is None:
             if len(self._nodes) >= self._counters_max:
-                self.cut += 1
+                self.not_counted += 1
                 return "new"
             dots = self._nodes[execution, node] = _NodeDots()
         content = digest(event)
@@ -83,7 +83,7 @@ class RepeatedDots:
             dots.upto = counter
             return
         if counter > before + 1 and self._beyond >= self._counters_max:
-            self.cut += 1
+            self.not_counted += 1
             return
         beyond.add(counter)
         dots.upto = beyond.last_after(before)
