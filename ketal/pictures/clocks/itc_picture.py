@@ -1,15 +1,15 @@
 """Interval tree clocks as pictures: forked columns over the interval [0, 1).
 
-The base of a tree of events is a square as wide as its part of the interval, and what a half has
-beyond it stands on that, half as wide. Beneath is the interval itself, the part that the replica
-owns being filled: an event adds somewhere above that part. a happened before b iff b's area
-includes a's.
+The base of an event tree is a square as wide as its part of the interval; further events of a half
+are on top of it, half as wide. Beneath is the interval itself, with the part that the replica owns
+filled: its next event adds to the area above that part. a happened before b iff b's area includes
+a's.
 
 Baquero, "Causality is Graphically Simple", section "Interval Tree Clocks"; Almeida, Baquero and
-Fonte, "Interval Tree Clocks", OPODIS 2008, whose figures are drawn so too.
+Fonte, "Interval Tree Clocks", OPODIS 2008, which has figures of this kind.
 
-The one rule: a square is as wide as a half of a half ... of the interval over which the events are
-known and marked in the same way, so equal areas are drawn by equal squares.
+The one rule: a square covers the widest dyadic part of the interval over which the events are known
+and marked in the same way, so equal areas are drawn by equal squares.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from ketal.pictures.clocks.clock_pairs import MARKS
 T = TypeVar("T")
 
 INTERVAL_PX = 128.0
-"""How wide the interval is drawn at least."""
+"""The least width of the interval."""
 NARROWEST_PX = 8.0
 
 TreesRow: TypeAlias = "tuple[str, Sequence[IntervalTreeClock | str]]"
-"""What is written above a row, and what it has from left to right: clocks, and operators."""
+"""The heading of a row, and its parts from left to right: clocks and operators."""
 
 
 def trees_svg(title: str, rows: Sequence[TreesRow]) -> str:
-    """Draw rows of interval tree clocks, all in one scale."""
+    """Draw rows of interval tree clocks, all to one scale."""
     clocks = [one for _, parts in rows for one in parts if isinstance(one, IntervalTreeClock)]
     scale = _Interval(clocks)
     drawn: list[BarsRow] = []
@@ -49,14 +49,14 @@ def trees_svg(title: str, rows: Sequence[TreesRow]) -> str:
 
 
 def tree_join_svg(a: IntervalTreeClock, b: IntervalTreeClock) -> str:
-    """Draw two interval tree clocks and their join: areas united, identities put together.
+    """Draw two interval tree clocks and their join: the union of areas and of identities.
 
     Raises
     ------
     ValueError
         If the identities overlap.
     SettingError
-        As of `trees_svg`.
+        If a picture would have too many squares or columns (`checked_size`).
     """
     joined = join(a, b)
     scale = _Interval([a, b, joined])
@@ -65,14 +65,15 @@ def tree_join_svg(a: IntervalTreeClock, b: IntervalTreeClock) -> str:
 
 
 class _Interval:
-    """The interval in as many columns as the deepest tree needs, and where the areas begin.
+    """The common scale: the interval in as many columns as the deepest tree needs, and the floor.
 
-    Where counters are high, the first events, which all know everywhere, are one square.
+    If counters are high, the first events, which all clocks know over the whole interval, are drawn
+    as one square, up to `floor`.
     """
 
     def __init__(self, clocks: Sequence[IntervalTreeClock]) -> None:
         depth = max((max(_depth(c.identity), _depth(c.events)) for c in clocks), default=0)
-        # A tree that is read has some hundred levels at most, so the power can be computed.
+        # A tree that was read has a few hundred levels at most, so the power can be computed.
         self.columns = 2**depth
         checked_size(0, self.columns)
         heights = [height for clock in clocks for height in _heights(clock.events, self.columns)]
@@ -81,7 +82,7 @@ class _Interval:
         checked_size(top - self.floor + bool(self.floor), self.columns)
 
     def bars(self, clock: IntervalTreeClock, other: IntervalTreeClock | None = None) -> ClockBars:
-        """Draw a clock; what another one lacks is marked."""
+        """Return the columns of a clock; the events that `other` lacks are marked."""
         heights = _heights(clock.events, self.columns)
         others = heights if other is None else _heights(other.events, self.columns)
         squares = []
@@ -110,7 +111,7 @@ def _depth(tree: Identity | Events) -> int:
 
 
 def _heights(tree: Identity | Events, columns: int, base: int = 0) -> list[int]:
-    """Return of each column how many events are known, or 1 where it belongs to an identity."""
+    """Return, for each column, the number of events known, or 1 if an identity has it."""
     if isinstance(tree, int):
         return [base + tree] * columns
     *own, left, right = tree
@@ -119,7 +120,7 @@ def _heights(tree: Identity | Events, columns: int, base: int = 0) -> list[int]:
 
 
 def _halves(states: Sequence[T], left: int = 0) -> Iterator[tuple[int, int, T]]:
-    """Yield the widest halves of halves of the interval in which all columns are alike."""
+    """Yield the widest dyadic parts of the interval in which all columns are equal."""
     if all(state == states[0] for state in states):
         yield left, len(states), states[0]
     else:

@@ -1,7 +1,7 @@
-"""A space-time diagram in the manner of the papers: a line for each node, time to the right.
+"""A space-time diagram in the style of the papers: a line for each node, time to the right.
 
-The stamp of an event stands beside its dot. Where the lines would be too long they go on in the
-next band, as music does, and so does a message that is on its way there.
+The stamp of an event is beside its dot. Lines that would be too long continue in the next band, as
+in a score of music, and so do messages across the break.
 
 Lamport, "Time, Clocks, and the Ordering of Events in a Distributed System", 1978; Baquero,
 "Causality is Graphically Simple", Figs. 2 to 10.
@@ -20,9 +20,9 @@ from ketal.pictures.clocks.timeline_layout import SIDE, CurvePiece, Timeline
 from ketal.pictures.labels import short_label
 
 TIMELINE_EVENTS_MAX = 400
-"""The most events that are drawn where the caller names no limit; of more nothing is legible."""
+"""The most events that are drawn if the caller sets no limit; more are illegible."""
 STAMP_COLUMNS_MAX = 48
-"""How many characters of a stamp are drawn; a pointer on the event shows all."""
+"""How many columns of a stamp are drawn; the tooltip of the event has the whole stamp."""
 RADIUS, HEAD_PX = 5.0, 8.0
 NODE_COLUMNS_MAX = 20
 NODE_GAP = 16.0
@@ -56,14 +56,14 @@ class TimelineEvent:
     Attributes
     ----------
     node : str
-        Where it happened.
+        The node of the event.
     stamp : str
-        Its stamp, as text.
+        The stamp, as text.
     name : str
-        What is written on the other side of the line; may be empty.
+        The text on the other side of the line; may be empty.
     form : str
-        `event`, a full dot; `open`, an event that the stamps do not count; or `ringed`, one that
-        another node names.
+        `event`, a full dot; `open`, for an event that the stamps do not count; or `ringed`, for one
+        that another node names.
     """
 
     node: str
@@ -80,14 +80,14 @@ def stamped_space_time_svg(
     *,
     events_max: int = TIMELINE_EVENTS_MAX,
 ) -> str:
-    """Draw events, in a linear extension, with their stamps and messages.
+    """Draw events, given in a linear extension, with their stamps and messages.
 
-    A message is the numbers of the events that sent it, and that received it.
+    A message has the indices of its sending and its receiving event.
 
     Raises
     ------
     SettingError
-        If there are more events.
+        If there are more than `events_max` events.
     """
     if len(events) > events_max:
         raise SettingError(
@@ -111,7 +111,7 @@ def stamped_space_time_svg(
 
 
 def _node(timeline: Timeline, row: int, node: str) -> Iterator[str]:
-    """Draw the line of a node, in each band."""
+    """Yield the line of a node, and its name, in each band."""
     for (left, y), (right, _) in timeline.line(row):
         yield elements.text_at(
             SIDE, y + elements.LABEL_PX * 0.35, short_label(node, NODE_COLUMNS_MAX), "node"
@@ -120,7 +120,7 @@ def _node(timeline: Timeline, row: int, node: str) -> Iterator[str]:
 
 
 def _event(event: TimelineEvent, x: float, y: float, *, below: bool) -> str:
-    """Draw an event; its stamp is above or below the line."""
+    """Draw an event; its stamp is above the line or, if `below`, below it."""
     texts = [("stamp", event.stamp, 20.0 if below else -10.0)]
     texts.append(("name", event.name, -10.0 if below else 20.0))
     written = "".join(
@@ -134,7 +134,7 @@ def _event(event: TimelineEvent, x: float, y: float, *, below: bool) -> str:
 
 
 def _only_upwards(rows: Sequence[int], messages: Sequence[tuple[int, int]]) -> set[int]:
-    """Return the events whose messages all go up, where their stamps would be."""
+    """Return the events whose messages all lead up, through the usual place of the stamp."""
     up = {source for source, target in messages if rows[target] < rows[source]}
     return up - {source for source, target in messages if rows[target] >= rows[source]}
 
@@ -161,7 +161,7 @@ def _message(timeline: Timeline, events: Sequence[TimelineEvent], source: int, t
 
 
 def _piece(piece: CurvePiece) -> str:
-    """Draw a message within a band, up to its event or to where the band ends."""
+    """Draw a message within a band, up to its event or to the end of the band."""
     last, head = piece.end, ""
     if piece.arrives:
         tip = elements.towards(piece.end, piece.control, RADIUS + 2)

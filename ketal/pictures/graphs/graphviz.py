@@ -1,10 +1,10 @@
-"""A layout by Graphviz's `dot`, where it is on the PATH.
+"""A layout by Graphviz's `dot`, if that is on the PATH.
 
-Only its layout is taken: positions, splines and the places of labels. Boxes and
-labels go to it as sizes, so it needs no font, and no text of a pattern reaches it.
+Only the layout is used: positions, splines and the places of labels. Graphviz gets the sizes of
+boxes and labels, so it needs no font, and no text of a pattern is passed to it.
 
-The one rule: an answer that does not place every box and every link is a
-`LayoutError`, never a picture.
+The one rule: an output that does not place every box and every link raises a `LayoutError`, and is
+never drawn.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ POINTS_PER_INCH = 72
 
 
 def layout_of(scene: Scene, program: str) -> Layout:
-    """Lay a scene out with the `dot` at `program`.
+    """Return the layout of a scene by the `dot` at `program`.
 
     Raises
     ------
     LayoutError
-        If it fails, takes longer than `DOT_TIMEOUT_S`, or answers nonsense.
+        If `dot` fails, takes longer than `DOT_TIMEOUT_S`, or its output cannot be read.
     """
     try:
         done = subprocess.run(
@@ -67,7 +67,7 @@ def _question(scene: Scene) -> str:
     for number, link in enumerate(scene.links):
         label = ""
         if link.label_width:
-            # An empty table of fixed size keeps the place of a text of that size.
+            # An empty table of fixed size reserves the space of the text.
             size = f'WIDTH="{link.label_width:.0f}" HEIGHT="{link.label_height:.0f}"'
             table = f'<TABLE BORDER="0" FIXEDSIZE="TRUE" {size}><TR><TD></TD></TR></TABLE>'
             label = f"label=<{table}>, "

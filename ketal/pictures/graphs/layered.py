@@ -1,15 +1,14 @@
-"""A layered layout, where Graphviz is absent (Sugiyama, Tagawa and Toda 1981).
+"""A layered layout, used without Graphviz (Sugiyama, Tagawa and Toda, 1981).
 
-Boxes stand in layers, so that every link leads to a later one, but for those
-that close a cycle. A link has a place of its own in each layer that it crosses,
-and its label in one of them. Sweeps over the layers move each place to the mean
-of its neighbours, as near as the layer's order and sizes allow, which pooling
-adjacent violators solves exactly; in the first half of the sweeps the means also
-give the order.
+Boxes are in layers, so that every link leads to a later layer, except those that close a cycle. A
+link has a place of its own in each layer that it crosses, and its label in one of them. Sweeps over
+the layers move each place to the mean of its neighbours, as near as the layer's order and sizes
+allow (solved exactly by pooling adjacent violators); in the first half of the sweeps the means also
+determine the order.
 
-The one rule: across a layer's band every line runs straight, at its own place;
-lines bend only between bands, where there is nothing else. So no line meets a
-box or a label. Coordinates are (along, across): along the layers' axis first.
+The one rule: across a layer's band every line is straight, at its own place; lines bend only
+between bands, where there is nothing else. So no line meets a box or a label. Coordinates are
+(along, across): first along the axis of the layers.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ LABEL_GAP = 3.0
 LOOP = 30.0
 SWEEPS = 24
 STRAIGHT = 50.0
-"""How much more a place weighs that keeps a long link straight."""
+"""The relative weight of a place that keeps a long link straight."""
 
 
 @dataclass(eq=False, slots=True)
 class _Place:
-    """An element of a layer: a box, a link's label, or a link that crosses the layer.
+    """A place in a layer, taken by a box, a link's label, or a link that crosses the layer.
 
-    `half` is half its size along, later that of its band; `before` and `after` are its reach
-    across; `box` is half a box's size along and across, and the radius of its corners; `near`
-    are its neighbours in the layers before and after.
+    `half` is half its size along, later half that of its band; `before` and `after` are its extents
+    across; `box` has half the size of a box along and across, and the radius of its corners; `near`
+    has the neighbours in the layers before and after.
     """
 
     layer: int
@@ -53,7 +52,7 @@ class _Place:
 
 
 def layout_of(scene: Scene) -> Layout:
-    """Lay a scene out."""
+    """Return the layered layout of a scene."""
     loops = {link.source: link for link in scene.links if link.source == link.target}
     boxes = [
         _box(scene, box, layer, loops.get(number))
@@ -64,7 +63,7 @@ def layout_of(scene: Scene) -> Layout:
     for one in itertools.chain(boxes, *(chain[1:-1] for chain in chains)):
         rows[one.layer].append(one)
     if scene.horizontal:
-        # It is turned upside down, so that labels and loops stand above the lines.
+        # Reversed, so that labels and loops are above the lines.
         for row in rows:
             row.reverse()
     _coordinates(rows)
@@ -84,13 +83,13 @@ def layout_of(scene: Scene) -> Layout:
 
 
 def _layers(scene: Scene) -> list[int]:
-    """Return each box's layer; a link with a label leaves one free, where the label stands."""
+    """Return each box's layer; links with labels skip a layer, which holds the label."""
     after: list[dict[int, int]] = [{} for _ in scene.boxes]
     for link in scene.links:
         after[link.source][link.target] = 2 if link.label_width else 1
-    # The last box, where the arrow to the initial state starts, is entered by no link.
+    # No link enters the last box, from which the arrow to the initial state starts.
     done = list(postorder(reversed(range(len(scene.boxes))), after.__getitem__))
-    # In the reverse of postorder every link leads on, but for those that close a cycle.
+    # In reverse postorder, every link leads forwards, except those that close a cycle.
     layers = [0] * len(scene.boxes)
     placed: set[int] = set()
     for box in reversed(done):
@@ -102,7 +101,7 @@ def _layers(scene: Scene) -> list[int]:
 
 
 def _sizes(scene: Scene, width: float, height: float) -> tuple[float, float]:
-    """Return sizes along and across."""
+    """Return a width and a height as sizes along and across."""
     return (width, height) if scene.horizontal else (height, width)
 
 
@@ -117,7 +116,7 @@ def _box(scene: Scene, box: Box, layer: int, loop: Link | None) -> _Place:
 
 
 def _chain(scene: Scene, link: Link, boxes: list[_Place]) -> list[_Place]:
-    """Return a link's places, from its source to its target; a loop's is its box."""
+    """Return a link's places, from its source to its target; for a loop, only its box."""
     if link.source == link.target:
         return [boxes[link.source]]
     source, target = boxes[link.source], boxes[link.target]
@@ -139,7 +138,7 @@ def _chain(scene: Scene, link: Link, boxes: list[_Place]) -> list[_Place]:
 
 
 def _coordinates(rows: list[list[_Place]]) -> None:
-    """Order each layer, and give its places their coordinates across."""
+    """Order each layer, and assign the coordinates across."""
     for row in rows:
         _spread(row, [(0.0, 1.0)] * len(row))
     for sweep in range(SWEEPS):
@@ -152,7 +151,7 @@ def _coordinates(rows: list[list[_Place]]) -> None:
 
 
 def _wanted(one: _Place, side: int, *, both: bool) -> tuple[float, float]:
-    """Return the coordinate across that suits a place's neighbours, and its weight."""
+    """Return the coordinate across that a place's neighbours pull it to, and its weight."""
     near = one.near[side] or one.near[1 - side] or [one]
     if one.box is None and near[0].box is None:
         return near[0].across, STRAIGHT
@@ -162,7 +161,7 @@ def _wanted(one: _Place, side: int, *, both: bool) -> tuple[float, float]:
 
 
 def _spread(row: list[_Place], wanted: list[tuple[float, float]]) -> None:
-    """Place a layer's elements as near to their wanted coordinates as order and sizes allow."""
+    """Move a layer's places as near to their wanted coordinates as order and sizes allow."""
     gaps = (one.after + PLACE_GAP + two.before for one, two in itertools.pairwise(row))
     offsets = list(itertools.accumulate(gaps, initial=0.0))
     pools: list[tuple[float, float, int]] = []
@@ -179,7 +178,7 @@ def _spread(row: list[_Place], wanted: list[tuple[float, float]]) -> None:
 
 
 def _stack(rows: list[list[_Place]]) -> None:
-    """Give each layer's band its thickness and place; far moves to the next make room."""
+    """Assign the bands' sizes and coordinates; steep lines to the next band widen the gap."""
     at = 0.0
     for row in rows:
         half = max(one.half for one in row)
@@ -210,19 +209,19 @@ def _curve(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Point], 
     curve = points[:1]
     for one, two in itertools.pairwise(points):
         if one != two:
-            # It leaves and arrives along the layers' axis.
+            # The curve leaves and arrives along the axis of the layers.
             middle = (one[0] + two[0]) / 2
             curve += [(middle, one[1]), (middle, two[1]), two]
-    # Of its places the one that the label stands at reaches furthest.
+    # The label is at the place that extends furthest.
     stand = max(chain[1:-1], key=lambda one: one.after, default=chain[0])
     _, height = _sizes(scene, link.label_width, link.label_height)
     return curve, (stand.along, stand.across + LABEL_GAP + height / 2)
 
 
 def _port(box: _Place, other: _Place) -> tuple[float, float]:
-    """Return where a line meets a box, from its middle: along and across.
+    """Return where a line meets a box, along and across, relative to the middle of the box.
 
-    The links at one side of a box stand side by side, in the order of where they go.
+    The links at one side of a box are side by side, in the order of their other ends.
     """
     assert box.box is not None
     along, across, radius = box.box
@@ -233,7 +232,7 @@ def _port(box: _Place, other: _Place) -> tuple[float, float]:
 
 
 def _reach(along: float, across: float, radius: float, offset: float) -> float:
-    """Return how far a box with round corners reaches along, at an offset across."""
+    """Return how far a box with round corners extends along, at an offset across."""
     past = max(0.0, abs(offset) - (across - radius))
     return along - radius + math.sqrt(max(0.0, radius * radius - past * past))
 

@@ -2,7 +2,7 @@
 
 const SCOPES_SHOWN = 20;
 
-/* A check: its picture, and the states in which the runs of its scopes are after an event. */
+/* A check: its picture, and the states of the runs of its scopes after an event. */
 class Automaton {
   constructor(data, execution) {
     const { name, picture, states } = data;
@@ -14,7 +14,7 @@ class Automaton {
     this.box = made("details", { open: true, className: "automaton" }, made("summary", {}, name), this.drawing, this.list);
   }
 
-  /* Play these moves: those in the order of the log, or in the one that gives a verdict. */
+  /* Use these moves: those in the order of the log, or in the order that gives a verdict. */
   follow({ order, scopes, moves, more }) {
     this.position = new Int32Array(this.execution.count).fill(-1);
     order.forEach((e, position) => { this.position[e] = position; });
@@ -23,7 +23,7 @@ class Automaton {
     for (const move of moves) this.ofScope[move[1]].push(move);
   }
 
-  /* Show where each run is once an event was offered; those first that it moved. */
+  /* Show the state of each run after an event was offered, the runs that it moved first. */
   play(e) {
     const position = this.position[e], live = new Set();
     const rows = [];

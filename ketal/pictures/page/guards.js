@@ -1,8 +1,8 @@
 "use strict";
 
-/* The guards of the pattern language, for the search: what is true, false or unknown (null) of an
-   event. Their meaning is that of docs/language.md; numbers and regular expressions are
-   JavaScript's, and what these would decide otherwise is refused. */
+/* The guards of the pattern language, for the search: true, false or unknown (null) for an event.
+   Their meaning is that of docs/language.md. Numbers and regular expressions are JavaScript's;
+   expressions that JavaScript would evaluate differently are refused. */
 
 class GuardError extends Error {}
 
@@ -17,9 +17,9 @@ const SECONDS = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, d: 86400
 const FIELDS = new Set(["node", "type", "time", "id"]);
 const COMPARE = new Set(["==", "!=", "<", "<=", ">", ">="]);
 
-/* Reads a guard; each rule of the grammar is a method that returns a function of a moment. */
+/* Parses a guard; each rule of the grammar is a method that returns a function of a moment. */
 class GuardReader {
-  /* `declared` has the guards of the pattern's events and steps by name, as text. */
+  /* `declared` maps the names of the pattern's events and steps to their guards, as text. */
   constructor(text, declared, depth = 0) {
     if (depth > 50) throw new GuardError("guards are named within guards too deeply");
     Object.assign(this, { text, declared, depth, at: 0 });
@@ -98,7 +98,7 @@ class GuardReader {
     return left;
   }
 
-  /* A part as a guard: a name alone is one that the pattern declares. */
+  /* A part as a guard: a bare name refers to a guard that the pattern declares. */
   guard(part) {
     if (part.guard) return part.guard;
     if (typeof part.constant === "boolean") return () => part.constant;
@@ -113,7 +113,7 @@ class GuardReader {
     return new GuardReader(text, this.declared, this.depth + 1).read();
   }
 
-  /* --- values: functions that return null where there is none --- */
+  /* --- values: functions that return null for an absent value --- */
 
   value(part) {
     if (part.value) return part.value;
@@ -314,7 +314,7 @@ function argumentsMatch(tests, types) {
   return types.length > 0 && first.test(types[0]) && argumentsMatch(rest, types.slice(1));
 }
 
-/* RE2's text as a regular expression of JavaScript; what they read differently is written out. */
+/* Translates RE2 syntax to JavaScript's; constructs that differ in meaning are expanded. */
 function regexOf(text) {
   const space = "\\t\\n\\f\\r ";
   let out = "", inClass = false, flags = "u";
@@ -349,9 +349,9 @@ function regexOf(text) {
   try { return new RegExp(out, flags); } catch (error) { throw new GuardError(error.message); }
 }
 
-/* --- where a guard is evaluated --- */
+/* --- evaluation --- */
 
-/* An event, and the events that were bound before it: [step, event] pairs, in their order. */
+/* An event, and the events bound before it: [step, event] pairs in order. */
 class Moment {
   constructor(execution, e, history) { Object.assign(this, { execution, e, history }); }
 
@@ -386,7 +386,7 @@ class Moment {
     const { node, undecided } = this.execution;
     return allTrue(events.map((one) => {
       const relation = this.execution.relations(one)[this.e], holds = relation === (name === "Causal" ? 2 : 0);
-      // Clocks that do not decide show that events are concurrent, and so no order; an order only of one node.
+      // Clocks that do not decide are right about concurrency, and about order only on one node.
       const certain = !undecided || node[one] === node[this.e] || relation === 0 || (name === "Causal" && !holds);
       return certain ? holds : null;
     }));

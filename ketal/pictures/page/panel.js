@@ -1,9 +1,9 @@
-/* What is beside the diagram: choosing, finding, filtering, the verdicts and the keys. */
+/* The panel beside the diagram: choosing, searching, filtering, the verdicts and the keys. */
 const $ = (id) => document.getElementById(id);
 const page = JSON.parse($("data").textContent);
 const VERDICTS_SHOWN = 500, DIFFERENCES_SHOWN = 20;
 
-/* What is shown beside the diagrams: the active one's execution, its verdicts and what is chosen. */
+/* The panel beside the diagrams: the active diagram's execution, its verdicts and the selection. */
 class Panel {
   constructor() {
     this.first = this.diagramOf($("first"));
@@ -59,7 +59,7 @@ class Panel {
     this.first.resize();
   }
 
-  /* Make a diagram the one that the panel is about. */
+  /* Make a diagram the active one, which the panel describes. */
   activate(diagram) {
     if (this.diagram === diagram) return;
     this.diagram = diagram;
@@ -116,7 +116,7 @@ class Panel {
     $("differences").replaceChildren(made("h2", {}, "Differences"), ...lines);
   }
 
-  /* Mark in the other diagram what an event corresponds to there. */
+  /* Mark the counterpart of an event in the other diagram. */
   markPeer(e) {
     if (!this.diagram.peers) return;
     const { other } = this;
@@ -173,7 +173,7 @@ class Panel {
     this.write(`verdict=${verdict.id}`);
   }
 
-  /* Step through the order of the events that gives a verdict; null: the canonical order. */
+  /* Step through the order of events that gives a verdict; null for the canonical order. */
   playVerdict(play) {
     if (this.played === play) return;
     this.played = play;
@@ -254,7 +254,7 @@ class Panel {
     this.showDetails([lines, made("button", { type: "button", onclick }, "Play this order")]);
   }
 
-  /* A line of an explanation, in which the names of events choose them. */
+  /* A line of an explanation, in which the names of events are buttons that choose them. */
   linked(line) {
     const parts = [];
     let from = 0;
@@ -340,7 +340,7 @@ class Panel {
     this.diagram.draw();
   }
 
-  /* The test of an event that a text is, and how it was read: as a guard, or else as text. */
+  /* The predicate of a search text, and how it was read: as a guard, or otherwise as text. */
   sought(text) {
     const { execution } = this;
     if (!text) return [() => true, ""];
@@ -356,7 +356,7 @@ class Panel {
     }
   }
 
-  /* The guards that a search may name: those of the chosen verdict's pattern, else of all. */
+  /* The guards that a search may name: those of the chosen verdict's pattern, or of all patterns. */
   declared() {
     const out = {}, chosen = this.execution.verdicts[this.verdict];
     for (const own of Object.values(page.guards)) {
@@ -365,7 +365,7 @@ class Panel {
     return chosen ? { ...out, ...page.guards[chosen.pattern] } : out;
   }
 
-  /* What the guards of a search may name: the steps of the chosen verdict, or the chosen event. */
+  /* The history of the guards of a search: the chosen verdict's steps, or the chosen event. */
   bound() {
     const chosen = this.execution.verdicts[this.verdict];
     if (chosen) return chosen.events.map((e, n) => [chosen.steps[n], e]);
