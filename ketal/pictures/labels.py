@@ -78,7 +78,7 @@ def _wrap(text: str) -> list[str]:
             if lines[-1]:
                 lines.append(INDENT)
             for part in _PARTS.findall(clause):
-                _append(lines, part)
+                _append_word(lines, part)
     return [line for line in lines if line.strip()]
 
 
@@ -92,7 +92,7 @@ def _clauses(text: str) -> list[str]:
     return clauses
 
 
-def _append(lines: list[str], part: str) -> None:
+def _append_word(lines: list[str], part: str) -> None:
     """Append a word to the last line, or to lines of its own."""
     if lines[-1] == INDENT:
         part = part.lstrip()

@@ -132,7 +132,7 @@ def rect(kind: str, left: float, top: float, width: float, height: float, corner
 
 def polygon(kind: str, corners: Iterable[Point]) -> str:
     """Return a polygon."""
-    return f'<polygon class="{kind}" points="{" ".join(map(at, corners))}"/>'
+    return f'<polygon class="{kind}" points="{" ".join(map(point_text, corners))}"/>'
 
 
 def towards(start: Point, end: Point, distance: float) -> Point:
@@ -149,12 +149,12 @@ def arrow_head(tip: Point, base: Point, half_width: float) -> str:
     return polygon("tip", [tip, *((base[0] - dy * half, base[1] + dx * half) for half in sides)])
 
 
-def titled(tip: str, drawn: str, attribute: str = "") -> str:
+def with_tooltip(tip: str, drawn: str, attribute: str = "") -> str:
     """Return a group of elements with a tooltip, and optionally an attribute."""
     return f"<g{attribute and ' '}{attribute}><title>{escaped(tip)}</title>{drawn}</g>"
 
 
-def at(point: Point) -> str:
+def point_text(point: Point) -> str:
     """Return a point in the syntax of paths and polygons."""
     return f"{px(point[0])},{px(point[1])}"
 

@@ -66,7 +66,7 @@ def text_diagram(rows: Sequence[DiagramRow]) -> list[str]:
     lines = ["".join(heads).rstrip()]
     column_of = dict(zip(nodes, starts, strict=False))
     below = dict.fromkeys(nodes, _DOTTED)  # each node's line at the row that is drawn
-    for row, after in zip(rows, _next_of_node(rows), strict=True):
+    for row, after in zip(rows, _successors(rows), strict=True):
         cells = [" "] * starts[-1]
         for node, line in below.items():
             cells[column_of[node]] = line
@@ -78,7 +78,7 @@ def text_diagram(rows: Sequence[DiagramRow]) -> list[str]:
     return lines
 
 
-def _next_of_node(rows: Sequence[DiagramRow]) -> list[DiagramRow | None]:
+def _successors(rows: Sequence[DiagramRow]) -> list[DiagramRow | None]:
     """Return, for each row, the next row of its node."""
     after: dict[str, DiagramRow] = {}
     out = []

@@ -124,7 +124,7 @@ def test_the_other_run_stands_beside_with_what_only_one_of_them_has(
     browser.get(where)
     assert browser.execute_script(chosen) == "n@3"
     assert browser.execute_script("return ketal.diagram === ketal.second")
-    browser.execute_script("ketal.putBeside(-1)")
+    browser.execute_script("ketal.showBeside(-1)")
     assert browser.execute_script("return [ketal.first.peers, ketal.second.section.hidden]") == [
         None, True,
     ]  # fmt: skip

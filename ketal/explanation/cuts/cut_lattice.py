@@ -18,7 +18,7 @@ from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.series_parallel import EventOrder
 from ketal.pictures import svg_document as elements
 from ketal.pictures.graphs import svg
-from ketal.pictures.graphs.graph import quoted
+from ketal.pictures.graphs.graph import dot_quoted
 from ketal.pictures.graphs.layout import Box, Link, Scene
 from ketal.pictures.labels import short_label, xml_text
 
@@ -80,11 +80,11 @@ class CutLattice:
         scene = Scene(tuple(boxes), tuple(links), horizontal=False)
         layout = svg.lay_out(scene)
         lines = [
-            elements.titled(tip, svg.line_along(route.curve), 'class="edge"')
+            elements.with_tooltip(tip, svg.line_along(route.curve), 'class="edge"')
             for (_, _, tip), route in zip(self.covers, layout.routes, strict=True)
         ]
         boxed = [
-            elements.titled(tip, svg.outline(at, box) + svg.name_at(at, label))
+            elements.with_tooltip(tip, svg.outline(at, box) + svg.name_at(at, label))
             for (label, tip), box, at in zip(self.cuts, boxes, layout.centers, strict=True)
         ]
         caption = short_label(self.caption, CAPTION_COLUMNS_MAX)
@@ -93,16 +93,16 @@ class CutLattice:
     def to_dot(self) -> str:
         """Return the lattice in Graphviz's language."""
         lines = [
-            f"digraph {quoted(xml_text(self.title))} {{",
-            f"  label={quoted(xml_text(self.caption))};",
+            f"digraph {dot_quoted(xml_text(self.title))} {{",
+            f"  label={dot_quoted(xml_text(self.caption))};",
             '  node [fontname="monospace", fontsize=13, shape=box, style="rounded"];',
             "  edge [dir=none];",
         ]
         for number, (label, tip) in enumerate(self.cuts):
-            attributes = f"label={quoted(xml_text(label))}, tooltip={quoted(xml_text(tip))}"
+            attributes = f"label={dot_quoted(xml_text(label))}, tooltip={dot_quoted(xml_text(tip))}"
             lines.append(f"  c{number} [{attributes}];")
         for upper, lower, tip in self.covers:
-            lines.append(f"  c{upper} -> c{lower} [tooltip={quoted(xml_text(tip))}];")
+            lines.append(f"  c{upper} -> c{lower} [tooltip={dot_quoted(xml_text(tip))}];")
         return "\n".join([*lines, "}", ""])
 
 

@@ -77,7 +77,7 @@ def space_time_svg(title: str, drawn: SpaceTime) -> str:
         shape = _shape(marks.get(number, ""), *at)
         label = short_label(event.type, LABEL_COLUMNS)
         written = elements.text_at(at[0] + 11, at[1] + elements.LABEL_PX * 0.35, label)
-        out.append(elements.titled(f"{event} {drawn.place(event)}", shape + written))
+        out.append(elements.with_tooltip(f"{event} {drawn.place(event)}", shape + written))
     return elements.svg_document("ketal-run", title, (0, 0, width, height), STYLE, out, corner_px=0)
 
 

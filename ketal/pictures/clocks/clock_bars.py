@@ -124,7 +124,7 @@ BarsRow: TypeAlias = "tuple[str, Sequence[ClockBars | str]]"
 """The heading of a row, and its parts from left to right: bars, and operators as text."""
 
 
-def checked_size(levels: int, wide: int) -> None:
+def check_size(levels: int, wide: int) -> None:
     """Check that the columns of a picture are neither too high nor too many.
 
     Raises
@@ -166,11 +166,11 @@ def bars_svg(title: str, rows: Sequence[BarsRow], note: str = "") -> str:
         levels = _levels(parts)
         left = SIDE
         for part in parts:
-            size = _part_px(part)
-            drawn += _part(part, left + size / 2, top + levels * LEVEL_PX, levels)
+            size = _part_width_px(part)
+            drawn += _draw_part(part, left + size / 2, top + levels * LEVEL_PX, levels)
             left += size + GAP
         width = max(width, left - GAP - SIDE)
-        top += levels * LEVEL_PX + _below_px(parts) + GAP
+        top += levels * LEVEL_PX + _height_below_px(parts) + GAP
     if note:
         drawn.append(elements.text_at(SIDE, top + LABEL_PX, note))
         top += LINE_PX + 6
@@ -188,21 +188,21 @@ def _levels(parts: Sequence[ClockBars | str]) -> int:
     return max((one.level for of in bars for one in of.squares), default=1)
 
 
-def _column_px(bars: ClockBars) -> float:
+def _column_width_px(bars: ClockBars) -> float:
     """Return the width of each column, in which its label and the texts of its squares fit."""
     labels = [text_width(short_label(label, LABEL_COLUMNS_MAX)) for label in bars.labels]
     texts = [text_width(one.text) / one.span for one in bars.squares]
     return max([bars.column_px, *(wide + 8 for wide in (*labels, *texts) if wide)])
 
 
-def _part_px(part: ClockBars | str) -> float:
+def _part_width_px(part: ClockBars | str) -> float:
     if isinstance(part, str):
         return text_width(part, OPERATOR_PX)
     caption = text_width(short_label(part.caption, CAPTION_COLUMNS_MAX))
-    return max(_column_px(part) * len(part.labels), caption, 1)
+    return max(_column_width_px(part) * len(part.labels), caption, 1)
 
 
-def _below_px(parts: Sequence[ClockBars | str]) -> float:
+def _height_below_px(parts: Sequence[ClockBars | str]) -> float:
     """Return the height that a row takes below the base of its columns."""
     bars = [part for part in parts if isinstance(part, ClockBars)]
     labels = any(any(of.labels) for of in bars)
@@ -213,17 +213,17 @@ def _below_px(parts: Sequence[ClockBars | str]) -> float:
 # --- drawing ------------------------------------------------------------------
 
 
-def _part(part: ClockBars | str, middle: float, ground: float, levels: int) -> Iterator[str]:
+def _draw_part(part: ClockBars | str, middle: float, ground: float, levels: int) -> Iterator[str]:
     """Draw bars or an operator; `ground` is the y coordinate of the columns' base."""
     if isinstance(part, str):
         y = ground - levels * LEVEL_PX / 2 + OPERATOR_PX * 0.35
         yield elements.text_at(middle, y, part, "middle", size=OPERATOR_PX)
         return
-    wide = _column_px(part)
+    wide = _column_width_px(part)
     left = middle - wide * len(part.labels) / 2
     # Marked squares are drawn last, so that their outlines are whole.
     for one in sorted(part.squares, key=lambda one: (one.form != "hole", one.marked)):
-        yield _square(one, left + one.left * wide, one.span * wide, ground)
+        yield _draw_square(one, left + one.left * wide, one.span * wide, ground)
     right = left + wide * len(part.labels)
     yield elements.line("base", (left - 3, ground), (right + 3, ground))
     for first, span, owned in part.identity:
@@ -240,21 +240,21 @@ def _part(part: ClockBars | str, middle: float, ground: float, levels: int) -> I
         yield elements.text_at(middle, y, shown, "middle", tip=part.caption)
 
 
-def _square(one: EventSquare, left: float, width: float, ground: float) -> str:
+def _draw_square(one: EventSquare, left: float, width: float, ground: float) -> str:
     top = ground - one.level * LEVEL_PX
     form = "marked" if one.marked and one.form == "known" else one.form
     out = [elements.rect(form, left, top, width, LEVEL_PX)]
     middle = left + width / 2, top + LEVEL_PX / 2
     if one.marked:
-        out.append(_hatch(left, top, width))
+        out.append(_draw_hatching(left, top, width))
     if one.form == "dotted":
         out.append(elements.circle("dot", middle, 3.5))
     if one.text:
         out.append(elements.text_at(middle[0], middle[1] + LABEL_PX * 0.35, one.text, "middle"))
-    return elements.titled(one.tip, "".join(out))
+    return elements.with_tooltip(one.tip, "".join(out))
 
 
-def _hatch(left: float, top: float, width: float) -> str:
+def _draw_hatching(left: float, top: float, width: float) -> str:
     """Draw the oblique lines of a marked square."""
     steps = range(1, max(2, round((width + LEVEL_PX) / 8)))
     lines = []
@@ -263,5 +263,5 @@ def _hatch(left: float, top: float, width: float) -> str:
         x0, x1 = max(0.0, at - LEVEL_PX), min(width, at)
         if x1 > x0:
             start, end = (left + x0, top + at - x0), (left + x1, top + at - x1)
-            lines.append(f"M{elements.at(start)}L{elements.at(end)}")
+            lines.append(f"M{elements.point_text(start)}L{elements.point_text(end)}")
     return f'<path class="hatch" d="{"".join(lines)}"/>'

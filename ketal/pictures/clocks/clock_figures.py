@@ -27,7 +27,7 @@ from ketal.pictures.clocks.clock_bars import (
     ClockBars,
     EventSquare,
     bars_svg,
-    checked_size,
+    check_size,
 )
 
 Knowledge: TypeAlias = (
@@ -62,21 +62,21 @@ class KnownEvents:
         """Return the events that a clock, a set of dots, a stamp or a version knows."""
         match knowledge:
             case CausalHistory():
-                return cls._without_gaps({}, knowledge.dots, as_set=True)
+                return cls._normalised({}, knowledge.dots, as_set=True)
             case Vector():
                 return cls.of(knowledge.clock)
             case DottedVector():
                 dot = (knowledge.node, knowledge.counter)
-                return cls._without_gaps(knowledge.past, {dot}, dot)
+                return cls._normalised(knowledge.past, {dot}, dot)
             case Version():
                 dot = (knowledge.replica, knowledge.counter)
-                return cls._without_gaps(knowledge.context, {dot}, dot)
+                return cls._normalised(knowledge.context, {dot}, dot)
             case Mapping():
-                return cls._without_gaps(knowledge, ())
-        return cls._without_gaps({}, knowledge, as_set=True)
+                return cls._normalised(knowledge, ())
+        return cls._normalised({}, knowledge, as_set=True)
 
     @classmethod
-    def _without_gaps(
+    def _normalised(
         cls,
         clock: Clock,
         dots: Collection[tuple[str, int]],
@@ -97,11 +97,11 @@ class KnownEvents:
         """The nodes of the events."""
         return {*self.first, *(node for node, _ in self.others)}
 
-    def joined(self, other: KnownEvents) -> KnownEvents:
+    def union(self, other: KnownEvents) -> KnownEvents:
         """Return the events that at least one of two knows."""
         both = join([self.first, other.first])
         as_set = self.as_set and other.as_set
-        return self._without_gaps(both, self.others | other.others, as_set=as_set)
+        return self._normalised(both, self.others | other.others, as_set=as_set)
 
     def above(self, floors: Clock) -> Dots:
         """Return the events without the first ones, whose number for each node is in `floors`."""
@@ -171,7 +171,7 @@ class BarsScale:
             if top > LEVELS_MAX and common > 1:
                 floors[node] = common
         highest = max((_level(floors, node, top) for node, top in tops.items()), default=0)
-        checked_size(highest, len(columns))
+        check_size(highest, len(columns))
         return cls(columns, floors)
 
     def bars(

@@ -67,7 +67,7 @@ def pair_svg(
     less, more = (scale.bars(KnownEvents.of(of), marked=of) for of in only)
     drawn: dict[PairRow, list[ClockBars | str]] = {
         "compared": [left, sign, right],
-        "joined": [left, "⊔", right, "=", scale.bars(both[0].joined(both[1]))],
+        "joined": [left, "⊔", right, "=", scale.bars(both[0].union(both[1]))],
         "subtracted": [left, MINUS, right, "=", less],
         "subtracted from": [right, MINUS, left, "=", more],
     }

@@ -24,7 +24,7 @@ from ketal.pictures.clocks.clock_bars import (
     ClockBars,
     EventSquare,
     bars_svg,
-    checked_size,
+    check_size,
 )
 from ketal.pictures.clocks.clock_pairs import MARKS
 
@@ -56,7 +56,7 @@ def tree_join_svg(a: IntervalTreeClock, b: IntervalTreeClock) -> str:
     ValueError
         If the identities overlap.
     SettingError
-        If a picture would have too many squares or columns (`checked_size`).
+        If a picture would have too many squares or columns (`check_size`).
     """
     joined = join(a, b)
     scale = _Interval([a, b, joined])
@@ -75,11 +75,11 @@ class _Interval:
         depth = max((max(_depth(c.identity), _depth(c.events)) for c in clocks), default=0)
         # A tree that was read has a few hundred levels at most, so the power can be computed.
         self.columns = 2**depth
-        checked_size(0, self.columns)
+        check_size(0, self.columns)
         heights = [height for clock in clocks for height in _heights(clock.events, self.columns)]
         top, common = max(heights, default=0), min(heights, default=0) - 1
         self.floor = common if top > LEVELS_MAX and common > 1 else 0
-        checked_size(top - self.floor + bool(self.floor), self.columns)
+        check_size(top - self.floor + bool(self.floor), self.columns)
 
     def bars(self, clock: IntervalTreeClock, other: IntervalTreeClock | None = None) -> ClockBars:
         """Return the columns of a clock; the events that `other` lacks are marked."""
@@ -95,13 +95,13 @@ class _Interval:
                 "" if height < level else "known" if theirs >= level else "marked"
                 for height, theirs in zip(heights, others, strict=True)
             ]
-            for left, span, state in _halves(states):
+            for left, span, state in _dyadic_parts(states):
                 if state:
                     where = f"[{left}/{self.columns}, {left + span}/{self.columns})"
                     tip = f"event {level} over {where}"
                     marked = state == "marked"
                     squares.append(EventSquare(left, span, level - shift, "known", tip, marked))
-        owned = tuple(_halves(list(map(bool, _heights(clock.identity, self.columns)))))
+        owned = tuple(_dyadic_parts(list(map(bool, _heights(clock.identity, self.columns)))))
         width = max(NARROWEST_PX, INTERVAL_PX / self.columns)
         return ClockBars(("",) * self.columns, tuple(squares), literal(clock), owned, width)
 
@@ -119,11 +119,11 @@ def _heights(tree: Identity | Events, columns: int, base: int = 0) -> list[int]:
     return [*_heights(left, columns // 2, base), *_heights(right, columns // 2, base)]
 
 
-def _halves(states: Sequence[T], left: int = 0) -> Iterator[tuple[int, int, T]]:
+def _dyadic_parts(states: Sequence[T], left: int = 0) -> Iterator[tuple[int, int, T]]:
     """Yield the widest dyadic parts of the interval in which all columns are equal."""
     if all(state == states[0] for state in states):
         yield left, len(states), states[0]
     else:
         half = len(states) // 2
-        yield from _halves(states[:half], left)
-        yield from _halves(states[half:], left + half)
+        yield from _dyadic_parts(states[:half], left)
+        yield from _dyadic_parts(states[half:], left + half)

@@ -140,17 +140,17 @@ class Picture:
     def of(cls, compiled: CompiledPattern) -> Picture:
         """Describe a pattern's automaton."""
         automaton = compiled.automaton
-        words = _GuardTexts(compiled)
+        texts = _GuardTexts(compiled)
         states = tuple(
             GraphState(n, name, n == 0, n in automaton.finals, automaton.expected((n,)))
             for n, name in enumerate(automaton.names)
         )
         edges = tuple(
-            GraphEdge(source, target, tuple(map(words.way, ways)), minterms)
-            for source, target, ways, minterms in _edges(automaton)
+            GraphEdge(source, target, tuple(map(texts.way, ways)), minterms)
+            for source, target, ways, minterms in _collect_edges(automaton)
         )
         minterms = tuple(
-            tuple(tuple(map(words.head, of_class)) for of_class in term)
+            tuple(tuple(map(texts.head, of_class)) for of_class in term)
             for term in automaton.minterms
         )
         return cls(
@@ -160,7 +160,7 @@ class Picture:
             states=states,
             edges=edges,
             guards=tuple((name, render_guard(guard)) for name, guard in compiled.guards),
-            nots=words.nots,
+            nots=texts.nots,
             minterms=minterms,
         )
 
@@ -187,7 +187,7 @@ class Picture:
     def to_dot(self) -> str:
         """Return the automaton in Graphviz's language."""
         lines = [
-            f"digraph {quoted(xml_text(self.pattern))} {{",
+            f"digraph {dot_quoted(xml_text(self.pattern))} {{",
             f"  rankdir={'LR' if self.horizontal else 'TB'};",
             '  node [fontname="monospace", fontsize=13];',
             '  edge [fontname="monospace", fontsize=11];',
@@ -196,7 +196,7 @@ class Picture:
         for state in self.states:
             around = 2 if state.final else 1
             shape = "shape=circle" if state.round else 'shape=box, style="rounded"'
-            label = quoted(short_label(state.name))
+            label = dot_quoted(short_label(state.name))
             lines.append(f"  s{state.number} [{shape}, peripheries={around}, label={label}];")
         lines.append(f"  start -> s{self.initial};")
         for edge in self.edges:
@@ -209,17 +209,17 @@ class Picture:
         """Return the automaton as a Mermaid flowchart."""
         lines = [
             f"flowchart {'LR' if self.horizontal else 'TB'}",
-            f"  accTitle: {_mermaid(xml_text(self.title))}",
+            f"  accTitle: {_mermaid_text(xml_text(self.title))}",
             '  start((" "))',
             "  style start fill:#888,stroke:#888",
         ]
         for state in self.states:
             form = "((({})))" if state.final else "(({}))" if state.round else "([{}])"
-            label = f'"{_mermaid(short_label(state.name))}"'
+            label = f'"{_mermaid_text(short_label(state.name))}"'
             lines.append(f"  s{state.number}{form.format(label)}")
         lines.append(f"  start --> s{self.initial}")
         for edge in self.edges:
-            label = "<br/>".join(map(_mermaid, wrapped(edge.label)))
+            label = "<br/>".join(map(_mermaid_text, wrapped(edge.label)))
             lines.append(f'  s{edge.source} -->|"{label}"| s{edge.target}')
         return "\n".join([*lines, ""])
 
@@ -260,8 +260,8 @@ class Picture:
                 )
         scene = scene_of(self)
         layout = svg.lay_out(scene)
-        states = map(_state, self.states, scene.boxes, layout.centers)
-        edges = _drawn_edges(self, scene, layout)
+        states = map(_draw_state, self.states, scene.boxes, layout.centers)
+        edges = _draw_edges(self, scene, layout)
         return svg.document(self.title, scene, layout, (*edges, *states))
 
     def _repr_svg_(self) -> str | None:
@@ -275,24 +275,24 @@ class Picture:
 # --- text --------------------------------------------------------------------
 
 
-def quoted(text: str) -> str:
+def dot_quoted(text: str) -> str:
     """Return a text as a quoted string of dot."""
     return f'"{_dot_text(text)}"'
 
 
 def _dot_text(text: str) -> str:
-    return _unbroken(text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"'))
+    return _keep_indent(text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"'))
 
 
-def _unbroken(text: str) -> str:
+def _keep_indent(text: str) -> str:
     """Replace leading blanks by no-break spaces, which renderers keep."""
     return re.sub("^ +", lambda blanks: "\u00a0" * len(blanks[0]), text)
 
 
-def _mermaid(text: str) -> str:
+def _mermaid_text(text: str) -> str:
     """Replace every character that is special in HTML, Markdown or Mermaid by an entity."""
     return "".join(
-        c if c.isalnum() or c in " \u00a0:.,=()" else f"#{ord(c)};" for c in _unbroken(text)
+        c if c.isalnum() or c in " \u00a0:.,=()" else f"#{ord(c)};" for c in _keep_indent(text)
     )
 
 
@@ -305,9 +305,9 @@ class _GuardTexts:
     def __init__(self, compiled: CompiledPattern) -> None:
         self.automaton = compiled.automaton
         self.guards = dict(compiled.guards)
-        self.nots = tuple(map(self._absent, not_guards(compiled.pattern.body)))
+        self.nots = tuple(map(self._not_text, not_guards(compiled.pattern.body)))
 
-    def _absent(self, guard: syntax.Guard) -> str:
+    def _not_text(self, guard: syntax.Guard) -> str:
         text = render_guard(guard)
         return text if isinstance(guard, syntax.Name) else f"({text})"
 
@@ -345,7 +345,7 @@ _Class = tuple[int, ...]
 _Ways = tuple[tuple[_Class, ...], ...]
 
 
-def _edges(automaton: Automaton) -> Iterator[tuple[int, int, _Ways, tuple[int, ...]]]:
+def _collect_edges(automaton: Automaton) -> Iterator[tuple[int, int, _Ways, tuple[int, ...]]]:
     """Yield (source, target, ways as classes of variants, minterms), in order."""
     ways: dict[tuple[int, int], set[frozenset[_Class]]] = {}
     terms: dict[tuple[int, int], set[int]] = {}
@@ -386,36 +386,36 @@ def _box(state: GraphState) -> Box:
     return Box(elements.text_width(short_label(state.name), svg.NAME_PX) / 2 + 16, RADIUS)
 
 
-def _drawn_edges(graph: Picture, scene: Scene, layout: Layout) -> Iterator[str]:
+def _draw_edges(graph: Picture, scene: Scene, layout: Layout) -> Iterator[str]:
     """Draw the arrow to the initial state, then each edge."""
-    yield elements.titled("initial", svg.arrow(layout.routes[0].curve), 'class="edge"')
+    yield elements.with_tooltip("initial", svg.arrow(layout.routes[0].curve), 'class="edge"')
     yield elements.circle("tip", layout.centers[-1], 4)
     names = [state.name for state in graph.states]
     for edge, link, route in zip(graph.edges, scene.links[1:], layout.routes[1:], strict=True):
         tip = f"{names[edge.source]} → {names[edge.target]}: {'; '.join(edge.label)}"
-        drawn = svg.arrow(route.curve) + _label(edge, link, route.label)
-        yield elements.titled(tip, drawn, 'class="edge"')
+        drawn = svg.arrow(route.curve) + _draw_label(edge, link, route.label)
+        yield elements.with_tooltip(tip, drawn, 'class="edge"')
 
 
-def _label(edge: GraphEdge, link: Link, middle: elements.Point) -> str:
+def _draw_label(edge: GraphEdge, link: Link, middle: elements.Point) -> str:
     lines = wrapped(edge.label)
     left = middle[0] - (link.label_width - LABEL_PAD) / 2
     first = middle[1] - len(lines) * LINE_PX / 2 + LINE_PX * 0.75
     heads = {xml_text(way.head) for way in edge.ways}
     spans = "".join(
-        f'<tspan x="{px(left)}" y="{px(first + n * LINE_PX)}">{_line(line, heads)}</tspan>'
+        f'<tspan x="{px(left)}" y="{px(first + n * LINE_PX)}">{_label_line(line, heads)}</tspan>'
         for n, line in enumerate(lines)
     )
     return f'<text font-size="{elements.LABEL_PX}" xml:space="preserve">{spans}</text>'
 
 
-def _state(state: GraphState, box: Box, center: elements.Point) -> str:
+def _draw_state(state: GraphState, box: Box, center: elements.Point) -> str:
     shapes = "".join(svg.outline(center, box, inset) for inset in ((0, 4) if state.final else (0,)))
     name = svg.name_at(center, short_label(state.name))
-    return elements.titled(state.name, shapes + name, f'data-state="{state.number}"')
+    return elements.with_tooltip(state.name, shapes + name, f'data-state="{state.number}"')
 
 
-def _line(line: str, heads: set[str]) -> str:
+def _label_line(line: str, heads: set[str]) -> str:
     """Return a line of a label, with the head of a way emphasised."""
     head = line.partition(": ")[0].removesuffix(":")
     if head in heads:

@@ -31,7 +31,7 @@ def layout_of(scene: Scene, program: str) -> Layout:
     try:
         done = subprocess.run(
             [program, "-Tjson0"],
-            input=_question(scene),
+            input=_dot_input(scene),
             capture_output=True,
             text=True,
             encoding="utf-8",
@@ -46,12 +46,12 @@ def layout_of(scene: Scene, program: str) -> Layout:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[0]
         raise LayoutError(f"dot failed with status {done.returncode}: {reason}")
     try:
-        return _answer(json.loads(done.stdout), scene)
+        return _parse_output(json.loads(done.stdout), scene)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise LayoutError(f"dot's answer cannot be read: {error!r}") from None
 
 
-def _question(scene: Scene) -> str:
+def _dot_input(scene: Scene) -> str:
     def inches(pixels: float) -> str:
         return f"{pixels / POINTS_PER_INCH:.4f}"
 
@@ -75,15 +75,15 @@ def _question(scene: Scene) -> str:
     return "\n".join([*lines, "}"])
 
 
-def _answer(answer: dict[str, Any], scene: Scene) -> Layout:
-    top = float(answer["bb"].split(",")[3])
+def _parse_output(output: dict[str, Any], scene: Scene) -> Layout:
+    top = float(output["bb"].split(",")[3])
 
     def point(text: str) -> Point:
         x, y = map(float, text.split(","))
         return (x, top - y)
 
-    boxes = {item["name"]: point(item["pos"]) for item in answer["objects"]}
-    links = {int(item["id"]): item for item in answer.get("edges", ())}
+    boxes = {item["name"]: point(item["pos"]) for item in output["objects"]}
+    links = {int(item["id"]): item for item in output.get("edges", ())}
     routes = []
     for number, link in enumerate(scene.links):
         curve = tuple(map(point, links[number]["pos"].split(" ")))

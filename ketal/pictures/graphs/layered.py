@@ -55,10 +55,10 @@ def layout_of(scene: Scene) -> Layout:
     """Return the layered layout of a scene."""
     loops = {link.source: link for link in scene.links if link.source == link.target}
     boxes = [
-        _box(scene, box, layer, loops.get(number))
+        _box_place(scene, box, layer, loops.get(number))
         for number, (box, layer) in enumerate(zip(scene.boxes, _layers(scene), strict=True))
     ]
-    chains = [_chain(scene, link, boxes) for link in scene.links]
+    chains = [_link_places(scene, link, boxes) for link in scene.links]
     rows: list[list[_Place]] = [[] for _ in range(1 + max(box.layer for box in boxes))]
     for one in itertools.chain(boxes, *(chain[1:-1] for chain in chains)):
         rows[one.layer].append(one)
@@ -66,17 +66,17 @@ def layout_of(scene: Scene) -> Layout:
         # Reversed, so that labels and loops are above the lines.
         for row in rows:
             row.reverse()
-    _coordinates(rows)
-    _stack(rows)
+    _assign_across(rows)
+    _assign_along(rows)
 
-    def turned(point: Point) -> Point:
+    def as_point(point: Point) -> Point:
         return (point[0], -point[1]) if scene.horizontal else (point[1], point[0])
 
     routes = []
     for link, chain in zip(scene.links, chains, strict=True):
-        curve, label = (_loop if len(chain) == 1 else _curve)(scene, link, chain)
-        routes.append(Route(tuple(map(turned, curve)), turned(label)))
-    return Layout(tuple(turned((b.along, b.across)) for b in boxes), tuple(routes), "layers")
+        curve, label = (_loop_curve if len(chain) == 1 else _link_curve)(scene, link, chain)
+        routes.append(Route(tuple(map(as_point, curve)), as_point(label)))
+    return Layout(tuple(as_point((b.along, b.across)) for b in boxes), tuple(routes), "layers")
 
 
 # --- places -----------------------------------------------------------------
@@ -105,7 +105,7 @@ def _sizes(scene: Scene, width: float, height: float) -> tuple[float, float]:
     return (width, height) if scene.horizontal else (height, width)
 
 
-def _box(scene: Scene, box: Box, layer: int, loop: Link | None) -> _Place:
+def _box_place(scene: Scene, box: Box, layer: int, loop: Link | None) -> _Place:
     half, side = _sizes(scene, box.half_width, box.half_height)
     one = _Place(layer, half, side, side, box=(half, side, box.radius))
     if loop is not None:
@@ -115,7 +115,7 @@ def _box(scene: Scene, box: Box, layer: int, loop: Link | None) -> _Place:
     return one
 
 
-def _chain(scene: Scene, link: Link, boxes: list[_Place]) -> list[_Place]:
+def _link_places(scene: Scene, link: Link, boxes: list[_Place]) -> list[_Place]:
     """Return a link's places, from its source to its target; for a loop, only its box."""
     if link.source == link.target:
         return [boxes[link.source]]
@@ -137,20 +137,20 @@ def _chain(scene: Scene, link: Link, boxes: list[_Place]) -> list[_Place]:
 # --- coordinates ---------------------------------------------------------------
 
 
-def _coordinates(rows: list[list[_Place]]) -> None:
+def _assign_across(rows: list[list[_Place]]) -> None:
     """Order each layer, and assign the coordinates across."""
     for row in rows:
         _spread(row, [(0.0, 1.0)] * len(row))
     for sweep in range(SWEEPS):
         side = sweep % 2
         for row in rows if side == 0 else reversed(rows):
-            wanted = {one: _wanted(one, side, both=sweep >= SWEEPS // 2) for one in row}
+            wanted = {one: _wanted_across(one, side, both=sweep >= SWEEPS // 2) for one in row}
             if sweep < SWEEPS // 2:
                 row.sort(key=lambda one: wanted[one][0])
             _spread(row, [wanted[one] for one in row])
 
 
-def _wanted(one: _Place, side: int, *, both: bool) -> tuple[float, float]:
+def _wanted_across(one: _Place, side: int, *, both: bool) -> tuple[float, float]:
     """Return the coordinate across that a place's neighbours pull it to, and its weight."""
     near = one.near[side] or one.near[1 - side] or [one]
     if one.box is None and near[0].box is None:
@@ -177,7 +177,7 @@ def _spread(row: list[_Place], wanted: list[tuple[float, float]]) -> None:
         one.across = mean + offset
 
 
-def _stack(rows: list[list[_Place]]) -> None:
+def _assign_along(rows: list[list[_Place]]) -> None:
     """Assign the bands' sizes and coordinates; steep lines to the next band widen the gap."""
     at = 0.0
     for row in rows:
@@ -191,7 +191,7 @@ def _stack(rows: list[list[_Place]]) -> None:
 # --- curves -----------------------------------------------------------------
 
 
-def _curve(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Point], Point]:
+def _link_curve(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Point], Point]:
     """Return a link's curve, and the middle of its label."""
     sign = 1 if chain[0].layer < chain[-1].layer else -1
     points: list[Point] = []
@@ -228,22 +228,22 @@ def _port(box: _Place, other: _Place) -> tuple[float, float]:
     links = sorted(box.near[other.layer > box.layer], key=lambda one: one.across)
     step = min(PORT_GAP, 1.3 * across / max(1, len(links) - 1))
     offset = step * (links.index(other) - (len(links) - 1) / 2)
-    return _reach(along, across, radius, offset), offset
+    return _extent(along, across, radius, offset), offset
 
 
-def _reach(along: float, across: float, radius: float, offset: float) -> float:
+def _extent(along: float, across: float, radius: float, offset: float) -> float:
     """Return how far a box with round corners extends along, at an offset across."""
     past = max(0.0, abs(offset) - (across - radius))
     return along - radius + math.sqrt(max(0.0, radius * radius - past * past))
 
 
-def _loop(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Point], Point]:
+def _loop_curve(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Point], Point]:
     """Return the curve of a link from a box to itself, and the middle of its label."""
     (box,) = chain
     assert box.box is not None
     along, across, radius = box.box
     foot = min(along, across) * 0.4
-    near = box.across + _reach(across, along, radius, foot)
+    near = box.across + _extent(across, along, radius, foot)
     far = box.across + across + LOOP * 1.25
     curve = [(box.along + x * foot, y) for x, y in ((-1, near), (-2.4, far), (2.4, far), (1, near))]
     _, height = _sizes(scene, link.label_width, link.label_height)

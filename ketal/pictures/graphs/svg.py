@@ -99,7 +99,7 @@ def _view(scene: Scene, layout: Layout) -> tuple[int, int, int, int]:
 
 def line_along(curve: tuple[elements.Point, ...]) -> str:
     """Return the line along a curve of a `Route`."""
-    first, *rest = map(elements.at, curve)
+    first, *rest = map(elements.point_text, curve)
     return f'<path class="line" d="M{first}C{" ".join(rest)}"/>'
 
 

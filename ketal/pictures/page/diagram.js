@@ -158,7 +158,7 @@ class Diagram {
 
   drawHeads() {
     const head = (text, style, act) => {
-      const button = made("button", { type: "button", onclick: () => { act(); this.refit(); } }, text);
+      const button = makeElement("button", { type: "button", onclick: () => { act(); this.refit(); } }, text);
       Object.assign(button.style, style);
       return button;
     };
@@ -166,7 +166,7 @@ class Diagram {
       const name = this.execution.nodes[node];
       const width = Math.min(180, this.columnWidth - 4);
       const style = { left: `${Math.max(2, this.x(column) - 14)}px`, maxWidth: `${width}px` };
-      const button = head(this.fitted(name, width - HEAD_BORDERS), style, () => this.folded.add(node));
+      const button = head(this.fittedName(name, width - HEAD_BORDERS), style, () => this.folded.add(node));
       button.title = `${name}: fold this node`;
       button.setAttribute("aria-pressed", "true");
       return button;
@@ -178,7 +178,7 @@ class Diagram {
   }
 
   /* A name that fits its column; the middle of a longer one is cut, as similar names differ at the end. */
-  fitted(name, width) {
+  fittedName(name, width) {
     this.context.font = getComputedStyle(this.heads).font;
     const wide = (text) => this.context.measureText(text).width;
     const letters = [...name], per = wide(name) / letters.length;
@@ -357,7 +357,7 @@ class Labels {
     for (const [e, x, y, pale] of labelled) {
       let element = this.shown.get(e);
       if (element === undefined) {
-        element = this.spare.pop() || this.added();
+        element = this.spare.pop() || this.addElement();
         element.hidden = false;
         element.textContent = execution.types[execution.type[e]];
         element.dataset.event = e;
@@ -370,8 +370,8 @@ class Labels {
     if (this.width !== width) this.box.style.setProperty("--label-width", `${this.width = width}px`);
   }
 
-  added() {
-    const element = made("span", { pale: false });
+  addElement() {
+    const element = makeElement("span", { pale: false });
     this.box.append(element);
     return element;
   }

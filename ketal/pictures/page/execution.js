@@ -3,7 +3,7 @@
 const RELATIONS_KEPT_MAX = 16;
 
 /* A new element of the page, with properties and children. */
-function made(tag, properties = {}, ...children) {
+function makeElement(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);
   return element;
@@ -124,11 +124,11 @@ function commonSubsequence(n, m, same) {
   const pairs = [];
   for (let i = 0; i < head; i++) pairs.push([i, i]);
   for (let i = 1; i <= tail; i++) pairs.push([n - i, m - i]);
-  const [middle, whole] = edited(n - head - tail, m - head - tail, (i, j) => same(head + i, head + j));
+  const [middle, whole] = shortestEdit(n - head - tail, m - head - tail, (i, j) => same(head + i, head + j));
   return [[...pairs, ...middle.map(([i, j]) => [head + i, head + j])], whole];
 }
 
-function edited(n, m, same) {
+function shortestEdit(n, m, same) {
   const most = Math.min(n + m, EDITS_MAX), trace = [];
   const furthest = new Int32Array(2 * most + 3), middle = most + 1; // by diagonals
   for (let edits = 0; edits <= most; edits++) {
@@ -139,7 +139,7 @@ function edited(n, m, same) {
       while (i < n && i - k < m && same(i, i - k)) i++;
       reached[(k + edits) >> 1] = i;
       furthest[middle + k] = i;
-      if (i >= n && i - k >= m) return [traced(n, m, trace), true];
+      if (i >= n && i - k >= m) return [matchedPairs(n, m, trace), true];
     }
     trace.push(reached);
   }
@@ -147,7 +147,7 @@ function edited(n, m, same) {
 }
 
 /* The matching pairs along the shortest edit path, traced back through what each number of edits reached. */
-function traced(n, m, trace) {
+function matchedPairs(n, m, trace) {
   const pairs = [];
   let i = n, j = m;
   for (let edits = trace.length; edits > 0; edits--) {

@@ -28,7 +28,7 @@ class GuardReader {
 
   read() {
     const part = this.or();
-    if (this.kind !== "end") this.wanted("an operator");
+    if (this.kind !== "end") this.fail("an operator");
     return this.guard(part);
   }
 
@@ -53,17 +53,17 @@ class GuardReader {
     return true;
   }
 
-  need(token) { if (!this.take(token)) this.wanted(token); }
+  need(token) { if (!this.take(token)) this.fail(token); }
 
-  wanted(what) { throw new GuardError(`${what} is wanted ${this.kind === "end" ? "at the end" : `at \`${this.token}\``}`); }
+  fail(expected) { throw new GuardError(`${expected} is wanted ${this.kind === "end" ? "at the end" : `at \`${this.token}\``}`); }
 
   /* --- guards: functions that return true, false or null --- */
 
-  or() { return this.joined("||", () => this.and(), anyTrue); }
+  or() { return this.operands("||", () => this.and(), anyTrue); }
 
-  and() { return this.joined("&&", () => this.negation(), allTrue); }
+  and() { return this.operands("&&", () => this.negation(), allTrue); }
 
-  joined(sign, part, truth) {
+  operands(sign, part, truth) {
     const parts = [part()];
     while (this.take(sign)) parts.push(part());
     if (parts.length === 1) return parts[0];
@@ -88,7 +88,7 @@ class GuardReader {
     if (this.take("in")) {
       const value = this.value(left);
       this.need("[");
-      const items = this.listed("]", () => this.value(this.sum()));
+      const items = this.list("]", () => this.value(this.sum()));
       return { guard: (at) => anyTrue(items.map((item) => compared("==", value(at), item(at)))) };
     }
     if (this.is("matches")) {
@@ -156,19 +156,19 @@ class GuardReader {
     if (kind === "string") { this.advance(); return { constant: stringOf(token) }; }
     if (kind === "number") return this.number();
     if (this.take("(")) { const inner = this.or(); this.need(")"); return inner; }
-    if (kind !== "name") this.wanted("a value or a guard");
+    if (kind !== "name") this.fail("a value or a guard");
     if (token === "call") return this.call();
     this.advance();
     if (token === "true" || token === "false") return { constant: token === "true" };
     if (token === "localhost") throw new GuardError("localhost is the node of a copy, and a search is of none");
-    if (this.is("(")) return this.applied(token);
+    if (this.is("(")) return this.functionCall(token);
     if (FIELDS.has(token)) return { value: (at) => at.field(token) };
     const path = [token];
     while (this.is(".", "[")) {
       const part = this.token;
       this.advance();
-      if (part === ".") path.push(this.kind === "name" ? this.token : this.wanted("a name"));
-      else path.push(this.kind === "string" ? stringOf(this.token) : this.wanted("a string"));
+      if (part === ".") path.push(this.kind === "name" ? this.token : this.fail("a name"));
+      else path.push(this.kind === "string" ? stringOf(this.token) : this.fail("a string"));
       this.advance();
       if (part === "[") this.need("]");
     }
@@ -186,16 +186,16 @@ class GuardReader {
     return { constant: seconds };
   }
 
-  listed(end, part) {
+  list(end, part) {
     const parts = [part()];
     while (this.take(",")) parts.push(part());
     this.need(end);
     return parts;
   }
 
-  applied(name) {
+  functionCall(name) {
     this.need("(");
-    if (name === "Causal" || name === "Conc") return this.related(name);
+    if (name === "Causal" || name === "Conc") return this.causalRelation(name);
     if (name === "exists") {
       const part = this.primary();
       this.need(")");
@@ -203,7 +203,7 @@ class GuardReader {
       return { guard: (at) => value(at) !== null };
     }
     if (name !== "host" && name !== "origin") throw new GuardError(`${name}(…) is a function of Python, and cannot be asked here`);
-    if (this.kind !== "string") this.wanted("a string");
+    if (this.kind !== "string") this.fail("a string");
     const glob = globOf(stringOf(this.token), { "*": ".*", "?": "." });
     this.advance();
     this.need(")");
@@ -213,12 +213,12 @@ class GuardReader {
     } };
   }
 
-  related(name) {
+  causalRelation(name) {
     const inner = this.guard(this.or());
     let anchor = "prior";
     if (this.take(",")) {
       anchor = this.token;
-      if (this.kind !== "name") this.wanted("the name of a step");
+      if (this.kind !== "name") this.fail("the name of a step");
       this.advance();
     }
     this.need(")");
