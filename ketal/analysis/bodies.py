@@ -1,10 +1,9 @@
-"""Bodies that cannot be meant as written, found by their syntax alone.
+"""Checks bodies for mistakes that the syntax alone shows.
 
-A body is a regular expression over steps or an automaton written out. Whether
-it accepts the empty word, whether a `not` has two neighbours that are there,
-whether a state is reachable and leads to a final one: all of that can be read
-off without compiling. What depends on guards (a step that no event satisfies, a
-reference unbound on some path) is the compiler's.
+A body is a regular expression over steps or an automaton written out. These checks need no compiled
+automaton: whether the body accepts the empty word, whether the neighbours of a `not` always have an
+event, whether a state is reachable and leads to a final one. Checks that depend on guards (a step
+that no event satisfies, a reference unbound on some path) are the compiler's.
 
 The one rule: nothing here needs a declaration.
 """
@@ -63,7 +62,7 @@ def nullable(body: ast.Body | ast.Absent) -> bool:
 
 
 def required_steps(body: ast.Body) -> frozenset[str]:
-    """Return the steps that every word of a body has, the empty word apart."""
+    """Return the steps that occur in every word of a body, except the empty word."""
     match body:
         case ast.Repeat(item=item):
             return required_steps(item)
@@ -73,7 +72,7 @@ def required_steps(body: ast.Body) -> frozenset[str]:
 
 
 def _in_every_word(body: ast.Body | ast.Absent) -> frozenset[str]:
-    """Return the steps that every word of a part of a body has, the empty one too."""
+    """Return the steps that occur in every word of a part of a body, including the empty one."""
     match body:
         case ast.Step(name=name):
             return frozenset((name,))
@@ -87,9 +86,9 @@ def _in_every_word(body: ast.Body | ast.Absent) -> frozenset[str]:
 
 
 def _of_every_path(body: ast.AutomatonBody) -> frozenset[str]:
-    """Return the steps that every path of an automaton to a final state has, the empty one apart.
+    """Return the steps on every path of an automaton to a final state, except the empty path.
 
-    The greatest fixed point of a forward analysis, sets of steps as bit masks.
+    The greatest fixed point of a forward data-flow analysis, with sets of steps as bit masks.
     """
     steps = list(dict.fromkeys(edge.step for edge in body.edges))
     bits = {step: 1 << number for number, step in enumerate(steps)}
@@ -165,7 +164,7 @@ def _absents(kind: str, sequence: ast.Sequence) -> Iterator[Finding]:
 
 def _automaton(kind: str, body: ast.AutomatonBody) -> Iterator[Finding]:
     leaving = {edge.source for edge in body.edges}
-    # Hints are about the states and steps that are there, where there are any.
+    # Hints name states and steps of the body, if it has any.
     first = body.edges[0] if body.edges else ast.Edge("q0", "q1", "A")
     if not body.initial:
         yield (

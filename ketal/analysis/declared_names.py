@@ -1,7 +1,7 @@
-"""The names that declarations bring in scope, and what guards and values make of them.
+"""The names that declarations bring into scope, and the checks of their uses.
 
-The one rule: a name is judged by the declarations where it stands, and each fault is
-reported once.
+The one rule: a name is checked against the declarations in scope where it is used, and each fault
+is reported once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Declaration: TypeAlias = ast.EventDecl | ast.StepDecl | ast.ParamDecl
 
 
 class NameFindings:
-    """Collects findings about the names in one scope, each once."""
+    """Collects the findings about the names in one scope, each once."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class NameFindings:
         self.name = pattern
         self.names: dict[str, Declaration] = {}
         self.events: dict[str, ast.Guard] = {}
-        """The guards of the events among these names."""
+        """The guards of the events in scope."""
         self.steps: set[str] = set()
-        """Those of them that can stand in a body: steps, and events used as such."""
+        """The names that may be used in a body: steps, and events used as steps."""
         self.params: dict[str, ast.ParamDecl] = {}
 
     def add(self, finding: Finding) -> None:
@@ -56,7 +56,7 @@ class NameFindings:
         self.add((code, "warning", message, span, hint))
 
     def unreserved(self, what: str, name: str, span: Span | None) -> None:
-        """Check that a name is no word of the language."""
+        """Check that a name is not a reserved word of the language."""
         if name in RESERVED:
             self.error(
                 "K106", f"`{name}` is a word of the language and names no {what}", span,
@@ -64,7 +64,7 @@ class NameFindings:
             )  # fmt: skip
 
     def declare(self, declarations: list[Declaration], known: Mapping[str, Declaration]) -> None:
-        """Check the names of declarations; the scope has them and those known before."""
+        """Check the names of declarations, and add them to the scope of the `known` ones."""
         names = self.names = dict(known)
         for node in declarations:
             self.unreserved(declared_as(node), node.name, node.span)
@@ -88,7 +88,7 @@ class NameFindings:
         self.steps = names.keys() - self.params.keys()
 
     def guard(self, node: ast.Node) -> None:
-        """Check every name and every kind in a guard or a value."""
+        """Check all names and kinds in a guard or a value."""
         events, params, registered = self.events, self.params, self.registered
         reported: set[int] = set()
         for part in walk(node):
@@ -112,7 +112,7 @@ class NameFindings:
             self.add(finding)
 
     def event(self, event: ast.EventDecl) -> None:
-        """Check an event: names, kinds, and that it is about a single event, not a run."""
+        """Check an event's guard: names, kinds, and that it depends on the event alone."""
         self.guard(event.guard)
         for node in walk(event.guard):
             if isinstance(node, ast.Causal | ast.Conc):
@@ -132,7 +132,7 @@ class NameFindings:
                 )  # fmt: skip
 
     def cycles(self, events: Collection[ast.EventDecl]) -> None:
-        """Report the events that are defined in terms of themselves."""
+        """Report events that are defined in terms of themselves."""
         names = set().union(*(names_in(event.guard) for event in events))
         try:
             TopologicalSorter(events_behind(names, self.events)).prepare()
@@ -148,7 +148,7 @@ class NameFindings:
                 )  # fmt: skip
 
     def _anchor_first(self, node: ast.Causal | ast.Conc) -> bool:
-        """Report `Causal(A)` with a step for the event; return whether it is such."""
+        """Report a `Causal(A)` or `Conc(A)` with a step for the event; return whether it is one."""
         names = self.names
         inner = node.guard
         if not isinstance(inner, ast.Name) or node.anchor != ast.PRIOR:
@@ -192,7 +192,7 @@ class NameFindings:
             self.error("K101", f"there is no event `{name}`", node.span, hint)
 
     def _event_of(self, step: str) -> str:
-        """Return the event that a step is of, or a name that stands for it."""
+        """Return the event that a step is defined by, or a placeholder for its name."""
         seen: set[str] = set()
         while step not in seen:
             seen.add(step)
@@ -208,7 +208,7 @@ class NameFindings:
     def _known_step(
         self, name: str, span: Span | None, reference: ast.Reference | None = None
     ) -> None:
-        """Check the name of a step in a reference, or in an anchor."""
+        """Check the name of a step in a reference or an anchor."""
         if name in self.steps:
             return
         hint = did_you_mean(name, self.steps)
@@ -240,7 +240,7 @@ class NameFindings:
 
 
 def names_in(node: ast.Node) -> set[str]:
-    """Return the declared things that a guard, a value or a body may mention."""
+    """Return the names of declarations that a guard, a value or a body mentions."""
     names = set()
     for part in walk(node):
         match part:
@@ -252,7 +252,7 @@ def names_in(node: ast.Node) -> set[str]:
 
 
 def events_behind(names: Iterable[str], guards: Mapping[str, ast.Guard]) -> dict[str, set[str]]:
-    """Return the events among names and those behind them, each with the events that it names.
+    """Return the named events, and those they depend on, each with the events that it names.
 
     Parameters
     ----------
@@ -266,14 +266,14 @@ def events_behind(names: Iterable[str], guards: Mapping[str, ast.Guard]) -> dict
     while todo:
         name = todo.pop()
         if name in guards and name not in behind:
-            # Not all guards are walked: a file may have many more.
+            # Only the guards reached are walked: a file may have many more.
             behind[name] = names_in(guards[name]) & guards.keys()
             todo += behind[name]
     return behind
 
 
 def declared_as(node: Declaration) -> str:
-    """Return what a name is declared as, in a word."""
+    """Return the kind of a declaration: event, step or parameter."""
     names = {ast.EventDecl: "event", ast.StepDecl: "step", ast.ParamDecl: "parameter"}
     return names[type(node)]
 

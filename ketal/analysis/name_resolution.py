@@ -1,9 +1,8 @@
 """Name resolution: names and kinds of values of a pattern file, without an automaton.
 
-Everything that follows from the syntax is reported here, all of it at once: names that
-nothing declares, guards that can never be true, statements that do not go together.
-Attributes have no declared kind, so a comparison is judged only where both kinds are
-known: number, string or boolean.
+All findings that follow from the syntax are reported together: undeclared names, guards that can
+never be true, statements that exclude each other. Attributes have no declared kind, so a comparison
+is checked only if both kinds are known: number, string or boolean.
 
 The one rule: a finding is returned, never raised, and each fault is reported once.
 """
@@ -36,19 +35,19 @@ from ketal.model.syntax_walks import children, steps_of, walk
 def resolve(
     file: ast.File, *, registered: Mapping[str, RegisteredGuard] | None = None
 ) -> list[Diagnostic]:
-    """Return the findings about a file's names and kinds of values, in the order of the text.
+    """Return the findings about a pattern file, in the order of the text.
 
     Parameters
     ----------
     file : File
-        From `ketal.grammar.parse` or built in code.
+        The syntax, from `ketal.grammar.parse` or built in code.
     registered : mapping of str to RegisteredGuard
-        The guards that patterns may call beside those of the language.
+        The guards that patterns may call in addition to those of the language.
 
     Returns
     -------
     list of Diagnostic
-        Errors and warnings with codes K1xx; empty if all is well.
+        Errors and warnings with codes K1xx; empty if there are none.
     """
     shared = _Shared(file, registered or {})
     shared.check()
@@ -59,7 +58,7 @@ def resolve(
 
 
 class _Shared(NameFindings):
-    """The declarations of the file outside of its patterns."""
+    """Checks the shared declarations of a file, outside its patterns."""
 
     def __init__(self, file: ast.File, registered: Mapping[str, RegisteredGuard]) -> None:
         super().__init__({}, registered)
@@ -92,7 +91,7 @@ class _Shared(NameFindings):
 
 
 class _PatternNames(NameFindings):
-    """One pattern, with the file's shared declarations around it."""
+    """Checks one pattern, in the scope of the file's shared declarations."""
 
     def __init__(self, pattern: ast.Pattern, shared: _Shared) -> None:
         super().__init__(shared.found, shared.registered, pattern.name)
@@ -132,7 +131,7 @@ class _PatternNames(NameFindings):
                         "K102", f"there is no step `{name}`", node.span,
                         f"is a `;` missing before `{name}`? A body ends with `;`",
                     )  # fmt: skip
-                    break  # what comes behind it is no step either
+                    break  # the names after it are no steps either
                 hint = (
                     did_you_mean(name, self.steps)
                     or self._no_strategy(node)
@@ -147,7 +146,7 @@ class _PatternNames(NameFindings):
             self.add(finding)
 
     def _no_strategy(self, node: ast.Node) -> str:
-        """Return the hint for a word of the language that stands where a strategy may."""
+        """Return a hint if a word of the language is in the place of the strategy, else nothing."""
         pattern = self.pattern
         if pattern.kind != "find" or pattern.strategy is not None:
             return ""
@@ -157,7 +156,7 @@ class _PatternNames(NameFindings):
         return "a strategy is `strict`, `next` or `any`; `find any` finds all matches"
 
     def _unused_step(self, name: str) -> str:
-        """Return the hint for a name that is like no step's: the one step that is not used."""
+        """Return a hint for a name without a similar step: the only unused step, if any."""
         if name in RESERVED:
             return f"`{name}` is a word of the language: remove it"
         declare = f"declare `{name} = …;`"
@@ -188,7 +187,7 @@ class _PatternNames(NameFindings):
 
     @functools.cached_property
     def _mentioned(self) -> set[str]:
-        """Every name that the pattern mentions."""
+        """All names that the pattern mentions."""
         parts: list[ast.Node] = [d.guard for d in self.pattern.declarations]
         parts += [n for n in (self.pattern.returns, self.pattern.order) if n is not None]
         parts += [n for n in (self.pattern.window, self.pattern.body) if n is not None]
@@ -220,10 +219,10 @@ class _PatternNames(NameFindings):
                 self.warn("K109", f"the parameter `{param.name}` is never used", param.span)
 
     def _alphabet_matters(self) -> bool:
-        """Return whether an event of the alphabet that no step takes has an effect.
+        """Return whether events of the alphabet matter even if no step can accept them.
 
-        A check is violated by it, `find strict` ends at it, and a window of
-        events counts it.
+        They violate a check, end the runs of a `find strict`, and are counted by a window of
+        events.
         """
         pattern = self.pattern
         counted = pattern.window is not None and isinstance(pattern.window.length, int)

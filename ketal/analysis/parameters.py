@@ -1,7 +1,7 @@
-"""Parameters: `param w = 10 s;`, set from outside.
+"""Parameters of patterns, as `param w = 10 s;`, and the values that callers set.
 
-The one rule: a value replaces the name before anything else reads the pattern,
-and is of the kind that was declared.
+The one rule: a value replaces the parameter before any other part reads the pattern, and has the
+declared kind.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _DURATION = re.compile(r"(\d{1,300}|\d{1,300}\.\d*|\.\d+)\s*(ns|us|ms|s|min|h|d)
 
 
 def value_of(text: str) -> ParamValue:
-    """Read the value of a parameter: a duration, a number, a boolean, else text.
+    """Parse the value of a parameter: a duration, a number, a boolean, or else text.
 
-    Quotes make text of anything: `"30s"`.
+    A value in quotes is always text: `"30s"`.
     """
     if text in ("true", "false"):
         return text == "true"
@@ -48,11 +48,11 @@ def _duration(text: str) -> syntax.Duration | None:
 
 
 def text_of(value: ParamValue) -> int | float | str | bool:
-    """Return a value as plain data from which the same parameter value is read."""
+    """Return a value as plain data that stands for the same parameter value when it is loaded."""
     if isinstance(value, timedelta):
         return f"{value // timedelta(microseconds=1)}us"
     if isinstance(value, syntax.Duration):
-        # No exponent: a duration is written in digits.
+        # Without an exponent, which the syntax of durations does not have.
         return f"{Decimal(str(value.amount)):f}{value.unit}"
     return value
 
@@ -60,7 +60,7 @@ def text_of(value: ParamValue) -> int | float | str | bool:
 def _literal(
     value: ParamValue, declared: syntax.Literal | syntax.Duration
 ) -> syntax.Literal | syntax.Duration:
-    """Return a value as syntax; text and a timedelta may be a duration where one is declared."""
+    """Return a value as syntax; text is parsed as a duration if one is declared."""
     if isinstance(value, timedelta):
         return syntax.Duration(value // timedelta(microseconds=1), "us")
     if isinstance(value, str) and isinstance(declared, syntax.Duration):
@@ -71,13 +71,13 @@ def _literal(
 def with_params(
     file: syntax.File, pattern: syntax.Pattern, given: Mapping[str, ParamValue]
 ) -> tuple[syntax.File, syntax.Pattern]:
-    """Substitute the values of parameters for their names.
+    """Return a file and a pattern with parameters replaced by their values.
 
     Raises
     ------
     SettingError
-        If a given value is of another kind than the declared one, a number too
-        large, or a length of time of nothing.
+        If a given value has another kind than the declared one, is too large a number, or is a
+        length of time of 0.
     """
     values: dict[str, syntax.Literal | syntax.Duration] = {}
     for decl in (*file.params, *pattern.params):
@@ -98,14 +98,14 @@ def with_params(
                 )
             values[decl.name] = value
     _refuse_nothing(pattern, values)
-    # The other patterns of the file have parameters of their own.
+    # Only this pattern is replaced: others of the file have parameters of their own.
     return replace(file, events=_put(file.events, values)), _put(pattern, values)
 
 
 def _refuse_nothing(
     pattern: syntax.Pattern, values: Mapping[str, syntax.Literal | syntax.Duration]
 ) -> None:
-    """Refuse a value of 0 where a length of time is meant; in a comparison it may stand."""
+    """Raise a SettingError for a length of time of 0; in a comparison, 0 is allowed."""
     lengths = {name: getattr(pattern.order, name) for name in syntax.ORDER_LENGTHS}
     if pattern.window is not None:
         lengths = {"within": pattern.window.length, **lengths}

@@ -1,7 +1,7 @@
-"""Statements of a pattern that cannot stand as they do, or not together.
+"""Checks the statements of a pattern: invalid ones, and combinations that contradict each other.
 
-The order and its options, the topology, windows, limits, keys, reactions: the checks
-that need no guard.
+The order and its options, the topology, windows, limits, keys, reactions: the checks that need no
+guard.
 
 The one rule: a finding names the statement to change or remove.
 """
@@ -25,13 +25,13 @@ def did_you_mean(name: str, known: Collection[str], cutoff: float = 0.6) -> str:
 
 
 def unknown_param(node: ast.ParamRef, params: Params) -> Finding:
-    """Return the finding of a parameter that is not declared."""
+    """Return the finding for a parameter that is not declared."""
     hint = did_you_mean(node.name, params.keys()) or f"declare `param {node.name} = …;`"
     return "K103", "error", f"there is no parameter `{node.name}`", node.span, hint
 
 
 def first_repeated(names: tuple[str, ...]) -> str | None:
-    """Return the first name that stands there twice."""
+    """Return the first name that is repeated; None if all are distinct."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -41,7 +41,7 @@ def first_repeated(names: tuple[str, ...]) -> str | None:
 
 
 def statement_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
-    """Yield the findings about a pattern's statements, its declarations and body apart."""
+    """Yield the findings about a pattern's statements, except its declarations and its body."""
     yield from _order(pattern, params)
     yield from _topology(pattern)
     yield from _mode(pattern)
@@ -60,7 +60,7 @@ def _place(pattern: ast.Pattern, word: str) -> Span | None:
 
 
 def _duration(what: str, length: object, params: Params) -> Iterator[Finding]:
-    """Check that a length is a duration, or a parameter that is one."""
+    """Check that a length given by a parameter is a duration."""
     if not isinstance(length, ast.ParamRef):
         return
     known = params.get(length.name)
@@ -74,7 +74,7 @@ def _duration(what: str, length: object, params: Params) -> Iterator[Finding]:
 
 
 def _is_nothing(length: object, params: Params) -> bool:
-    """Return whether a length, or what its parameter is declared as, is 0."""
+    """Return whether a length, or the declared value of its parameter, is 0."""
     if isinstance(length, ast.ParamRef) and length.name in params:
         length = params[length.name].value
     amount = length.amount if isinstance(length, ast.Duration) else length
@@ -170,7 +170,7 @@ def _topology(pattern: ast.Pattern) -> Iterator[Finding]:
 
 
 def _mode(pattern: ast.Pattern) -> Iterator[Finding]:
-    """Report options for waiting beside a `mode`, which takes every order of a finite log."""
+    """Report options for waiting with a `mode`, which tries every order of a finite log."""
     order, topology = pattern.order, pattern.topology
     if pattern.mode is None or order.kind == "arrival":
         return

@@ -1,10 +1,10 @@
-"""Kinds of values: number, string, boolean, or not known before an event comes.
+"""Kinds of values: number, string, boolean, or unknown until an event is read.
 
-A comparison between different kinds is unknown for every event, and a guard accepts
-only what is true: such a comparison is a mistake, and is reported where both kinds are
-known from the text.
+A comparison between different kinds is unknown for every event, and a guard accepts an event only
+if it is true. So such a comparison is a mistake; it is reported if both kinds are known from the
+text.
 
-The one rule: an attribute has no declared kind, so it gives no finding.
+The one rule: an attribute has no declared kind, so it causes no finding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Params = Mapping[str, ast.ParamDecl]
 
 
 def kind_of(value: ast.Value, params: Params) -> Kind:
-    """Return the kind of a value; `any` if it is not known."""
+    """Return the kind of a value; `any` if unknown."""
     match value:
         case ast.Literal(value=bool()):
             return "boolean"
@@ -42,7 +42,7 @@ def kind_of(value: ast.Value, params: Params) -> Kind:
 def guard_findings(
     node: ast.Node, params: Params, registered: Mapping[str, RegisteredGuard]
 ) -> Iterator[Finding]:
-    """Yield the comparisons, operations and calls that can never be true."""
+    """Yield findings about comparisons, operations and calls that can never be true."""
     for part in walk(node):
         match part:
             case ast.Comparison():
@@ -127,7 +127,7 @@ def _miscounted(node: ast.Function, parameters: tuple[Kind, ...]) -> Finding:
 def _arguments(
     node: ast.Function, parameters: tuple[Kind, ...], params: Params
 ) -> Iterator[Finding]:
-    """Yield the arguments of another kind, and those that must be constants and are none."""
+    """Yield findings about arguments of the wrong kind, and arguments that must be constants."""
     constants = len(FUNCTIONS[node.name].constants) if node.name in FUNCTIONS else 0
     for number, (kind, argument) in enumerate(zip(parameters, node.arguments, strict=True), 1):
         actual = kind_of(argument, params)
