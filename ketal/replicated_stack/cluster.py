@@ -1,7 +1,7 @@
-"""A run of the replicated stack: processes on this machine, a seeded workload, and faults.
+"""Runs the replicated stack: processes on this machine, a seeded workload, and faults.
 
-The one rule: a run ends when all that was sent is acknowledged, so that what is different then
-stays so.
+The one rule: a run ends when all messages are acknowledged, so that a difference between nodes is
+then permanent.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from ketal.replicated_stack.transport import Faults, Transport
 from ketal.trace import Collector, JsonLines, KafkaSink, LogSender, Tracer
 
 ROUNDS_MAX = 40
-"""Rounds of comparing at the end; nodes with a bug may never agree."""
+"""How often nodes compare their operations at the end; with a bug they may never agree."""
 IDLE_S = 0.01
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run is to be; one node may be stopped in the midst of its work, and started again.
+    """The parameters of a run; one node may be killed during its work, and restarted.
 
     Parameters
     ----------
     seed : int
-        What the workload and the faults are drawn with.
+        The seed of the workload and of the faults.
     bug : Bug
-        What is wrong with the protocol.
+        The bug in the protocol.
     nodes : int
-        How many nodes; the last one joins when the others are at work.
+        How many nodes there are; the last one joins while the others are at work.
     steps : int
-        What each does.
+        How many steps each node takes.
     faults : Faults
-        What the network does.
+        The faults of the network.
     collector : tuple of (str, int), Topic or None
-        Where events are sent to besides, as they happen.
+        A destination to which events are also sent, as they happen.
     pause_s : float
-        How long a node waits between two steps, at most.
+        The longest pause of a node between two steps.
     off : float
         The share of the steps that turn a node off.
     embedded : Path or None
-        A pattern file. Each process has a monitor of its own for it, which its peers' events come
-        to by TCP; the ids of what it finds are in `NODE.verdicts` at the end.
+        A pattern file. Each process has a monitor of its own for it, which gets its peers' events
+        by TCP; at the end, the ids of its verdicts are in `NODE.verdicts`.
     """
 
     seed: int
@@ -69,12 +69,12 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic of Kafka to which events are sent.
+    """A Kafka topic to which events are sent.
 
     Attributes
     ----------
     bootstrap_servers, name : str
-        Where it is.
+        The servers and the name of the topic.
     """
 
     bootstrap_servers: str
@@ -82,7 +82,7 @@ class Topic:
 
 
 class _Sinks:
-    """A sink that writes to a file, and to a topic besides; collectors are sent the file."""
+    """A sink that writes to a file and to topics; the file is also sent to collectors."""
 
     def __init__(self, path: Path, others: Iterable[tuple[str, int] | Topic]) -> None:
         file = JsonLines(path)
@@ -105,22 +105,22 @@ class _Sinks:
             sink.write(event)
 
     def flush(self) -> None:
-        """Send to the topic what was not sent yet; the file holds all."""
+        """Send unsent events to the topics; the file needs no flush."""
         for producer in self._producers:
             producer.flush()
 
     def close(self) -> None:
-        """Send what was not sent yet."""
+        """Send unsent events to all destinations."""
         self.flush()
         for sender in self._senders:
             sender.close()
 
 
 class _EmbeddedMonitor:
-    """The monitor of a process, with what it has found.
+    """The monitor of a process, with the ids of its verdicts.
 
-    When the process is started again it is fed the log of its earlier runs, and its peers send
-    theirs from the beginning.
+    When the process is restarted, the monitor is fed the log of its earlier runs, and its peers
+    send theirs from the beginning.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class _EmbeddedMonitor:
     log : Path
         The log of the process.
     port : int
-        Where the events of its peers come.
+        The port to which its peers send their events.
     """
 
     def __init__(self, patterns: Path, log: Path, port: int) -> None:
@@ -145,7 +145,7 @@ class _EmbeddedMonitor:
         self._found.append(verdict.id)
 
     def end(self, path: Path) -> None:
-        """Wait for what is under way, and write the ids of what was found."""
+        """Wait for events in flight, and write the ids of the verdicts to a file."""
         self.collector.wait()
         self.collector.close()
         self._monitor.close()
@@ -153,7 +153,7 @@ class _EmbeddedMonitor:
 
 
 def run(plan: RunPlan, folder: Path) -> None:
-    """Run the processes of a plan; a folder has their logs and histories then, and no others."""
+    """Run the processes of a plan; the folder then has their logs and histories, and no others."""
     folder.mkdir(parents=True, exist_ok=True)
     for left in (*folder.glob("*.jsonl"), *folder.glob("*.history")):
         left.unlink()
@@ -221,7 +221,7 @@ def _held_port() -> socket.socket:
 
 
 def _settle(pipes: Mapping[str, Connection]) -> None:
-    """Have the nodes compare until nothing is sent any more but that."""
+    """Have the nodes compare their operations until that changes nothing any more."""
     before: list[Any] = []
     for _ in range(ROUNDS_MAX):
         _ask(pipes, "compare")
@@ -255,7 +255,7 @@ def _process(
     pipe: Connection,
     stops_at: int | None,
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles Ctrl-C, and kills this one.
     others: list[Any] = [] if plan.collector is None else [plan.collector]
     others += [("127.0.0.1", port) for other, port in monitors.items() if other != name]
     log = folder / f"{name}.jsonl"
@@ -280,7 +280,7 @@ def _process(
 async def _work(
     node: StackNode, plan: RunPlan, rng: random.Random, pipe: Connection, stops_at: int | None
 ) -> bool:
-    """Work, and answer the parent's questions; return whether it was stopped in the midst."""
+    """Do the work and answer the parent's questions; return whether the node is to be killed."""
     await node.transport.start()
     await _next(pipe)
     pipe.send("ready")

@@ -1,10 +1,10 @@
-"""`ketal demo`: a bug in the replicated stack, found while it runs, and why.
+"""`ketal demo`: a bug in the replicated stack, found while the stack runs, and explained.
 
-Processes run the stack; what they record goes over TCP to a monitor, which judges it as it comes.
-Then what was found is drawn and explained, and the pattern that found it is asked about the same
+Processes run the stack; the events that they record are sent over TCP to a monitor, which judges
+them on arrival. Then the first verdict is explained and drawn, and its pattern is run on the same
 events in 1,000 other orders.
 
-The one rule: nothing that is shown was made beforehand.
+The one rule: everything shown is the result of the run; nothing is prepared in advance.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ketal.trace import Collector, TopicCollector
 RUNS_MAX = 50
 NODES, STEPS, OFF, LATE_S, PAUSE_S = 3, 8, 0.3, 0.02, 0.04
 WAIT_S = 30.0
-"""How long events may be under way when the processes have ended."""
+"""How long to wait for events in flight after the processes have ended."""
 WIDTH = 80
 _SHOWN = ("on", "off", "push", "pop")
 """The calls of the stack that are printed."""
@@ -41,15 +41,15 @@ class Demo:
     Parameters
     ----------
     seed : int
-        The first seed of the workload; of a run in which nothing went wrong the next one follows.
+        The first seed of the workload; after a run without a fault, the next seed is used.
     bug : Bug
-        What is wrong with the protocol.
+        The bug in the protocol.
     folder : Path or None
-        Where logs and the page go; None: a new one for temporary files.
+        The folder for logs and the page; None for a new temporary folder.
     shuffles : int
         How many orders of arrival are tried.
     kafka : bool
-        Whether events go by way of a real Kafka broker, which is started for it.
+        Whether events are sent through a real Kafka broker, which the demo starts.
     line : callable
         Prints a line.
     """
@@ -71,7 +71,7 @@ class Demo:
         self._line = line
 
     def run(self) -> bool:
-        """Run and judge the stack, until something goes wrong; return whether it did."""
+        """Run and judge the stack until a fault is found; return whether one was."""
         if not self._kafka:
             return self._run()
         from ketal.streaming.broker.server import Broker
@@ -124,10 +124,10 @@ class Demo:
             run_to(topic)
             by_topic.wait(len(events_of(folder)), timeout_s=WAIT_S)
 
-    # --- afterwards ---
+    # --- after the run ---
 
     def _explain(self, folder: Path) -> str:
-        """Explain what was found first; return its pattern."""
+        """Explain the first verdict; return its pattern."""
         judged = JudgedLog(self._program, recorded_log(folder))
         first = next(v for v in judged.verdicts if isinstance(v, ketal.Violation | ketal.Match))
         explained = explain_verdict(judged, first)
@@ -176,7 +176,7 @@ class Demo:
 
 
 class _WatchedMonitor:
-    """The monitor of a run, which prints the calls that come and the verdicts that it gives."""
+    """The monitor of a run, which prints the calls and the verdicts as they arrive."""
 
     def __init__(self, program: ketal.Program, line: Callable[[str], None]) -> None:
         self._line = line
@@ -201,7 +201,7 @@ class _WatchedMonitor:
 
 
 def _answers(program: ketal.Program, events: Sequence[ketal.Event]) -> set[tuple[str, str]]:
-    """Return what is found: the copy and the event of a violation, the events of a match."""
+    """Return the verdicts: scope and event of each violation, scope and text of each match."""
     result = ketal.run(program, events)
     violations = {(str(verdict.scope), str(verdict.event)) for verdict in result.violations}
     return violations | {(str(verdict.scope), str(verdict)) for verdict in result.matches}
