@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[+-]?(\d+|\d+\.\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DURATION = re.compile(r"(\d{1,300}|\d{1,300}\.\d*|\.\d+)\s*(ns|us|ms|s|min|h|d)", re.ASCII)
 
 
-def value_of(text: str) -> ParamValue:
+def parse_value(text: str) -> ParamValue:
     """Parse the value of a parameter: a duration, a number, a boolean, or else text.
 
     A value in quotes is always text: `"30s"`.
@@ -47,7 +47,7 @@ def _duration(text: str) -> syntax.Duration | None:
     return syntax.Duration(int(amount) if amount.isdigit() else float(amount), cast(Any, unit))
 
 
-def text_of(value: ParamValue) -> int | float | str | bool:
+def plain_value(value: ParamValue) -> int | float | str | bool:
     """Return a value as plain data that stands for the same parameter value when it is loaded."""
     if isinstance(value, timedelta):
         return f"{value // timedelta(microseconds=1)}us"
@@ -57,7 +57,7 @@ def text_of(value: ParamValue) -> int | float | str | bool:
     return value
 
 
-def _literal(
+def _as_syntax(
     value: ParamValue, declared: syntax.Literal | syntax.Duration
 ) -> syntax.Literal | syntax.Duration:
     """Return a value as syntax; text is parsed as a duration if one is declared."""
@@ -68,7 +68,7 @@ def _literal(
     return value if isinstance(value, syntax.Duration) else syntax.Literal(value)
 
 
-def with_params(
+def substitute_params(
     file: syntax.File, pattern: syntax.Pattern, given: Mapping[str, ParamValue]
 ) -> tuple[syntax.File, syntax.Pattern]:
     """Return a file and a pattern with parameters replaced by their values.
@@ -83,7 +83,7 @@ def with_params(
     for decl in (*file.params, *pattern.params):
         values[decl.name] = decl.value
         if decl.name in given:
-            value = _literal(given[decl.name], decl.value)
+            value = _as_syntax(given[decl.name], decl.value)
             number = value.value if isinstance(value, syntax.Literal) else value.amount
             if isinstance(number, float) and not math.isfinite(number):
                 raise SettingError(f"parameter {decl.name} is {number}: numbers end at 10^308")
@@ -93,55 +93,55 @@ def with_params(
                 and kind(value.value) != kind(decl.value.value)
             ):
                 raise SettingError(
-                    f"parameter {decl.name} is declared as {_shown(decl.value)}; "
-                    f"{_shown(value)} is of another kind{_wanted(decl.value)}"
+                    f"parameter {decl.name} is declared as {_value_text(decl.value)}; "
+                    f"{_value_text(value)} is of another kind{_duration_hint(decl.value)}"
                 )
             values[decl.name] = value
-    _refuse_nothing(pattern, values)
+    _refuse_zero_lengths(pattern, values)
     # Only this pattern is replaced: others of the file have parameters of their own.
-    return replace(file, events=_put(file.events, values)), _put(pattern, values)
+    return replace(file, events=_substitute(file.events, values)), _substitute(pattern, values)
 
 
-def _refuse_nothing(
+def _refuse_zero_lengths(
     pattern: syntax.Pattern, values: Mapping[str, syntax.Literal | syntax.Duration]
 ) -> None:
     """Raise a SettingError for a length of time of 0; in a comparison, 0 is allowed."""
     lengths = {name: getattr(pattern.order, name) for name in syntax.ORDER_LENGTHS}
     if pattern.window is not None:
         lengths = {"within": pattern.window.length, **lengths}
-    for what, length in lengths.items():
+    for statement, length in lengths.items():
         if isinstance(length, syntax.ParamRef):
             value = values[length.name]
             if isinstance(value, syntax.Duration) and value.amount <= 0:
                 raise SettingError(
                     f"parameter {length.name} is {value.amount} {value.unit}, and "
-                    f"`{what}` needs a length of time; give one longer than nothing"
+                    f"`{statement}` needs a length of time; give one longer than nothing"
                 )
 
 
-def _wanted(declared: syntax.Literal | syntax.Duration) -> str:
+def _duration_hint(declared: syntax.Literal | syntax.Duration) -> str:
     return "; write it as `30s`" if isinstance(declared, syntax.Duration) else ""
 
 
-def _shown(value: syntax.Literal | syntax.Duration) -> str:
+def _value_text(value: syntax.Literal | syntax.Duration) -> str:
     if isinstance(value, syntax.Duration):
         return f"the duration {value.amount} {value.unit}"
     shown = str(value.value).lower() if isinstance(value.value, bool) else repr(value.value)
     return f"the {kind(value.value)} {shown}"
 
 
-def _put(node: Any, values: Mapping[str, syntax.Literal | syntax.Duration]) -> Any:
+def _substitute(node: Any, values: Mapping[str, syntax.Literal | syntax.Duration]) -> Any:
     if isinstance(node, syntax.ParamRef):
         return replace(values[node.name], span=node.span)
     if isinstance(node, tuple):
-        return tuple(_put(item, values) for item in node)
+        return tuple(_substitute(item, values) for item in node)
     if not isinstance(node, syntax.Node):
         return node
     changed: dict[str, Any] = {}
     for name in node.__dataclass_fields__:
         old = getattr(node, name)
         if name != "span" and isinstance(old, syntax.Node | tuple):
-            new = _put(old, values)
+            new = _substitute(old, values)
             if new is not old:
                 changed[name] = new
     return replace(node, **changed) if changed else node

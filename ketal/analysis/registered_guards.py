@@ -103,14 +103,14 @@ class GuardCall:
         self._fail(event, f"{reason}, which is none of True, False and None (unknown)")
         return None
 
-    def _fail(self, event: Event, why: str, fault: Exception | None = None) -> None:
+    def _fail(self, event: Event, reason: str, fault: Exception | None = None) -> None:
         _LOGGER.log(
             logging.DEBUG if self.reported else logging.ERROR,
             "the registered guard %s failed on %s: %s; its answer is taken as unknown"
             " (further failures are counted as guard_failures, and logged on level DEBUG)",
             self.guard.name,
             event.dot,
-            why,
+            reason,
             exc_info=fault,
         )
         self.reported = True
