@@ -81,7 +81,7 @@ class Topic:
     name: str
 
 
-class _Sinks:
+class _EventSinks:
     """A sink that writes to a file and to topics; the file is also sent to collectors."""
 
     def __init__(self, path: Path, others: Iterable[tuple[str, int] | Topic]) -> None:
@@ -133,7 +133,7 @@ class _EmbeddedMonitor:
     """
 
     def __init__(self, patterns: Path, log: Path, port: int) -> None:
-        self._found: list[str] = []
+        self._verdict_ids: list[str] = []
         handlers = dict.fromkeys(("violation", "match"), self._record)
         self._monitor = ketal.Monitor(ketal.load(patterns), on=handlers)
         if log.exists():
@@ -142,14 +142,14 @@ class _EmbeddedMonitor:
         self.collector = Collector(self._monitor, port=port)
 
     def _record(self, verdict: Any) -> None:
-        self._found.append(verdict.id)
+        self._verdict_ids.append(verdict.id)
 
     def end(self, path: Path) -> None:
         """Wait for events in flight, and write the ids of the verdicts to a file."""
         self.collector.wait()
         self.collector.close()
         self._monitor.close()
-        path.write_text("".join(f"{name}\n" for name in sorted(self._found)))
+        path.write_text("".join(f"{name}\n" for name in sorted(self._verdict_ids)))
 
 
 def run(plan: RunPlan, folder: Path) -> None:
@@ -159,17 +159,17 @@ def run(plan: RunPlan, folder: Path) -> None:
         left.unlink()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    listeners = {f"n{number}": _listener() for number in range(1, plan.nodes + 1)}
+    listeners = {f"n{number}": _open_listener() for number in range(1, plan.nodes + 1)}
     ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
-    held = {name: _held_port() for name in listeners} if plan.embedded is not None else {}
-    monitors = {name: one.getsockname()[1] for name, one in held.items()}
+    reserved = {name: _reserve_port() for name in listeners} if plan.embedded is not None else {}
+    monitors = {name: one.getsockname()[1] for name, one in reserved.items()}
     pipes: dict[str, Connection] = {}
     processes: dict[str, Any] = {}
 
     def start(name: str, stops_at: int | None) -> None:
         ours, theirs = context.Pipe()
         arguments = (plan, name, listeners[name], ports, monitors, folder, theirs, stops_at)
-        processes[name] = context.Process(target=_process, args=arguments, daemon=True)
+        processes[name] = context.Process(target=_run_process, args=arguments, daemon=True)
         processes[name].start()
         theirs.close()
         pipes[name] = ours
@@ -180,7 +180,7 @@ def run(plan: RunPlan, folder: Path) -> None:
     try:
         for name in ports:
             start(name, stops_at if name == stopped else None)
-        _ask(pipes, "ready?")
+        _ask_all(pipes, "ready?")
         for pipe in pipes.values():
             pipe.send("work")
         for name in ports:
@@ -189,11 +189,11 @@ def run(plan: RunPlan, folder: Path) -> None:
             except EOFError:
                 processes[name].join()
                 start(name, None)
-                _ask({name: pipes[name]}, "ready?")
+                _ask_all({name: pipes[name]}, "ready?")
                 pipes[name].send("work")
                 pipes[name].recv()
-        _settle(pipes)
-        _ask(pipes, "end")
+        _compare_until_stable(pipes)
+        _ask_all(pipes, "end")
         for pipe in pipes.values():
             pipe.send("all have ended")
         for process in processes.values():
@@ -201,33 +201,33 @@ def run(plan: RunPlan, folder: Path) -> None:
     finally:
         for process in processes.values():
             process.kill()
-        for one in (*listeners.values(), *held.values()):
+        for one in (*listeners.values(), *reserved.values()):
             one.close()
 
 
-def _listener() -> socket.socket:
+def _open_listener() -> socket.socket:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(64)
     return listener
 
 
-def _held_port() -> socket.socket:
+def _reserve_port() -> socket.socket:
     """Return a socket that holds a free port, where a server that reuses addresses can listen."""
-    held = socket.socket()
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    held.bind(("127.0.0.1", 0))
-    return held
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
 
 
-def _settle(pipes: Mapping[str, Connection]) -> None:
+def _compare_until_stable(pipes: Mapping[str, Connection]) -> None:
     """Have the nodes compare their operations until that changes nothing any more."""
     before: list[Any] = []
     for _ in range(ROUNDS_MAX):
-        _ask(pipes, "compare")
+        _ask_all(pipes, "compare")
         while True:
-            answers = _ask(pipes, "idle?")
-            if all(idle for idle, _, _ in answers) and answers == _ask(pipes, "idle?"):
+            answers = _ask_all(pipes, "idle?")
+            if all(idle for idle, _, _ in answers) and answers == _ask_all(pipes, "idle?"):
                 break
             time.sleep(IDLE_S)
         have = [(on, operations) for _, _, (on, operations) in answers]
@@ -236,7 +236,7 @@ def _settle(pipes: Mapping[str, Connection]) -> None:
         before = have
 
 
-def _ask(pipes: Mapping[str, Connection], question: str) -> list[Any]:
+def _ask_all(pipes: Mapping[str, Connection], question: str) -> list[Any]:
     for pipe in pipes.values():
         pipe.send(question)
     return [pipe.recv() for pipe in pipes.values()]
@@ -245,7 +245,7 @@ def _ask(pipes: Mapping[str, Connection], question: str) -> list[Any]:
 # --- one process ---
 
 
-def _process(
+def _run_process(
     plan: RunPlan,
     name: str,
     listener: socket.socket,
@@ -260,7 +260,7 @@ def _process(
     others += [("127.0.0.1", port) for other, port in monitors.items() if other != name]
     log = folder / f"{name}.jsonl"
     own = None if plan.embedded is None else _EmbeddedMonitor(plan.embedded, log, monitors[name])
-    sink = _Sinks(log, others)
+    sink = _EventSinks(log, others)
     tracer = Tracer(name, sink, monitor=None if own is None else own.collector)
     node = StackNode(tracer, plan.bug, folder)
     rng = random.Random(f"{plan.seed} {tracer.node}")
@@ -282,34 +282,34 @@ async def _work(
 ) -> bool:
     """Do the work and answer the parent's questions; return whether the node is to be killed."""
     await node.transport.start()
-    await _next(pipe)
+    await _receive(pipe)
     pipe.send("ready")
-    await _next(pipe)
+    await _receive(pipe)
     if node.name == f"n{plan.nodes}":
         await asyncio.sleep(plan.pause_s * plan.steps / 3)  # It joins late.
     for step in range(plan.steps):
         if step == stops_at:
             return True
-        _step(node, plan, rng)
+        _take_random_step(node, plan, rng)
         await asyncio.sleep(rng.random() * plan.pause_s)
     if not node.is_on:
         node.turn_on()
     pipe.send("done")
-    while (question := await _next(pipe)) != "end":
+    while (question := await _receive(pipe)) != "end":
         if question == "compare":
             node.compare()
-        pipe.send((node.transport.idle, node.transport.sent, node.has))
+        pipe.send((node.transport.idle, node.transport.sent, node.status))
     node.end()
     return False
 
 
-async def _next(pipe: Connection) -> Any:
+async def _receive(pipe: Connection) -> Any:
     while not pipe.poll():
         await asyncio.sleep(IDLE_S / 4)
     return pipe.recv()
 
 
-def _step(node: StackNode, plan: RunPlan, rng: random.Random) -> None:
+def _take_random_step(node: StackNode, plan: RunPlan, rng: random.Random) -> None:
     choice = rng.random()
     if not node.is_on:
         node.turn_on()

@@ -31,7 +31,7 @@ NODES, STEPS, OFF, LATE_S, PAUSE_S = 3, 8, 0.3, 0.02, 0.04
 WAIT_S = 30.0
 """How long to wait for events in flight after the processes have ended."""
 WIDTH = 80
-_SHOWN = ("on", "off", "push", "pop")
+_PRINTED_CALLS = ("on", "off", "push", "pop")
 """The calls of the stack that are printed."""
 
 
@@ -88,22 +88,22 @@ class Demo:
             seed, folder = self._seed + number, self._folder / f"run{number + 1}"
             self._line("")
             self._line(f"run {number + 1}, with the seed {seed}:")
-            watched = _WatchedMonitor(self._program, self._line)
-            self._run_once(seed, folder, watched, servers)
-            watched.close()
-            if watched.verdicts:
+            monitor = _WatchedMonitor(self._program, self._line)
+            self._run_once(seed, folder, monitor, servers)
+            monitor.close()
+            if monitor.verdicts:
                 break
-            self._line(f"  {watched.events} events, and nothing went wrong")
+            self._line(f"  {monitor.events} events, and nothing went wrong")
         else:
             return False
-        self._line(f"  {watched.events} events, {watched.verdicts} found")
+        self._line(f"  {monitor.events} events, {monitor.verdicts} found")
         pattern = self._explain(folder)
         if self._shuffles:
             self._shuffle(folder, pattern)
         self._write_page(folder)
         return True
 
-    def _run_once(self, seed: int, folder: Path, watched: _WatchedMonitor, servers: str) -> None:
+    def _run_once(self, seed: int, folder: Path, monitor: _WatchedMonitor, servers: str) -> None:
         def run_to(collector: tuple[str, int] | Topic) -> None:
             slow = Faults(late_s=LATE_S)
             plan = RunPlan(
@@ -112,7 +112,7 @@ class Demo:
             run(plan, folder)
 
         if not servers:
-            with Collector(watched) as collector:
+            with Collector(monitor) as collector:
                 run_to(collector.address)
                 collector.wait(timeout_s=WAIT_S)
             return
@@ -120,7 +120,7 @@ class Demo:
 
         topic = Topic(servers, f"ketal-demo-{seed}")
         make_topic(servers, topic.name, partitions=4)
-        with TopicCollector(consumer_of(servers, topic.name), watched) as by_topic:
+        with TopicCollector(consumer_of(servers, topic.name), monitor) as by_topic:
             run_to(topic)
             by_topic.wait(len(events_of(folder)), timeout_s=WAIT_S)
 
@@ -130,16 +130,16 @@ class Demo:
         """Explain the first verdict; return its pattern."""
         judged = JudgedLog(self._program, recorded_log(folder))
         first = next(v for v in judged.verdicts if isinstance(v, ketal.Violation | ketal.Match))
-        explained = explain_verdict(judged, first)
+        explanation = explain_verdict(judged, first)
         self._line("")
         self._line("Why:")
-        for text in (line.replace(f"{folder}/", "") for line in explained.lines()):
+        for text in (line.replace(f"{folder}/", "") for line in explanation.lines()):
             indent = " " * (2 + len(text) - len(text.lstrip()))
             for line in _wrapped(text.strip(), indent, indent + "  "):
                 self._line(line)
         self._line("")
         self._line("The events around it, a column for each node, time downwards:")
-        for text in diagram(judged, explained):
+        for text in diagram(judged, explanation):
             self._line(f"  {text}"[:WIDTH])
         return first.pattern
 
@@ -147,15 +147,15 @@ class Demo:
         events = events_of(folder)
         causal = self._program.only([pattern])
         arrival = protocol(causal_order=False).only([pattern])
-        right = _answers(causal, events)
+        right = _verdict_keys(causal, events)
         same, counts = 0, Counter[str]()
         for number in range(self._shuffles):
             order = random.Random(number).sample(events, len(events))
-            answers = _answers(arrival, order)
+            answers = _verdict_keys(arrival, order)
             counts["false"] += bool(answers - right)
             counts["missed"] += bool(right - answers)
             counts["right"] += answers == right
-            same += _answers(causal, order) == right
+            same += _verdict_keys(causal, order) == right
         n = f"{self._shuffles:,}"
         self._line("")
         self._line(f"The automaton of {pattern}, and the same events, shuffled {n} times:")
@@ -190,7 +190,7 @@ class _WatchedMonitor:
         if isinstance(item, ketal.Event):
             self.events += 1
             call = item.type.removeprefix("ReplicatedStack.")
-            if call in _SHOWN:
+            if call in _PRINTED_CALLS:
                 self._line(f"  {item.dot!s:<8} {call} {item.data.get('value', '')}".rstrip())
         return self._monitor.feed(item, place=place)
 
@@ -200,7 +200,7 @@ class _WatchedMonitor:
             self._line(line)
 
 
-def _answers(program: ketal.Program, events: Sequence[ketal.Event]) -> set[tuple[str, str]]:
+def _verdict_keys(program: ketal.Program, events: Sequence[ketal.Event]) -> set[tuple[str, str]]:
     """Return the verdicts: scope and event of each violation, scope and text of each match."""
     result = ketal.run(program, events)
     violations = {(str(verdict.scope), str(verdict.event)) for verdict in result.violations}

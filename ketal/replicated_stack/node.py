@@ -63,7 +63,7 @@ class StackNode:
         self._history = (folder / f"{self.name}.history").open("a", buffering=1)
         self.is_on = False
         self._session = ""
-        self._sessions = self._made = 0
+        self._sessions = self._operations_made = 0
         self._view: dict[str, str] = {}
         self._operations: dict[str, Message] = {}
         self._elements: dict[str, tuple[int, Any]] = {}
@@ -78,23 +78,23 @@ class StackNode:
         self._pop = call(self._operate, type="ReplicatedStack.pop", at="begin")
         self.top = call(self._top, type="ReplicatedStack.top")
 
-    def _write_history(self, what: str, **more: Any) -> None:
+    def _write_history(self, action: str, **more: Any) -> None:
         """Append an action to the node's history, for the checker; it contains no clock."""
-        self._history.write(json.dumps({"what": what, **more}) + "\n")
+        self._history.write(json.dumps({"what": action, **more}) + "\n")
 
     # --- calls of a program ---
 
     def push(self, value: int) -> None:
         """Push a value on the stack of this node and of all nodes that are on."""
-        self._push(self._next(), "push", value, self._session)
+        self._push(self._new_operation_id(), "push", value, self._session)
 
     def pop(self) -> None:
         """Pop the top of the stack of this node and of all nodes that are on."""
         if self._elements:
-            self._pop(self._next(), "pop", self._highest(), self._session)
+            self._pop(self._new_operation_id(), "pop", self._top_operation(), self._session)
 
     def _top(self) -> Any:
-        return self._elements[self._highest()][1] if self._elements else None
+        return self._elements[self._top_operation()][1] if self._elements else None
 
     def turn_on(self) -> None:
         """Turn the node on: the first node at once, others when they receive the state."""
@@ -113,11 +113,11 @@ class StackNode:
 
     # --- the protocol ---
 
-    def _next(self) -> str:
-        self._made += 1
-        return f"{self.name}:{self._made}"
+    def _new_operation_id(self) -> str:
+        self._operations_made += 1
+        return f"{self.name}:{self._operations_made}"
 
-    def _highest(self) -> str:
+    def _top_operation(self) -> str:
         return max(self._elements, key=lambda op: (self._elements[op][0], op))
 
     def _on(
@@ -255,7 +255,7 @@ class StackNode:
             self._elements.pop(operation["value"], None)
         else:
             if self._bug is Bug.LOST_UPDATE and by == "message" and self._elements:
-                last = self._highest()
+                last = self._top_operation()
                 if last not in operation["after"]:
                     del self._elements[last]
             self._elements[op] = operation["height"], operation["value"]
@@ -286,6 +286,6 @@ class StackNode:
         self._history.close()
 
     @property
-    def has(self) -> tuple[bool, list[str]]:
+    def status(self) -> tuple[bool, list[str]]:
         """Whether the node is on, and which operations it has."""
         return self.is_on, sorted(self._operations)

@@ -31,7 +31,7 @@ PATTERN_OF = {
     Bug.STALE_COPY: "StaleCopy",
 }
 """The pattern that finds each bug."""
-ALSO = {Bug.EARLY_DELIVERY: "CausalDelivery", Bug.APPLIES_WHEN_OFF: "Session",
+ALSO_FOUND_BY = {Bug.EARLY_DELIVERY: "CausalDelivery", Bug.APPLIES_WHEN_OFF: "Session",
         Bug.OLD_SESSION: "Session"}  # fmt: skip
 """Another pattern that may find a bug, but not in every run."""
 SESSION_BUGS = (Bug.APPLIES_WHEN_OFF, Bug.OLD_SESSION)
@@ -47,7 +47,7 @@ def events_of(folder: Path) -> list[ketal.Event]:
     return [item for item in recorded_log(folder) if isinstance(item, ketal.Event)]
 
 
-def arrived(events: Iterable[ketal.Event], rng: random.Random) -> list[ketal.Event]:
+def shuffled_arrival(events: Iterable[ketal.Event], rng: random.Random) -> list[ketal.Event]:
     """Return events in a possible order of arrival, which keeps the order of each node."""
     lines: dict[str, list[ketal.Event]] = {}
     for event in sorted(events, key=lambda event: event.counter, reverse=True):
@@ -67,7 +67,7 @@ def protocol(*, causal: bool = True, causal_order: bool = True) -> ketal.Program
     return ketal.compile(text)
 
 
-def found_in(program: ketal.Program, events: Sequence[ketal.Event]) -> set[str]:
+def patterns_found(program: ketal.Program, events: Sequence[ketal.Event]) -> set[str]:
     """Return the names of the patterns with a match or a violation."""
     result = ketal.run(program, events)
     return {verdict.pattern for verdict in (*result.matches, *result.violations)}
@@ -104,9 +104,9 @@ class Tables:
                 run(RunPlan(seed, bug), folder)
                 faults = set(checker.faults_of(folder))
                 wrong = {PATTERN_OF[one] for one in faults}
-                also = {ALSO[one] for one in faults & ALSO.keys()}
-                events = arrived(events_of(folder), random.Random(seed))
-                found = found_in(patterns, events)
+                also = {ALSO_FOUND_BY[one] for one in faults & ALSO_FOUND_BY.keys()}
+                events = shuffled_arrival(events_of(folder), random.Random(seed))
+                found = patterns_found(patterns, events)
                 counts["runs"] += 1
                 counts["wrong"] += bool(wrong)
                 counts["found"] += bool(wrong) and wrong <= found
@@ -114,7 +114,7 @@ class Tables:
                 if bug is Bug.NONE or bug in SESSION_BUGS:
                     for key, program in sessions.items():
                         stray = not faults.isdisjoint(SESSION_BUGS)
-                        self._compare(key, stray, bool(found_in(program, events)))
+                        self._compare(key, stray, bool(patterns_found(program, events)))
                 shutil.rmtree(folder)
 
     def _compare(self, key: tuple[bool, bool], wrong: bool, found: bool) -> None:

@@ -74,7 +74,7 @@ class Transport:
         self._unacknowledged: dict[str, asyncio.Task[None]] = {}
         self._handled: set[str] = set()
         self._readers: list[asyncio.Task[None]] = []
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._in_flight: set[asyncio.Task[None]] = set()
         self.sent = 0
 
     async def start(self) -> None:
@@ -96,16 +96,16 @@ class Transport:
 
     async def _resend(self, to: str, frame: Message) -> None:
         while True:
-            self._put(to, frame)
+            self._transmit(to, frame)
             await asyncio.sleep(RESEND_S)
 
-    def _put(self, to: str, frame: Message) -> None:
+    def _transmit(self, to: str, frame: Message) -> None:
         for _ in range(2 if self._rng.random() < self._faults.doubled else 1):
             if self._rng.random() >= self._faults.lost:
                 late_s = self._rng.random() * self._faults.late_s
                 task = asyncio.create_task(self._write(to, frame, late_s))
-                self._under_way.add(task)
-                task.add_done_callback(self._under_way.discard)
+                self._in_flight.add(task)
+                task.add_done_callback(self._in_flight.discard)
 
     async def _write(self, to: str, frame: Message, late_s: float) -> None:
         await asyncio.sleep(late_s)
@@ -133,4 +133,4 @@ class Transport:
                 if frame["id"] not in self._handled:
                     self._handled.add(frame["id"])
                     self._handle(frame["from"], frame["message"])
-                self._put(frame["from"], {"acknowledges": frame["id"]})
+                self._transmit(frame["from"], {"acknowledges": frame["id"]})
