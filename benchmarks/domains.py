@@ -1,10 +1,10 @@
-"""What domains save: bytes of stamps against one global matrix clock, and the time to find them.
+"""The savings of domains: bytes of stamps against one global matrix, and the time of the search.
 
-Run by hand: `python benchmarks/domains.py`. For each family of topologies: how
-many domains, the largest, the search and its time, the bytes of a message's
-whole matrices on average over the edges, and their ratio to one global matrix.
-The last column plays random messages and is the same ratio for matrices written
-sparsely: entries that are not zero, of domains and of the global matrix.
+Run by hand: `python benchmarks/domains.py`. For each family of topologies it prints the number of
+domains, the size of the largest, the time of the search, the bytes of a message's whole matrices on
+average over the edges, and their ratio to one global matrix. The last column simulates random
+messages and is the same ratio for sparse matrices: the non-zero entries of domains and of the
+global matrix.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def families(rng: random.Random) -> Iterator[tuple[str, Ends]]:
 
 
 def schedule(rng: random.Random, ends: Ends) -> list[Action]:
-    """Return random sends along the edges, each soon delivered."""
+    """Return random sends along the edges, each delivered soon after."""
     out: list[Action] = []
     travelling: list[int] = []
     for number in range(MESSAGES):
@@ -75,7 +75,7 @@ def schedule(rng: random.Random, ends: Ends) -> list[Action]:
 
 
 def sparse_entries(groups: Domains, actions: list[Action]) -> int:
-    """Return how many entries the stamps of a run have that are not zero."""
+    """Return the number of non-zero entries in the stamps of a simulation."""
     return sum(
         len(matrix) for m in simulate(groups, actions).messages for matrix in m.stamps.values()
     )

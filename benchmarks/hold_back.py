@@ -1,13 +1,12 @@
-"""What the hold-back queue costs: reversed logs, in file order, and shuffled within bounds.
+"""The cost of the hold-back queue: for logs reversed, in order, and shuffled within bounds.
 
-Run by hand: `python benchmarks/hold_back.py [events]`. A fully reversed log holds
-everything back until its last event, and must be released in linear time: ten
-times the events may take at most twelve times as long. The memory still held
-when the queue is empty again is beside the most that was held. The collector of
-garbage is set as the commands set it.
+Run by hand: `python benchmarks/hold_back.py [events]`. A fully reversed log is held back until its
+last event, and must be released in linear time: ten times the events may take at most twelve times
+as long. The largest memory in use, and the memory in use when the queue is empty again, are
+printed. Garbage collection is set as the commands set it.
 
-Below that, what a stream costs whose events are lost, and one whose clocks have shrunk, at
-one, two and four times so many events.
+Below that are the costs of streams with lost events, and with shrunk clocks, for one, two and four
+times the events.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 ROUNDS = 5
 BATCH = 512
-"""So many events are taken in together."""
+"""How many events are taken together."""
 
 
 def execution(count: int) -> list[Event]:
-    """Make a log of nodes that send each other messages, a millisecond an event."""
+    """Return events of nodes that send each other messages, a millisecond apart."""
     rng = random.Random(1)
     clocks: list[dict[str, int]] = [{} for _ in range(NODES)]
     events = []
@@ -58,14 +57,14 @@ def execution(count: int) -> list[Event]:
 
 
 def shuffled(events: Sequence[Event], by: int) -> list[Event]:
-    """Return the events, each moved by up to so many places."""
+    """Return the events, each moved by less than `by` places."""
     rng = random.Random(2)
     places = {id(event): number + rng.random() * by for number, event in enumerate(events)}
     return sorted(events, key=lambda event: places[id(event)])
 
 
 def seconds(events: Sequence[Event], options: dict[str, Any]) -> float:
-    """Return the least time in which a queue takes the events and releases all of them."""
+    """Return the shortest time in which a queue takes and releases all events."""
     best = float("inf")
     batches = [events[begin : begin + BATCH] for begin in range(0, len(events), BATCH)]
     for _ in range(ROUNDS):
@@ -80,7 +79,7 @@ def seconds(events: Sequence[Event], options: dict[str, Any]) -> float:
 
 
 def memory(events: Sequence[Event], options: dict[str, Any]) -> tuple[int, int]:
-    """Return the bytes held when most is held back, and when nothing is any more."""
+    """Return the bytes in use when most events are held back, and when the queue is empty."""
     gc.collect()
     tracemalloc.start()
     queue = HoldBackQueue(ReleaseOptions(held_back_max=len(events), **options))
@@ -100,7 +99,7 @@ def memory(events: Sequence[Event], options: dict[str, Any]) -> tuple[int, int]:
 def with_losses(
     count: int, share: float, pattern: str, order: str = "order CausalOrder(gap = 1 s);"
 ) -> float:
-    """Return how long a monitor takes for so many events, a share of those that happened."""
+    """Return the time of a monitor for `count` events, which are a share of an execution."""
     rng = random.Random(3)
     events = [event for event in execution(round(count / share)) if rng.random() < share]
     made = ketal.compile(
@@ -118,7 +117,7 @@ def with_losses(
 
 
 def shrunk(count: int) -> float:
-    """Return how long `total` takes for a reversed log in whose middle a node leaves."""
+    """Return the time of `total` for a reversed log in the middle of which a node leaves."""
     events = execution(count)
     middle = count // 2
     staying = [event for event in events[middle:] if event.node != "n0"]
@@ -154,7 +153,7 @@ GROWTH: dict[str, Any] = {
 
 
 def growth(count: int) -> None:
-    """Print what streams with losses and with shrunk clocks cost."""
+    """Print the costs of streams with losses and with shrunk clocks."""
     counts = (count, 2 * count, 4 * count)
     print("seconds   " + "".join(f"{n:>10,}" for n in counts).rjust(41))
     for name, measured in GROWTH.items():
@@ -170,7 +169,7 @@ def main(count: int) -> None:
     print(f" {'in order':>10} {'shuffled':>10}")
     for name, options in POLICIES.items():
         if name == "frontier":
-            # Reversed, each event but the last is late: its dependants were released.
+            # Reversed, all events but the last would be late, as their successors are released.
             print(f"{name:12} {'-':>10} {'-':>10} {'-':>8} {'-':>8}", end="")
         else:
             long, short = seconds(events[::-1], options), seconds(tenth[::-1], options)

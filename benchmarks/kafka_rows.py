@@ -1,4 +1,4 @@
-"""The row of the process engine on Kafka's JSON: a job beside decoding and feeding in series."""
+"""Rows of the process engine on Kafka's JSON, compared with decoding and feeding in series."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _numbers = count()
 
 @dataclass
 class OnKafka:
-    """What the works have in common: the topic, and a job over it.
+    """The common part of the works: the topic, and a job over it.
 
     Attributes
     ----------
     program : ketal.Program
         The patterns.
     servers : str
-        Where the broker is.
+        The address of the broker.
     folder : Path
-        For the state of jobs.
+        The folder for the state of jobs.
     topic : str
         The topic of the events; verdicts go to the one whose name ends in `-out`.
     events : int
-        How many the topic holds.
+        How many events the topic holds.
     """
 
     program: ketal.Program
@@ -45,7 +45,7 @@ class OnKafka:
     events: int
 
     def job(self) -> Job:
-        """Return a job that nothing was committed of."""
+        """Return a new job, without commits."""
         name = f"bench-{next(_numbers)}"
         return Job(
             pattern="",
@@ -59,14 +59,14 @@ class OnKafka:
         )
 
     def inspect(self) -> None:
-        """Find nothing that is compared."""
+        """Return None: there are no matches to compare."""
 
 
 class Series(OnKafka):
-    """Decoding, then feeding what was decoded."""
+    """Decoding all messages, then feeding the decoded events."""
 
     def run(self) -> Run:
-        """Read the topic and feed it, once."""
+        """Decode the topic and feed it once."""
         clock_s, core_s, items = decode_only(self.job(), self.events)
         fed = Fed(self.program, items).run()
         return Run(self.events, clock_s + fed.clock_s, core_s + fed.core_s, 0, self.events)
@@ -82,7 +82,7 @@ class Engine(OnKafka):
 
 
 def hundred() -> str:
-    """Return a hundred patterns, each of keys of its own."""
+    """Return a hundred patterns, each about keys of its own."""
     return "\n".join(
         f"pattern P{number} {{ {EVENTS} Bad1 = Bad && key % 100 == {number}; "
         "Good1 = Good && key == Bad1.key; find next Bad1 Good1; within 100 ms; }"
@@ -91,7 +91,7 @@ def hundred() -> str:
 
 
 def kafka(bench: Bench) -> Iterator[Row]:
-    """Yield jobs beside what they cannot do without: a check, a find, and a hundred patterns."""
+    """Yield jobs and their decoding and feeding: a check, a find, and a hundred patterns."""
     broker = bench.stack.enter_context(Broker(bench.folder / "kafka"))
     servers = broker.bootstrap_servers
     check = f"pattern P {{ partition by key; {EVENTS} check Good*; on violation skip; }}"

@@ -1,12 +1,12 @@
-"""A job that runs for long: what it keeps, and the time of a commit or a batch, stay as they are.
+"""A long-running job: its state, and the time of a commit or a batch, stay constant.
 
-Run by hand: `python benchmarks/long_run.py [events] [process|spark]`, 10,000,000 events for the
-whole story; it needs no broker. There are 10,000 keys, a check, and a find with a window over 3 %
-of the events. The first way is that of the process engine without Kafka: an `Execution`, whose
-changes are written to a folder (`Saved`) each 20,000 events; the second is Spark on files, in 60
-batches, 16 key groups, RocksDB. Both print ten points. What is kept grows until windows and
-limits are reached, and then all columns are flat. The last limit is `counters_max`, after
-1,000,000 events of holes, and only the groups of Spark have holes.
+Run by hand: `python benchmarks/long_run.py [events] [process|spark]`, with 10,000,000 events for
+the full result; it needs no broker. There are 10,000 keys, a check, and a find with a window over 3
+% of the events. `process` is the process engine without Kafka: an `Execution` whose changes are
+written to a folder (`Saved`) each 20,000 events; `spark` is Spark on files, in 60 batches, with 16
+key groups and RocksDB. Both print ten points. The state grows until windows and limits are reached;
+from then on all columns are flat. The last limit is `counters_max`, after 1,000,000 events with
+holes, which only the groups of Spark have.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ pattern Together {
 
 
 def values(first: int, count: int, chance: random.Random) -> Iterator[tuple[int, bytes]]:
-    """Yield the key and the JSON of events; each 33rd one is bad."""
+    """Yield the keys and the JSON of events; each 33rd one is bad."""
     for number in range(first, first + count):
         kind = "bad" if number % 33 == 0 else "good"
         node, counter = f"n{number % NODES}", number // NODES + 1
@@ -73,7 +73,7 @@ def values(first: int, count: int, chance: random.Random) -> Iterator[tuple[int,
 
 
 def size(folder: Path) -> int:
-    """Return the bytes of all files in a folder; one may go while it is looked at."""
+    """Return the bytes of all files in a folder; files that vanish meanwhile are skipped."""
     total = 0
     for path in folder.rglob("*"):
         try:
@@ -84,7 +84,7 @@ def size(folder: Path) -> int:
 
 
 def newest(folder: Path) -> int:
-    """Return the bytes of the newest changes of each of Spark's state stores: all of its state."""
+    """Return the bytes of the latest changelog of each of Spark's state stores: the whole state."""
     last: dict[Path, tuple[int, int]] = {}
     for path in folder.rglob("[0-9]*.changelog"):
         one = int(path.name.partition(".")[0]), path.stat().st_size
@@ -93,7 +93,7 @@ def newest(folder: Path) -> int:
 
 
 def process(program: ketal.Program, count: int, folder: Path) -> None:
-    """Feed an execution and save what changed, as the process engine does."""
+    """Feed an execution and save its changes, as the process engine does."""
     print(
         f"{'events':>12} {'events/s':>10} {'commit ms':>10} {'worst':>8} {'MB a commit':>12} "
         f"{'MB on disk':>11} {'live runs':>10} {'MB, most':>9}"
@@ -132,7 +132,7 @@ def process(program: ketal.Program, count: int, folder: Path) -> None:
 
 
 def write_files(folder: Path, count: int) -> None:
-    """Write a file a batch, with Kafka's columns."""
+    """Write a file for each batch, with Kafka's columns."""
     chance = random.Random(1)
     at = 0
     for batch in range(BATCHES):
@@ -154,12 +154,12 @@ def write_files(folder: Path, count: int) -> None:
 
 
 def on_spark(program: ketal.Program, count: int, folder: Path) -> None:
-    """Run a streaming query over files, one a batch."""
+    """Run a streaming query over the files, one per batch."""
     (folder / "events").mkdir()
     write_files(folder / "events", count)
     job = Job(pattern="", topics=["events"], bootstrap_servers="", group_id="long")
     spark, _ = spark_session(job, print)
-    # Spark keeps the state of 100 batches, and looks once a minute for what is older.
+    # By default Spark keeps the state of 100 batches, and removes older ones once a minute.
     spark.conf.set("spark.sql.streaming.minBatchesToRetain", "2")
     spark.conf.set("spark.sql.streaming.stateStore.maintenanceInterval", "5s")
     reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1")
@@ -203,7 +203,7 @@ def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 300_000
     ways = sys.argv[2:] or ["process", "spark"]
     program = ketal.compile(PATTERN)
-    # As the commands do it.
+    # As the commands set it.
     gc.set_threshold(COLLECT_AFTER, 20, 50)
     for way in ways:
         with tempfile.TemporaryDirectory() as name:

@@ -1,7 +1,7 @@
-"""The rows of the table: what is run, on which events, and what it is to reach.
+"""The rows of the table: the work, its events, and its goals.
 
-A group is what is measured by turns: its rows, what they are compared with, the peers. Rates are
-events, or matches, for each second of a core.
+The rows of a group are measured alternately: ketal's own, those that they are compared with, and
+the peers. Rates are events, or matches, per CPU second.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NOTHING = Inspection(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class AtLeast:
-    """The rate is at least so much, or at least so many times the rate of another row."""
+    """The rate is at least `value`, or at least `value` times the rate of the row `of`."""
 
     value: float
     of: str = ""
@@ -44,7 +44,7 @@ class AtLeast:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """A run takes at most so many seconds, or so many times the time of another row's run."""
+    """A run takes at most `value` seconds, or `value` times the time of a run of the row `of`."""
 
     value: float
     of: str = ""
@@ -52,7 +52,7 @@ class AtMost:
 
 @dataclass(frozen=True, slots=True)
 class GrowsBy:
-    """Resident memory grows by at most this share after the warm-up."""
+    """Resident memory grows by at most the share `value` after the warm-up."""
 
     value: float
 
@@ -67,21 +67,21 @@ class Row:
     Attributes
     ----------
     name : str
-        What is done.
+        The name of the work.
     work : Work
-        Does it.
+        The work.
     unit : str
-        What its rate counts.
+        What the rate counts.
     goals : tuple of Goal
-        What it is to reach; none where it is there for comparison.
+        The goals; empty for a row that others are compared with.
     peer : str
-        The other engine that does it, or nothing.
+        The other engine that does the work; empty for ketal.
     beside : str
         The row of ketal that a peer is compared with.
     expected : Inspection or None
-        What must be found; None where nothing is compared.
+        The expected matches; None if they are not compared.
     once : bool
-        Whether it warms up by itself and runs once.
+        Whether the work warms up by itself and runs once.
     """
 
     name: str
@@ -96,18 +96,18 @@ class Row:
 
 @dataclass
 class Bench:
-    """What the groups have in common.
+    """The settings that the groups share.
 
     Attributes
     ----------
     folder : Path
-        For files.
+        The folder for files.
     quick : bool
-        Whether to take a tenth of the events.
+        Whether a tenth of the events is used.
     peers : bool
-        Whether to run the peers.
+        Whether the peers are run.
     stack : ExitStack
-        Ends the peers of a group.
+        Closes the peers of a group.
     """
 
     folder: Path
@@ -116,13 +116,13 @@ class Bench:
     stack: ExitStack = field(default_factory=ExitStack)
 
     def size(self, count: int) -> int:
-        """Return how many events to take."""
+        """Return the number of events to use."""
         return count // 10 if self.quick else count
 
     def beside(
         self, row: Row, query: Query, events: Sequence[ketal.Event], **counts: int
     ) -> Iterator[Row]:
-        """Yield the rows of peers that are asked the same, each on so many of the first events."""
+        """Yield the rows of peers with the same query, each on the first `counts[peer]` events."""
         for name, count in counts.items() if self.peers else ():
             some = events[: self.size(count)]
             path = write_for_peers(self.folder / f"{name}.csv", some)
@@ -136,7 +136,7 @@ class Bench:
 
 
 def program(body: str) -> ketal.Program:
-    """Compile one pattern."""
+    """Compile a pattern with the given body."""
     return ketal.compile(f"pattern P {{ {body} }}")
 
 
@@ -151,7 +151,7 @@ def asked(query: Query, events: Sequence[ketal.Event], unit: str = "events") -> 
 
 
 def checks(bench: Bench) -> Iterator[Row]:
-    """Yield checks in memory: all types are in the alphabet, and none is a violation."""
+    """Yield checks in memory, with all types in the alphabet and no violations."""
     events = execution(bench.size(300_000))
     ordered = fed(ORDERED + CHECK, events)
     late = fed(ORDERED + CHECK, displaced(events, 100))
@@ -161,7 +161,7 @@ def checks(bench: Bench) -> Iterator[Row]:
 
 
 def windows(bench: Bench) -> Iterator[Row]:
-    """Yield `find any` of which nothing completes, under windows of all sizes and none."""
+    """Yield `find any` without a match, under windows of all sizes and without one."""
     events = execution(bench.size(1_000_000))
     some = events[: bench.size(300_000)]
     check = "check, beside find any"
@@ -188,7 +188,7 @@ def windows(bench: Bench) -> Iterator[Row]:
 
 
 def chains(bench: Bench) -> Iterator[Row]:
-    """Yield chains of three steps, of which none completes."""
+    """Yield chains of three steps, without a match."""
     events = execution(bench.size(300_000))
     for name, order, body in (
         ("Causal chain, arrival", "", CAUSAL),
@@ -206,7 +206,7 @@ def chains(bench: Bench) -> Iterator[Row]:
 
 
 def any_role_last(bench: Bench) -> Iterator[Row]:
-    """Yield Conc chains under CausalOrder, where any event of a match may come last."""
+    """Yield Conc chains under CausalOrder, where any event of a match may arrive last."""
     steps = 'event A = type == "A"; event B = type in ["B", "C"]; event Z = type == "Z";'
     works = (
         ("30 % steps, no Z", steps, execution(bench.size(200_000)), 250_000),
@@ -232,7 +232,7 @@ def any_role_last(bench: Bench) -> Iterator[Row]:
 
 
 def equality(bench: Bench) -> Iterator[Row]:
-    """Yield a sequence whose last step has the key of the first, which none has."""
+    """Yield a sequence whose last step must have the key of the first, which no event has."""
     events = execution(bench.size(300_000))
     query = Query("any", "ABC", 10_000, "equal")
     name = "find any A;B;C, C.k == A.k, none completes, W = 10,000"
@@ -256,7 +256,7 @@ def many_nodes(bench: Bench) -> Iterator[Row]:
 
 
 def next_matches(bench: Bench) -> Iterator[Row]:
-    """Yield runs of `next`, without keys and with a thousand."""
+    """Yield runs of `find next`, without keys and with a thousand."""
     events = execution(bench.size(300_000))
     for name, query, multiple in (
         ("find next A;B;C, W = 100", Query("next", "ABC", 100), 0.0),
@@ -299,7 +299,7 @@ def listings(bench: Bench) -> Iterator[Row]:
 
 
 def pairs_around(events: Sequence[ketal.Event]) -> int:
-    """Return how many a → b → c there are: the sum of what is before times what is after each."""
+    """Return the number of chains a → b → c: for each b, the events before times those after."""
     nodes = {event.node for event in events}
     known: dict[tuple[str, str], list[int]] = {}
     for event in events:
@@ -316,7 +316,7 @@ def pairs_around(events: Sequence[ketal.Event]) -> int:
 
 
 def counting(bench: Bench) -> Iterator[Row]:
-    """Yield a count of matches that nobody could list."""
+    """Yield a count of more matches than could be listed."""
     events = execution(bench.size(10_000))
     text = "event E = true; B = Causal(E); C = Causal(E); find any E B C; return count;"
     work = Finite(program(f"{ORDERED} {text}"), lambda: events, len(events), listing=False)
@@ -326,7 +326,7 @@ def counting(bench: Bench) -> Iterator[Row]:
 
 
 def repetition(bench: Bench) -> Iterator[Row]:
-    """Yield all subsets of concurrent events."""
+    """Yield matches of `A+` that are all subsets of concurrent events."""
     events = [ketal.Event(f"n{i:02}", "A", {f"n{i:02}": 1}, i / 1_000) for i in range(14)]
     text = program(f'{ORDERED} event A = type == "A"; find any A+;')
     mixed = shuffled(events)
@@ -379,7 +379,7 @@ def ordering(bench: Bench) -> Iterator[Row]:
 
 
 def hundred(kind: str) -> ketal.Program:
-    """Compile a hundred patterns: of types of their own, or all of the same."""
+    """Compile a hundred patterns, about types of their own or all about the same."""
     texts = []
     for number in range(100):
         own = f"{number:02}" if kind == "disjoint" else ""
@@ -393,12 +393,12 @@ def hundred(kind: str) -> ketal.Program:
 
 
 def one_of(patterns: ketal.Program) -> ketal.Program:
-    """Return the first of some patterns, alone."""
+    """Return the first pattern alone."""
     return patterns["P0"]
 
 
 def many_patterns(bench: Bench) -> Iterator[Row]:
-    """Yield a hundred patterns beside one of them."""
+    """Yield one pattern, and a hundred such patterns."""
     own = [f"{kind}{number:02}" for number in range(100) for kind in "AB"]
     for kind, types, most in (("disjoint", own, 6), ("overlapping", list(TYPES), 40)):
         events = execution(bench.size(30_000), types=types)
@@ -411,7 +411,7 @@ def many_patterns(bench: Bench) -> Iterator[Row]:
 
 
 def soak(bench: Bench) -> Iterator[Row]:
-    """Yield a long run under windows."""
+    """Yield a long run with windows."""
     work = Soak(bench.size(20_000_000))
     name = f"soak: {work.events:,} events under windows"
     yield Row(name, work, goals=(GrowsBy(0.01),), once=True)

@@ -1,16 +1,17 @@
-"""The Spark operator against one of the same shape that does nothing.
+"""The Spark operator against an operator of the same shape that does nothing.
 
 Run by hand: `python benchmarks/spark_engine.py [batches] [rows a batch] [tasks] [violations] [rows
-an Arrow batch]`; it needs no broker. Events come in two shapes, as an event's columns and as
-Kafka's messages, whose values are JSON. In either, all operators get the same rows of 16 key groups
-and write a state of bytes. One does not look at them, one decodes the events and no more, and one
-judges them (a check, 10,000 keys, one event of so many a violation). The first batch, in which
-workers start, is not part of it.
-Beside the rates, which others on the machine disturb, stand the processor's times, of the JVM and
-the workers together. As many tasks as there are cores leave none idle; half as many leave each
-worker a core of its own beside that of its task in the JVM. Spark hands a group's state over with
-each batch of Arrow, of 10,000 rows unless `spark.sql.execution.arrow.maxRecordsPerBatch` says more
-(docs/spark.md): all operators get what the last argument says.
+an Arrow batch]`; it needs no broker. Events have two shapes: an event's columns, and Kafka's
+messages with JSON values. In either, all operators get the same rows of 16 key groups and write a
+state of bytes. One ignores the rows, one only decodes the events, and one judges them (a check,
+10,000 keys, one of `violations` events a violation). The first batch, in which workers start, is
+not measured.
+
+CPU times, of the JVM and the workers together, are printed beside the rates, which other processes
+on the machine disturb more. As many tasks as cores leave no core idle; half as many leave each
+worker a core of its own beside that of its task in the JVM. Spark passes a group's state with each
+Arrow batch, of 10,000 rows unless `spark.sql.execution.arrow.maxRecordsPerBatch` is set
+(docs/spark.md); the last argument sets it for all operators.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from ketal.streaming.spark.session import ROCKSDB
 
 KEYS = 10_000
 ROUNDS = 5
-TOGETHER = 10_000  # rows of one Arrow batch, as Spark has them
+TOGETHER = 10_000  # rows of an Arrow batch, Spark's default
 PATTERN = """
 pattern Turns {
     partition by key;
@@ -66,7 +67,7 @@ _DATA = pyarrow.struct({"key": pyarrow.int64(), "text": pyarrow.string()})
 
 
 def write_events(folder: Path, batches: int, rows: int, each: int) -> None:
-    """Write the same events in both shapes: one of so many is a violation."""
+    """Write the same events in both shapes; each `each`-th is a violation."""
     chance = random.Random(1)
     opened: set[int] = set()
     number = 0
@@ -116,12 +117,12 @@ def write_events(folder: Path, batches: int, rows: int, each: int) -> None:
 
 
 class Nothing:
-    """An operator of the same shape: all columns, all rows, a state of bytes, no answer.
+    """An operator of the same shape: all columns, all rows, a state of bytes, no output.
 
     Parameters
     ----------
     reads : bool
-        Whether it reads the messages, too.
+        Whether it decodes the messages, too.
     """
 
     settled = False
@@ -130,7 +131,7 @@ class Nothing:
         self.reads = reads
 
     def stateful(self, key: tuple[Any, ...], frames: Iterable[Any], state: Any) -> Iterator[Any]:
-        """Take the rows, and say nothing."""
+        """Consume the rows, and yield no verdicts."""
         import pandas
 
         if not Nothing.settled:
@@ -149,7 +150,7 @@ class Nothing:
 
 
 def processor_s() -> float:
-    """Return the processor's seconds that the processes below this one have taken."""
+    """Return the CPU seconds of all descendant processes."""
     stats, children = {}, defaultdict(list)
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -167,7 +168,7 @@ def processor_s() -> float:
 
 
 def rate(spark: Any, frame: Any, folder: Path, rows: int) -> tuple[float, float]:
-    """Return a query's rows a second, its first batch left out, and microseconds a row."""
+    """Return a query's rows per second, without its first batch, and CPU microseconds per row."""
     begin_s = processor_s()
     query = (
         frame.writeStream.format("noop")
@@ -183,7 +184,7 @@ def rate(spark: Any, frame: Any, folder: Path, rows: int) -> tuple[float, float]
 
 
 def session(folder: Path, tasks: int, together: int = TOGETHER) -> Any:
-    """Start a Spark that runs so many tasks at once, each in the JVM and a worker."""
+    """Start a Spark session that runs `tasks` tasks at once, each in the JVM and a worker."""
     from pyspark.sql import SparkSession
 
     java = find_java(newest=newest_for_spark(version("pyspark")))

@@ -1,11 +1,11 @@
-"""The table of the README: every row against what it is compared with, in one run.
+"""The table of the README: all rows and those that they are compared with, in one run.
 
 Run by hand: `make bench BENCH=table`, or `python -m benchmarks.table`; `--quick` takes a tenth of
 the events and one run, `--only TEXT` the groups whose names contain it, `--no-peers` leaves Java
-out. A whole run writes its table into README.md, between two comments; others print it only.
-docs/benchmarks.md says what is measured and what the columns mean.
+out. A full run writes its table into README.md, between two comments; others only print it.
+docs/benchmarks.md describes the works and the columns.
 
-The one rule: what a row is compared with was measured in the same run, by turns with it.
+The one rule: a row and those that it is compared with are measured alternately in the same run.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ END = "<!-- benchmarks: end -->"
 RUNS = 5
 WARM_S = 10.0
 WARM_PEER_S = 30.0
-"""A work that is slower than a million events in that time warms up for that time."""
+"""The longest warm-up, for works that do not process a million events in that time."""
 PEERS = ("Esper", "Siddhi", "Flink")
 
 
 @dataclass
 class Results:
-    """What was measured so far."""
+    """The measurements so far."""
 
     rows: dict[str, Row] = field(default_factory=dict)
     measured: dict[str, Measured] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
 
     def value(self, row: Row, goal: Goal) -> float:
-        """Return what a goal is about: a rate, a time, or how many times that of another row."""
+        """Return the value that a goal bounds: a rate, a time, or their ratio to another row's."""
         one = self.measured[row.name]
         if isinstance(goal, GrowsBy):
             return one.runs[-1].growth
@@ -61,14 +61,14 @@ class Results:
         return one.rate / other.rate if isinstance(goal, AtLeast) else other.rate / one.rate
 
     def reached(self, row: Row, goal: Goal) -> bool:
-        """Return whether a goal is reached: by an answer that is complete and right, too."""
+        """Return whether a goal is reached, with a complete and correct result."""
         value = self.value(row, goal)
         well = value >= goal.value if isinstance(goal, AtLeast) else value <= goal.value
         return well and row.name not in self.faults
 
 
 def measure(group: Group, bench: Bench, results: Results, runs: int) -> list[Row]:
-    """Measure a group, by turns; return its rows."""
+    """Measure the rows of a group alternately; return the rows."""
     with ExitStack() as stack:
         bench.stack = stack
         rows = list(group(bench))
@@ -97,11 +97,11 @@ def measure(group: Group, bench: Bench, results: Results, runs: int) -> list[Row
     return rows
 
 
-# --- what is printed ----------------------------------------------------------------
+# --- output -------------------------------------------------------------------------
 
 
 def short(value: float) -> str:
-    """Return a rate with three digits, as `1.13M`."""
+    """Return a rate with three significant digits, as `1.13M`."""
     for size, unit in ((1e6, "M"), (1e3, "k")):
         if value >= size * 0.9995:
             digits = 2 if value < 9.995 * size else 1 if value < 99.95 * size else 0
@@ -125,7 +125,7 @@ def goal_text(goal: Goal) -> str:
 
 
 def value_text(goal: Goal, value: float) -> str:
-    """Return what a goal is about as it was measured."""
+    """Return the measured value of a goal as text."""
     match goal:
         case GrowsBy():
             return f"{value:.2%}"
@@ -154,7 +154,7 @@ def line(row: Row, results: Results) -> str:
 
 
 def table(rows: Iterable[Row], results: Results) -> list[str]:
-    """Return the Markdown table of ketal's own rows."""
+    """Return the Markdown table of the rows of ketal."""
     out = [
         "| work | rate of a core | by the clock | goal | measured | |",
         "|---|---|---|---|---|---|",
@@ -176,7 +176,7 @@ def table(rows: Iterable[Row], results: Results) -> list[str]:
 
 
 def peer_table(rows: Iterable[Row], results: Results) -> list[str]:
-    """Return the Markdown table of the peers: rates of a core, and by the clock."""
+    """Return the Markdown table of the peers: rates per CPU second, and by the clock."""
     beside: dict[str, dict[str, Row]] = {}
     for row in rows:
         if row.peer:
@@ -204,12 +204,12 @@ def peer_table(rows: Iterable[Row], results: Results) -> list[str]:
 
 
 def is_interpreted() -> bool:
-    """Return whether the engine is Python's source, not an extension (`make compiled`)."""
+    """Return whether the engine is Python source, not a compiled extension (`make compiled`)."""
     return Path(str(pattern_run.__file__)).suffix == ".py"
 
 
 def machine(bench: Bench, runs: int, minutes: float) -> str:
-    """Return the machine, the versions and the date."""
+    """Return one line with the date, the machine and the versions."""
     cpu = platform.processor() or "unknown"
     for text in Path("/proc/cpuinfo").read_text().splitlines():
         if text.startswith("model name"):
@@ -235,7 +235,7 @@ def machine(bench: Bench, runs: int, minutes: float) -> str:
 
 
 def written(readme: Path, lines: Iterable[str]) -> None:
-    """Replace what stands between the two comments of a page."""
+    """Replace the text between the two comments of a page."""
     text = readme.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
