@@ -34,7 +34,7 @@ PAIRS = 20_000
 TURNS = 5
 NODES_AT_A_STATION = 8
 BASE = VectorClocks.name
-HOPELESS = {
+LEFT_OUT = {
     ("history", 1_024): "a stamp has a name for each event that is known",
     ("matrix", 1_024): "a stamp has a million entries",
 }
@@ -92,19 +92,19 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
-def compared(before: Callable[[Any, Any], bool], pairs: Sequence[tuple[Any, Any]]) -> None:
+def compare_pairs(before: Callable[[Any, Any], bool], pairs: Sequence[tuple[Any, Any]]) -> None:
     """Compare the stamps of each pair."""
     for a, b in pairs:
         before(a, b)
 
 
-def cost(scheme: Scheme[Any], of: Executions) -> Cost:
+def cost(scheme: Scheme[Any], runs: Executions) -> Cost:
     """Return the costs of the operations of a scheme."""
-    chain_s = seconds(lambda: scheme.stamped(of.chain))
-    internal_s = seconds(lambda: scheme.stamped(of.internal))
-    receiving_s = seconds(lambda: scheme.stamped(of.receiving))
-    every = scheme.stamped(of.receiving)
-    stamps = every[len(of.chain) :]
+    chain_s = seconds(lambda: scheme.stamped(runs.chain))
+    internal_s = seconds(lambda: scheme.stamped(runs.internal))
+    receiving_s = seconds(lambda: scheme.stamped(runs.receiving))
+    every = scheme.stamped(runs.receiving)
+    stamps = every[len(runs.chain) :]
     rng = random.Random(2)
     pairs = [(rng.choice(stamps), rng.choice(stamps)) for _ in range(PAIRS)]
     before = scheme.order(every)
@@ -112,7 +112,7 @@ def cost(scheme: Scheme[Any], of: Executions) -> Cost:
     return Cost(
         max(internal_s - chain_s, 1e-9) / EVENTS,
         max(receiving_s - chain_s, 1e-9) / EVENTS,
-        seconds(lambda: compared(before, pairs)) / PAIRS,
+        seconds(lambda: compare_pairs(before, pairs)) / PAIRS,
         median(sizes),
         max(sizes),
     )
@@ -120,16 +120,16 @@ def cost(scheme: Scheme[Any], of: Executions) -> Cost:
 
 def rows(nodes: int, names: Sequence[str]) -> Iterator[str]:
     """Yield the rows of a table for a number of nodes: vector clocks, then ratios to them."""
-    of = executions(nodes)
-    left_out = {name: why for name in names if (why := HOPELESS.get((name, nodes)))}
+    runs = executions(nodes)
+    left_out = {name: why for name in names if (why := LEFT_OUT.get((name, nodes)))}
     measured = [name for name in names if name not in left_out]
     ratios: dict[str, list[list[float]]] = {name: [] for name in measured}
     bases = []
     for _ in range(TURNS):
-        base = cost(scheme_named(BASE), of)
+        base = cost(scheme_named(BASE), runs)
         bases.append(base)
         for name in measured:
-            one = cost(scheme_named(name), of)
+            one = cost(scheme_named(name), runs)
             rates = [b / a for a, b in zip(one[:3], base[:3], strict=True)]
             ratios[name].append([*rates, one.bytes_median, one.bytes_max])
     stamp, receive, compare, size, most = (median(column) for column in zip(*bases, strict=True))
@@ -180,17 +180,17 @@ class Trees:
     def __init__(self) -> None:
         self._clocks: dict[str, TreeClock] = {}
 
-    def play(self, work: Sequence[Section]) -> int:
+    def run(self, work: Sequence[Section]) -> int:
         """Run the sections; return how many entries were visited."""
-        clocks, looked = self._clocks, 0
+        clocks, visited = self._clocks, 0
         for thread, lock in work:
             own = clocks.get(thread) or clocks.setdefault(thread, TreeClock(thread))
             shared = clocks.get(lock) or clocks.setdefault(lock, TreeClock())
             own.increment()
-            looked += own.join(shared)
+            visited += own.join(shared)
             own.increment()
-            looked += shared.monotone_copy(own)
-        return looked
+            visited += shared.monotone_copy(own)
+        return visited
 
 
 class Vectors:
@@ -199,9 +199,9 @@ class Vectors:
     def __init__(self) -> None:
         self._clocks: dict[str, dict[str, int]] = {}
 
-    def play(self, work: Sequence[Section]) -> int:
+    def run(self, work: Sequence[Section]) -> int:
         """Run the sections; return how many entries were visited."""
-        clocks, looked = self._clocks, 0
+        clocks, visited = self._clocks, 0
         for thread, lock in work:
             own, shared = clocks.setdefault(thread, {}), clocks.get(lock, {})
             own[thread] = own.get(thread, 0) + 1
@@ -210,21 +210,21 @@ class Vectors:
                     own[name] = count
             own[thread] += 1
             clocks[lock] = own.copy()
-            looked += len(shared) + len(own)
-        return looked
+            visited += len(shared) + len(own)
+        return visited
 
 
-def played(clocks: Trees | Vectors, nodes: int) -> tuple[float, float]:
+def measure_sections(clocks: Trees | Vectors, nodes: int) -> tuple[float, float]:
     """Return the seconds and the entries visited per step: an acquisition or a release."""
     known, measured = sections(nodes)
-    clocks.play(known)
-    looked = 0
+    clocks.run(known)
+    visited = 0
 
     def work() -> None:
-        nonlocal looked
-        looked = clocks.play(measured)
+        nonlocal visited
+        visited = clocks.run(measured)
 
-    return seconds(work) / (2 * EVENTS), looked / (2 * EVENTS)
+    return seconds(work) / (2 * EVENTS), visited / (2 * EVENTS)
 
 
 def message_entries(nodes: int) -> tuple[float, float]:
@@ -251,12 +251,14 @@ def message_entries(nodes: int) -> tuple[float, float]:
 
 def joins(nodes: int) -> str:
     """Return a row that compares tree clocks and differences with vector clocks."""
-    turns = [(played(Vectors(), nodes), played(Trees(), nodes)) for _ in range(TURNS)]
+    turns = [
+        (measure_sections(Vectors(), nodes), measure_sections(Trees(), nodes)) for _ in range(TURNS)
+    ]
     faster = median(vectors[0] / trees[0] for vectors, trees in turns)
-    (_, read), (_, looked) = turns[0]
+    (_, read), (_, visited) = turns[0]
     changes, whole = message_entries(nodes)
     return (
-        f"| {nodes:,} | {looked:,.1f} of {read:,.1f} | × {faster:.2f} "
+        f"| {nodes:,} | {visited:,.1f} of {read:,.1f} | × {faster:.2f} "
         f"| {changes:,.1f} of {whole:,.1f} |"
     )
 

@@ -48,7 +48,7 @@ def _without_counts() -> Any:
     return names["add"]
 
 
-def _nothing(self: object, batch: Sequence[object]) -> None:
+def _count_nothing(self: object, batch: Sequence[object]) -> None:
     pass
 
 
@@ -57,8 +57,8 @@ def without_counting() -> Iterator[None]:
     """Disable the counting."""
     with (
         patch.object(MaskCounts, "add", _without_counts()),
-        patch.object(LogNames, "look", _nothing),
-        patch.object(ProgramKinds, "look", _nothing),
+        patch.object(LogNames, "look", _count_nothing),
+        patch.object(ProgramKinds, "look", _count_nothing),
     ):
         yield
 

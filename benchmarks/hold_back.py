@@ -96,7 +96,7 @@ def memory(events: Sequence[Event], options: dict[str, Any]) -> tuple[int, int]:
     return most, left
 
 
-def with_losses(
+def time_with_losses(
     count: int, share: float, pattern: str, order: str = "order CausalOrder(gap = 1 s);"
 ) -> float:
     """Return the time of a monitor for `count` events, which are a share of an execution."""
@@ -116,7 +116,7 @@ def with_losses(
     return time.process_time() - begun
 
 
-def shrunk(count: int) -> float:
+def time_with_shrunk_clocks(count: int) -> float:
     """Return the time of `total` for a reversed log in the middle of which a node leaves."""
     events = execution(count)
     middle = count // 2
@@ -140,15 +140,15 @@ def shrunk(count: int) -> float:
 TOPOLOGY = "topology open { n0 -> n1; n1 -> n2; n2 -> n3 relaxed; n0 -> n3 relaxed; }"
 LONG_GAP = "order CausalOrder(gap = 100 s);"
 GROWTH: dict[str, Any] = {
-    "find any, a tenth": lambda n: with_losses(
+    "find any, a tenth": lambda n: time_with_losses(
         n, 0.1, 'event C = type == "c"; find any A C; within 1 s;'
     ),
-    "find any, matches": lambda n: with_losses(n, 0.1, "find any A B; within 20 ms;"),
-    "check, a half": lambda n: with_losses(n, 0.5, "check (A | B)*;"),
-    "check, long gap": lambda n: with_losses(n, 0.5, "check (A | B)*;", LONG_GAP),
-    "check, topology": lambda n: with_losses(n, 0.5, "check (A | B)*;", LONG_GAP + TOPOLOGY),
-    "find next, a half": lambda n: with_losses(n, 0.5, "find next A B;"),
-    "total, shrunk": shrunk,
+    "find any, matches": lambda n: time_with_losses(n, 0.1, "find any A B; within 20 ms;"),
+    "check, a half": lambda n: time_with_losses(n, 0.5, "check (A | B)*;"),
+    "check, long gap": lambda n: time_with_losses(n, 0.5, "check (A | B)*;", LONG_GAP),
+    "check, topology": lambda n: time_with_losses(n, 0.5, "check (A | B)*;", LONG_GAP + TOPOLOGY),
+    "find next, a half": lambda n: time_with_losses(n, 0.5, "find next A B;"),
+    "total, shrunk": time_with_shrunk_clocks,
 }
 
 

@@ -11,9 +11,9 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 import ketal
 from benchmarks.measuring import Run
-from benchmarks.process_engine import EVENTS, decode_only, engine_s, messages
+from benchmarks.process_engine import EVENTS, decode_topic, messages, run_engine
 from benchmarks.rows import AtLeast, Bench, Row
-from benchmarks.works import Fed
+from benchmarks.works import MonitorFeed
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 
@@ -21,7 +21,7 @@ _numbers = count()
 
 
 @dataclass
-class OnKafka:
+class KafkaWork:
     """The common part of the works: the topic, and a job over it.
 
     Attributes
@@ -62,26 +62,26 @@ class OnKafka:
         """Return None: there are no matches to compare."""
 
 
-class Series(OnKafka):
+class SerialWork(KafkaWork):
     """Decoding all messages, then feeding the decoded events."""
 
     def run(self) -> Run:
         """Decode the topic and feed it once."""
-        clock_s, core_s, items = decode_only(self.job(), self.events)
-        fed = Fed(self.program, items).run()
+        clock_s, core_s, items = decode_topic(self.job(), self.events)
+        fed = MonitorFeed(self.program, items).run()
         return Run(self.events, clock_s + fed.clock_s, core_s + fed.core_s, 0, self.events)
 
 
-class Engine(OnKafka):
+class EngineWork(KafkaWork):
     """The process engine."""
 
     def run(self) -> Run:
         """Run a job from the first message to the last commit."""
-        clock_s, core_s, _ = engine_s(self.job(), self.program)
+        clock_s, core_s, _ = run_engine(self.job(), self.program)
         return Run(self.events, clock_s, core_s, 0, self.events)
 
 
-def hundred() -> str:
+def hundred_patterns() -> str:
     """Return a hundred patterns, each about keys of its own."""
     return "\n".join(
         f"pattern P{number} {{ {EVENTS} Bad1 = Bad && key % 100 == {number}; "
@@ -100,7 +100,7 @@ def kafka(bench: Bench) -> Iterator[Row]:
     works = (
         ("a check", check, 100_000),
         ("a find in a window", window, 50_000),
-        ("100 patterns", hundred(), 10_000),
+        ("100 patterns", hundred_patterns(), 10_000),
     )
     for name, text, size in works:
         topic = name.replace(" ", "-")
@@ -113,7 +113,9 @@ def kafka(bench: Bench) -> Iterator[Row]:
             producer.flush()
         given = (ketal.compile(text), servers, bench.folder, topic, len(values))
         series = f"Kafka's JSON, decode and feed in series, {name}"
-        yield Row(series, Series(*given))
+        yield Row(series, SerialWork(*given))
         yield Row(
-            f"Kafka's JSON, process engine, {name}", Engine(*given), goals=(AtLeast(0.8, series),)
+            f"Kafka's JSON, process engine, {name}",
+            EngineWork(*given),
+            goals=(AtLeast(0.8, series),),
         )

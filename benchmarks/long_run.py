@@ -59,7 +59,7 @@ pattern Together {
 """
 
 
-def values(first: int, count: int, chance: random.Random) -> Iterator[tuple[int, bytes]]:
+def keyed_events(first: int, count: int, chance: random.Random) -> Iterator[tuple[int, bytes]]:
     """Yield the keys and the JSON of events; each 33rd one is bad."""
     for number in range(first, first + count):
         kind = "bad" if number % 33 == 0 else "good"
@@ -72,7 +72,7 @@ def values(first: int, count: int, chance: random.Random) -> Iterator[tuple[int,
         )
 
 
-def size(folder: Path) -> int:
+def folder_bytes(folder: Path) -> int:
     """Return the bytes of all files in a folder; files that vanish meanwhile are skipped."""
     total = 0
     for path in folder.rglob("*"):
@@ -83,7 +83,7 @@ def size(folder: Path) -> int:
     return total
 
 
-def newest(folder: Path) -> int:
+def latest_changelog_bytes(folder: Path) -> int:
     """Return the bytes of the latest changelog of each of Spark's state stores: the whole state."""
     last: dict[Path, tuple[int, int]] = {}
     for path in folder.rglob("[0-9]*.changelog"):
@@ -92,7 +92,7 @@ def newest(folder: Path) -> int:
     return sum(length for _, length in last.values())
 
 
-def process(program: ketal.Program, count: int, folder: Path) -> None:
+def run_execution(program: ketal.Program, count: int, folder: Path) -> None:
     """Feed an execution and save its changes, as the process engine does."""
     print(
         f"{'events':>12} {'events/s':>10} {'commit ms':>10} {'worst':>8} {'MB a commit':>12} "
@@ -107,7 +107,7 @@ def process(program: ketal.Program, count: int, folder: Path) -> None:
         end = count * point // POINTS
         while at < end:
             step = min(COMMIT_EACH, end - at)
-            events = decode_events([value for _, value in values(at, step, chance)])
+            events = decode_events([value for _, value in keyed_events(at, step, chance)])
             assert None not in events
             at += step
             start = time.perf_counter()
@@ -124,7 +124,7 @@ def process(program: ketal.Program, count: int, folder: Path) -> None:
         print(
             f"{at:>12,} {(at - begin) / (feeding_s + sum(commits_s)):>10,.0f} "
             f"{1e3 * sum(commits_s) / len(commits_s):>10.1f} {1e3 * max(commits_s):>8.1f} "
-            f"{sum(written) / len(written) / 1e6:>12.2f} {size(folder) / 1e6:>11.1f} "
+            f"{sum(written) / len(written) / 1e6:>12.2f} {folder_bytes(folder) / 1e6:>11.1f} "
             f"{execution.counts.live_runs:>10,} {most:>9.0f}",
             flush=True,
         )
@@ -137,7 +137,7 @@ def write_files(folder: Path, count: int) -> None:
     at = 0
     for batch in range(BATCHES):
         step = count * (batch + 1) // BATCHES - at
-        rows = list(values(at, step, chance))
+        rows = list(keyed_events(at, step, chance))
         numbers = range(at, at + step)
         table = pyarrow.table(
             {
@@ -153,7 +153,7 @@ def write_files(folder: Path, count: int) -> None:
         at += step
 
 
-def on_spark(program: ketal.Program, count: int, folder: Path) -> None:
+def run_on_spark(program: ketal.Program, count: int, folder: Path) -> None:
     """Run a streaming query over the files, one per batch."""
     (folder / "events").mkdir()
     write_files(folder / "events", count)
@@ -171,30 +171,33 @@ def on_spark(program: ketal.Program, count: int, folder: Path) -> None:
     checkpoint = folder / "checkpoint"
     each = BATCHES // POINTS
     took_s: list[float] = []
-    said = at = 0
+    verdict_count = at = 0
     print(
         f"{'events':>12} {'events/s':>10} {'batch ms':>10} {'worst':>8} {'MB of state':>12} "
         f"{'MB on disk':>11} {'verdicts':>9}"
     )
 
-    def batch(rows: Any, number: int) -> None:
-        nonlocal said, at
+    def measure_batch(rows: Any, number: int) -> None:
+        nonlocal verdict_count, at
         start = time.perf_counter()
-        said += rows.count()
+        verdict_count += rows.count()
         took_s.append(time.perf_counter() - start)
         if len(took_s) < each:
             return
         before, at = at, count * (number + 1) // BATCHES
         print(
             f"{at:>12,} {(at - before) / sum(took_s):>10,.0f} {1e3 * sum(took_s) / each:>10,.0f} "
-            f"{1e3 * max(took_s):>8,.0f} {newest(checkpoint / 'state') / 1e6:>12.2f} "
-            f"{size(checkpoint) / 1e6:>11.1f} {said:>9,}",
+            f"{1e3 * max(took_s):>8,.0f} "
+            f"{latest_changelog_bytes(checkpoint / 'state') / 1e6:>12.2f} "
+            f"{folder_bytes(checkpoint) / 1e6:>11.1f} {verdict_count:>9,}",
             flush=True,
         )
         took_s.clear()
-        said = 0
+        verdict_count = 0
 
-    writer = verdicts.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(batch)
+    writer = verdicts.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(
+        measure_batch
+    )
     writer.trigger(availableNow=True).start().awaitTermination()
     spark.stop()
 
@@ -208,7 +211,7 @@ def main() -> None:
     for way in ways:
         with tempfile.TemporaryDirectory() as name:
             print(way)
-            {"process": process, "spark": on_spark}[way](program, count, Path(name))
+            {"process": run_execution, "spark": run_on_spark}[way](program, count, Path(name))
 
 
 if __name__ == "__main__":

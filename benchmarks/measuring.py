@@ -114,7 +114,7 @@ def timed(work: Callable[[], int]) -> Run:
     return Run(matches, clock_s, core_s, matches)
 
 
-def warmed(work: Work, *, events: int, seconds: float) -> Measured:
+def warm_up(work: Work, *, events: int, seconds: float) -> Measured:
     """Run a work for a number of events or of seconds; return a record without measured runs."""
     measured = Measured()
     begun = time.perf_counter()

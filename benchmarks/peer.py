@@ -109,11 +109,11 @@ class Peer:
         self._count = count
         self._unit = unit
         java = find_java()
-        asked = (query.strategy, ",".join(query.steps), str(query.window_ms), query.keyed)
+        arguments = (query.strategy, ",".join(query.steps), str(query.window_ms), query.keyed)
         self._process: subprocess.Popen[str] = subprocess.Popen(
             [
                 *(str(java.executable), *OPTIONS, "-cp", class_path(name)),
-                *(f"peers.{name}Harness", str(events), *asked),
+                *(f"peers.{name}Harness", str(events), *arguments),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

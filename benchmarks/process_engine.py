@@ -64,7 +64,7 @@ def messages(count: int) -> list[bytes]:
     return out
 
 
-def decode_only(job: Job, count: int) -> tuple[float, float, list[Any]]:
+def decode_topic(job: Job, count: int) -> tuple[float, float, list[Any]]:
     """Return the seconds to read and decode the topic, the CPU seconds, and the decoded items."""
     consumer = clients.consumer_of(job)
     part = TopicPartition(job.topics[0], 0)
@@ -83,17 +83,17 @@ def decode_only(job: Job, count: int) -> tuple[float, float, list[Any]]:
     return took_s, core_s, items
 
 
-def engine_s(job: Job, program: ketal.Program) -> tuple[float, float, int]:
-    """Return the seconds from the first to the last commit, the CPU seconds, and the commits."""
+def run_engine(job: Job, program: ketal.Program) -> tuple[float, float, int]:
+    """Return the seconds and CPU seconds from the claim to the last commit, and the commits."""
     engine = ProcessEngine(job, program, Hooks(lambda v: None, lambda: None, print))
     commits: list[tuple[float, float]] = []
-    noted = engine.figures.committed
+    record_commit = engine.figures.committed
 
-    def committed(took_s: float) -> None:
+    def note_commit(took_s: float) -> None:
         commits.append((time.perf_counter(), time.process_time()))
-        noted(took_s)
+        record_commit(took_s)
 
-    engine.figures.committed = committed  # type: ignore[method-assign]
+    engine.figures.committed = note_commit  # type: ignore[method-assign]
     engine.run()
     took_s, core_s = (last - first for first, last in zip(commits[0], commits[-1], strict=True))
     return took_s, core_s, len(commits) - 1
@@ -123,11 +123,11 @@ def main() -> None:
                     store=Target("dir", f"{folder}/state-{number}-{again}"),
                     until_end=True,
                 )
-                decoding_s, _, items = decode_only(job, count)
+                decoding_s, _, items = decode_topic(job, count)
                 begin = time.perf_counter()
                 verdicts = ketal.Monitor(program).feed_many(items)
                 judging_s = time.perf_counter() - begin
-                job_s, core_s, commits = engine_s(job, program)
+                job_s, core_s, commits = run_engine(job, program)
                 print(
                     f"{kind}: {count:,} events, {len(verdicts) / count:.1%} verdicts, {commits} "
                     f"commits: decoding {count / decoding_s:,.0f}/s, judging "

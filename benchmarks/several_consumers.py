@@ -80,7 +80,7 @@ def create(servers: str, topic: str, partitions: int, policy: str = "delete") ->
         admin.create_topics({topic: options}, wait_for_metadata=True)
 
 
-def written(servers: str, topic: str) -> tuple[int, int]:
+def topic_size(servers: str, topic: str) -> tuple[int, int]:
     """Return how many messages a topic holds, and their bytes."""
     consumer = KafkaConsumer(bootstrap_servers=servers, isolation_level="read_committed")
     parts = [TopicPartition(topic, number) for number in range(PARTITIONS)]
@@ -139,7 +139,7 @@ def main() -> None:
                 clock_s, *cores_s = run(folder, servers, "events", f"kafka:{state}", processes)
                 busier_s = max(cores_s) - starts_s[1]
                 one_s = one_s or busier_s
-                messages, size = written(servers, state)
+                messages, size = topic_size(servers, state)
                 times = (sum(cores_s) - starts_s[1] * processes) / of_dir_s
                 print(
                     f"kafka:, {processes}: {clock_s:.1f} s, "

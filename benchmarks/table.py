@@ -26,7 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.kafka_rows import kafka
-from benchmarks.measuring import WARM_EVENTS, Measured, warmed
+from benchmarks.measuring import WARM_EVENTS, Measured, warm_up
 from benchmarks.peer import VERSIONS, java_version
 from benchmarks.rows import GROUPS, AtLeast, AtMost, Bench, Goal, Group, GrowsBy, Row, soak
 from ketal.cli.process_state import COLLECT_AFTER
@@ -82,7 +82,7 @@ def measure(group: Group, bench: Bench, results: Results, runs: int) -> list[Row
                 results.faults[row.name] = found.fault
             elif found is not None and expected is not None and expected.differs(found):
                 results.faults[row.name] = f"{found.matches:,} matches of {expected.matches:,}"
-            results.measured[row.name] = warmed(
+            results.measured[row.name] = warm_up(
                 row.work,
                 events=0 if bench.quick or row.once else WARM_EVENTS,
                 seconds=WARM_PEER_S if row.peer else WARM_S,
@@ -100,7 +100,7 @@ def measure(group: Group, bench: Bench, results: Results, runs: int) -> list[Row
 # --- output -------------------------------------------------------------------------
 
 
-def short(value: float) -> str:
+def short_rate(value: float) -> str:
     """Return a rate with three significant digits, as `1.13M`."""
     for size, unit in ((1e6, "M"), (1e3, "k")):
         if value >= size * 0.9995:
@@ -115,7 +115,7 @@ def goal_text(goal: Goal) -> str:
         case GrowsBy(share):
             return f"memory grows by ≤ {share:.0%}"
         case AtLeast(rate, ""):
-            return f"≥ {short(rate)}/s"
+            return f"≥ {short_rate(rate)}/s"
         case AtMost(seconds, ""):
             return f"≤ {seconds:g} s"
         case AtLeast(value, of):
@@ -130,7 +130,7 @@ def value_text(goal: Goal, value: float) -> str:
         case GrowsBy():
             return f"{value:.2%}"
         case AtLeast(_, ""):
-            return f"{short(value)}/s"
+            return f"{short_rate(value)}/s"
         case AtMost(_, ""):
             return f"{value:.3f} s"
         case AtLeast(least, _) if least < 1:
@@ -164,7 +164,11 @@ def table(rows: Iterable[Row], results: Results) -> list[str]:
             continue
         one = results.measured[row.name]
         unit = "" if row.unit == "events" else f" {row.unit}"
-        cells = [row.name, f"{short(one.rate)}{unit}/s", f"{short(one.clock_rate)}{unit}/s"]
+        cells = [
+            row.name,
+            f"{short_rate(one.rate)}{unit}/s",
+            f"{short_rate(one.clock_rate)}{unit}/s",
+        ]
         goals = "<br>".join(map(goal_text, row.goals)) or "–"
         values = "<br>".join(value_text(g, results.value(row, g)) for g in row.goals) or "–"
         states = ["yes" if results.reached(row, goal) else "**no**" for goal in row.goals]
@@ -187,14 +191,16 @@ def peer_table(rows: Iterable[Row], results: Results) -> list[str]:
     ]
     for name, peers in beside.items():
         ours = results.measured[name]
-        cells = [name, f"{short(ours.rate)} ({short(ours.clock_rate)})"]
+        cells = [name, f"{short_rate(ours.rate)} ({short_rate(ours.clock_rate)})"]
         for peer in PEERS:
             if peer not in peers:
                 cells.append("–")
                 continue
             theirs = results.measured[peers[peer].name]
             times = ours.rate / theirs.rate
-            cells.append(f"{short(theirs.rate)} ({short(theirs.clock_rate)}), {times:.2g}x")
+            cells.append(
+                f"{short_rate(theirs.rate)} ({short_rate(theirs.clock_rate)}), {times:.2g}x"
+            )
         wrong = [
             f"{p}: {results.faults[r.name]}" for p, r in peers.items() if r.name in results.faults
         ]
@@ -234,7 +240,7 @@ def machine(bench: Bench, runs: int, minutes: float) -> str:
     return "; ".join(parts) + "."
 
 
-def written(readme: Path, lines: Iterable[str]) -> None:
+def write_table(readme: Path, lines: Iterable[str]) -> None:
     """Replace the text between the two comments of a page."""
     text = readme.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
@@ -261,7 +267,7 @@ def report(bench: Bench, results: Results, runs: int, minutes: float) -> list[st
     ]
 
 
-def chosen(groups: Mapping[str, Group], only: str) -> dict[str, Group]:
+def select_groups(groups: Mapping[str, Group], only: str) -> dict[str, Group]:
     """Return the groups whose names contain a text."""
     some = {name: group for name, group in groups.items() if only in name}
     if not some:
@@ -284,13 +290,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(Path(name), quick=args.quick, peers=not args.no_peers)
         groups = {**GROUPS, "kafka": kafka, **({"soak": soak} if args.soak else {})}
-        for title, group in chosen(groups, args.only).items():
+        for title, group in select_groups(groups, args.only).items():
             print(f"--- {title}", flush=True)
             measure(group, bench, results, runs)
         lines = report(bench, results, runs, (time.monotonic() - begun) / 60)
     print("\n".join(lines))
     if not args.quick and not args.only and not args.no_peers:
-        written(README, lines)
+        write_table(README, lines)
     sys.stdout.flush()
 
 

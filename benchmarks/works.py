@@ -23,7 +23,7 @@ BATCH = 512
 DIGEST_BITS = 64
 
 
-def digest_of(matches: Sequence[ketal.Verdict], places: dict[ketal.Dot, int]) -> int:
+def matches_digest(matches: Sequence[ketal.Verdict], places: dict[ketal.Dot, int]) -> int:
     """Return a digest of the events of the matches, as a Java long."""
     digest = 0
     for match in matches:
@@ -39,14 +39,14 @@ def count_matches(summary: ketal.Summary) -> int:
     return sum(pattern["matches"] for pattern in summary["patterns"].values())
 
 
-def fault_of(verdicts: Sequence[ketal.Verdict]) -> str:
+def incompleteness(verdicts: Sequence[ketal.Verdict]) -> str:
     """Return why the result is incomplete, or an empty string."""
     overflows = [verdict for verdict in verdicts if isinstance(verdict, ketal.Overflow)]
     return f"incomplete: {overflows[0].limit}" if overflows else ""
 
 
 @dataclass
-class Fed:
+class MonitorFeed:
     """Events in memory, fed to a monitor in batches.
 
     Attributes
@@ -102,8 +102,8 @@ class Fed:
         faults: set[str] = set()
 
         def take(verdicts: list[ketal.Verdict]) -> None:
-            digests.append(digest_of(verdicts, places))
-            faults.add(fault_of(verdicts))
+            digests.append(matches_digest(verdicts, places))
+            faults.add(incompleteness(verdicts))
 
         matches = self.feed(take)
         digest = sum(digests) % (1 << DIGEST_BITS)
@@ -112,7 +112,7 @@ class Fed:
 
 
 @dataclass
-class Finite:
+class FiniteLog:
     """A finite log, judged to its last verdict.
 
     Attributes
@@ -151,12 +151,12 @@ class Finite:
     def inspect(self) -> Inspection:
         """Return the number of matches, without a digest of their events."""
         verdicts = ketal.run(self.program, self.log(), listing=self.listing)
-        fault = fault_of([v for v in verdicts if isinstance(v, ketal.Overflow)])
+        fault = incompleteness([v for v in verdicts if isinstance(v, ketal.Overflow)])
         return Inspection(count_matches(verdicts.summary), None, fault)
 
 
 @dataclass
-class Plain:
+class PlainFunction:
     """A function over a number of units, without matches.
 
     Attributes
