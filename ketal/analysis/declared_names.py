@@ -225,9 +225,9 @@ class NameFindings:
     def _report_unknown_guard(self, node: ast.Function) -> None:
         name, names = node.name, self.names
         if name in names:
-            what = _with_article(declaration_kind(names[name]))
+            kind = _with_article(declaration_kind(names[name]))
             self.error(
-                "K104", f"`{name}` is {what} and takes no arguments", node.span,
+                "K104", f"`{name}` is {kind} and takes no arguments", node.span,
                 f"write `{name}`" if isinstance(names[name], ast.EventDecl) else "",
             )  # fmt: skip
             return

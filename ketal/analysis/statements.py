@@ -59,7 +59,7 @@ def _span_of(pattern: ast.Pattern, word: str) -> Span | None:
     return pattern.places.get(word, pattern.span)
 
 
-def _duration_findings(what: str, length: object, params: Params) -> Iterator[Finding]:
+def _duration_findings(clause: str, length: object, params: Params) -> Iterator[Finding]:
     """Check that a length given by a parameter is a duration."""
     if not isinstance(length, ast.ParamRef):
         return
@@ -68,7 +68,7 @@ def _duration_findings(what: str, length: object, params: Params) -> Iterator[Fi
         yield unknown_param(length, params)
     elif not isinstance(known.value, ast.Duration):
         yield (
-            "K120", "error", f"{what} is a duration, and the parameter `{length.name}` is none",
+            "K120", "error", f"{clause} is a duration, and the parameter `{length.name}` is none",
             length.span, f"write `param {length.name} = 10 s;`",
         )  # fmt: skip
 

@@ -141,7 +141,7 @@ def _report_group(execution: AuditedExecution, name: str, group: list[_Reference
     first, counter = min(
         group, key=lambda r: (sum(r[0].clock.values()) - r[0].clock[name], r[0].position)
     )
-    # An event that knows a later event of the node must know what the node's last event knows.
+    # An event that knows an event after the node's last one must know all that this one knows.
     last = execution.last(name)
     wrong = len(group) == 1 and last is not None and bool(first.lacks(last))
     for event, _ in group:

@@ -115,7 +115,7 @@ def _find_cases(execution: AuditedExecution) -> Iterator[Case]:
 def _cases_beyond_unknown(
     execution: AuditedExecution, before: AuditedEvent, event: AuditedEvent
 ) -> Iterator[Case]:
-    """Yield where an entry is lower than before a predecessor whose entry is unknown."""
+    """Yield the cases of entries below their last known value before an unknown one."""
     names = set(before.unknown) or event.clock.keys()
     for name in sorted(names - event.unknown - {event.node}):
         earlier = execution.predecessor_with_entry(before, name)

@@ -93,8 +93,8 @@ def _admit_draft(execution: AuditedExecution, event: AuditedEvent, draft: Draft)
         if not event.clock:
             # An empty clock may be right or not recorded; its place decides.
             event.unknown = Everything()
-        what = "is zero" if node in raw else "is missing"
-        execution.report("A001", event, f"the own entry of {node} {what}")
+        state = "is zero" if node in raw else "is missing"
+        execution.report("A001", event, f"the own entry of {node} {state}")
     else:
         name = wrong[0] if wrong else "?"
         message = f"the entry of {name} is {repr(raw.get(name))[:40]}, which is no counter"
@@ -163,10 +163,10 @@ def _report_holes(execution: AuditedExecution) -> None:
         for hole in line.holes():
             first, last = hole
             after = line.by_counter[last + 1]
-            what = f"{node}@{first} is"
+            dots = f"{node}@{first} is"
             if last > first:
-                what = f"{node}@{first} to {node}@{last} ({hole.room:,} events) are"
-            message = f"{what} not in the log: a hole before {after.dot}"
+                dots = f"{node}@{first} to {node}@{last} ({hole.room:,} events) are"
+            message = f"{dots} not in the log: a hole before {after.dot}"
             execution.report("A004", after, message, dot=Dot(node, first))
 
 

@@ -146,7 +146,7 @@ def _is_in_order(runs: _Runs) -> bool:
 
 def _is_announced(first: AuditedEvent, line: _Line, controls: list[tuple[int, Control]]) -> bool:
     """Return whether a control event right before the first event of a run announces it."""
-    # It exists, as an event of an earlier run.
+    # There is an event before it, of an earlier run.
     before = line[bisect_left(line, first.position, key=lambda e: e.position) - 1]
     places = (bisect_left(controls, e.position, key=lambda c: c[0]) for e in (before, first))
     return any(

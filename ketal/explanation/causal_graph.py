@@ -12,7 +12,7 @@ clock with that of its predecessor on the node, and the messages with each other
 target share a breadth-first search backwards from it, which goes only as far back as a path needs
 and visits each event once.
 
-The one rule: a path leads from one event of the log to another if it happened before it.
+The one rule: a path leads from one event to another if and only if it happened before the other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A finite log, judged once by observed runs; holds what explanations are made from.
+"""A finite log, judged once by observed runs, with the places and graphs for explanations.
 
 The one rule: its verdicts are those that `ketal.run` gives.
 """

@@ -99,8 +99,8 @@ def _longest_partial_match(judged: JudgedLog, run: ObservedRun) -> tuple[History
 def _prefixes(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
     """Yield the proper prefixes of a pattern's body as patterns, the longest first.
 
-    A prefix ends between two blocks of the sequence. One that is no valid pattern, as it may be
-    empty, is skipped.
+    A prefix ends between two blocks of the sequence. Prefixes that may be empty, and so are no
+    patterns, are skipped.
     """
     pattern = compiled.pattern
     items = pattern.body.items if isinstance(pattern.body, syntax.Sequence) else ()

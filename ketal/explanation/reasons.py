@@ -142,7 +142,7 @@ class PairReason:
     first, second : PlacedEvent
         The events.
     order : str
-        `before`, `concurrent`, or `after` where the second happened before the first.
+        `before`, `concurrent`, or `after` if the second happened before the first.
     path : tuple of PlacedLink
         A shortest path from the earlier event to the later one; empty if it has more than
         `links_max` links.
@@ -150,7 +150,7 @@ class PairReason:
         How many links the search went back (limit `path_links_max`).
     known : tuple of (PlacedEvent or None)
         For concurrent events, the last event of the first one's node that the second knows, and the
-        last event of the second one's node that the first knows; None where it knows no event.
+        last event of the second one's node that the first knows; None if it knows no event.
     """
 
     first: PlacedEvent
@@ -202,9 +202,9 @@ class PairReason:
         return out
 
     def last_known(self) -> Iterator[tuple[PlacedEvent, PlacedEvent, PlacedEvent | None]]:
-        """Yield each of two concurrent events, the other one, and what the other one knows of it.
+        """Yield (event, other, last) for each of two concurrent events.
 
-        That is the last event of the first one's node that the other one knows, if any.
+        `last` is the last event of the event's node that `other` knows, if any.
         """
         yield self.first, self.second, self.known[0]
         yield self.second, self.first, self.known[1]

@@ -29,11 +29,11 @@ def histories(folder: Path) -> dict[str, History]:
 
 def faults_of(folder: Path) -> dict[Bug, list[str]]:
     """Return the faults of a run as sentences, by the bug that each shows."""
-    found: dict[Bug, list[str]] = {}
+    faults: dict[Bug, list[str]] = {}
     for name, history in histories(folder).items():
         for bug, sentence in _faults(history):
-            found.setdefault(bug, []).append(f"{name}: {sentence}")
-    return found
+            faults.setdefault(bug, []).append(f"{name}: {sentence}")
+    return faults
 
 
 def _faults(history: History) -> Iterator[tuple[Bug, str]]:

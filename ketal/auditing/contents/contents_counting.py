@@ -173,8 +173,8 @@ class LogCounts:
             "dots": ("counters_max", self._dots.not_counted),
         }
         out = [
-            LeftOut(what=what, limit=limit, most=getattr(self._limits, limit), number=number)
-            for what, (limit, number) in numbers.items()
+            LeftOut(what=table, limit=limit, most=getattr(self._limits, limit), number=number)
+            for table, (limit, number) in numbers.items()
         ]
         deep = self._attributes.deep
         out.append(LeftOut(what="inner attributes", limit="KEYS_MAX", most=KEYS_MAX, number=deep))

@@ -286,7 +286,7 @@ def cuts(log: Log | Iterable[Event], *, limits: Limits | None = None) -> LogCuts
     log : Log or iterable of Event
         The events; the log is read once.
     limits : Limits, optional
-        `counted_cuts_max` bounds the work: where it is reached, the numbers are lower bounds.
+        `counted_cuts_max` bounds the work: if it is reached, the numbers are lower bounds.
         `drawn_cuts_max` bounds a drawn lattice, `events_max` the events.
 
     Raises

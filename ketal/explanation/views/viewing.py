@@ -55,7 +55,7 @@ def view(
         compare_title : str
             The name of the other run.
     limits : Limits, optional
-        `viewed_events_max` and `viewed_verdicts_max` bound what is shown.
+        `viewed_events_max` and `viewed_verdicts_max` bound the events and the verdicts shown.
 
     Raises
     ------

@@ -132,13 +132,13 @@ def check_size(levels: int, wide: int) -> None:
     SettingError
         If there are more than `LEVELS_MAX` levels or `COLUMNS_MAX` columns.
     """
-    for what, count, name, limit in (
+    for noun, count, name, limit in (
         ("squares in a column", levels, "LEVELS_MAX", LEVELS_MAX),
         ("columns", wide, "COLUMNS_MAX", COLUMNS_MAX),
     ):
         if count > limit:
             raise SettingError(
-                f"a picture of a clock would have {count:,} {what}, and {limit} are drawn at most "
+                f"a picture of a clock would have {count:,} {noun}, and {limit} are drawn at most "
                 f"({name})"
             )
 

@@ -249,14 +249,14 @@ class Picture:
         SettingError
             If the automaton has more than `SVG_STATES_MAX` states or `SVG_EDGES_MAX` edges.
         """
-        for what, count, limit in (
+        for noun, count, limit in (
             ("states", len(self.states), SVG_STATES_MAX),
             ("edges", len(self.edges), SVG_EDGES_MAX),
         ):
             if count > limit:
                 raise SettingError(
-                    f"the automaton of {self.pattern} has {count} {what}, more than a picture "
-                    f"shows (SVG_{what.upper()}_MAX is {limit}); write it as dot, mermaid or json"
+                    f"the automaton of {self.pattern} has {count} {noun}, more than a picture "
+                    f"shows (SVG_{noun.upper()}_MAX is {limit}); write it as dot, mermaid or json"
                 )
         scene = scene_of(self)
         layout = svg.lay_out(scene)
