@@ -158,7 +158,6 @@ def explanation_of(judged: JudgedLog, verdict: Verdict) -> Explanation | None:
 def diagram(judged: JudgedLog, explanation: Explanation) -> list[str]:
     """Return the events around a verdict as a space-time diagram in text."""
     verdict = explanation.verdict
-    assert verdict is not None
     assert isinstance(verdict, Explained)
     rows = rows_around(explanation, judged.graph(verdict.execution))
     return text_diagram(rows) if rows else []

@@ -28,9 +28,9 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import place_at
 
 RECORDS_MAX = 32_768
-"""How many records, and half of how many places, are kept unless all are.
+"""How many records are kept unless all are, with at most twice as many places.
 
-A single batch may have more.
+A single batch may have more records.
 """
 _PLACES_SHOWN = 4
 """How many places of a match are shown; of more, the first and the last."""
