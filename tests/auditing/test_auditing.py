@@ -192,7 +192,7 @@ def test_what_is_named_where_two_faults_look_the_same(
 
 
 def two_nodes(own: dict[int, int]) -> list[dict[str, Any]]:
-    """Return 20 events of a, of which b learns each third; some own entries are others."""
+    """Return 20 events of a, of which b knows each third, with some own entries replaced."""
     rows = []
     for n in range(1, 21):
         rows.append(row("a", {"a": own.get(n, n)}, at=n))
@@ -419,7 +419,7 @@ def test_restarts_are_all_that_is_said_of_executions_with_restarts(
 
 
 def names_read(log: list[Event]) -> list[tuple[str, dict[str, int]]]:
-    """Return the events of a log under the names that an audit gives them."""
+    """Return the events of a log under the names of incarnations that an audit gives."""
     part = ExaminedExecution("", None)
     for position, event in enumerate(log):
         part.add(position, event)

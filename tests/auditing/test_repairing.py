@@ -1,4 +1,4 @@
-"""Repair: what was changed is what it was, and what is left is all that is still wrong."""
+"""Repair: changed events equal the original ones, and all remaining faults are reported."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ketal.logs import Log, read_log, write_jsonl
 from ketal.logs.traces.message_pairing import Messages
 from ketal.model.events.event import Event
 from tests.auditing.explaining import log_of
-from tests.auditing.injecting import FAULTS, MATCH, Rig, inject, restarted
+from tests.auditing.injecting import FAULTS, MATCH, Rig, inject, with_restart
 from tests.auditing.test_injected import NUMBERS, real_log
 from tests.property.executions import execution
 
 
 def repaired_file(path: Path, match: str | None) -> tuple[ExaminedExecution, Repair, Path]:
-    """Repair a log by way of files, as the command does."""
+    """Repair a log through files, as the command does."""
     messages = None if match is None else Messages.of(match)
     (part,) = examine_log(read_log(path), messages)
     done = repair_execution(part)
@@ -30,7 +30,7 @@ def repaired_file(path: Path, match: str | None) -> tuple[ExaminedExecution, Rep
 
 
 def check(rig: Rig, path: Path) -> tuple[int, int]:
-    """Repair a spoilt log, and hold it against the log as it was before."""
+    """Repair a faulty log, and compare it with the original log."""
     rig.write(path)
     match = MATCH if rig.sender else None
     _, done, corrected = repaired_file(path, match)
@@ -102,7 +102,7 @@ def test_runs_of_a_node_that_started_again_get_names(
 ) -> None:
     events = list(real_log(shared_data, name))
     node = events[len(events) // 2].node
-    spoilt, line = restarted(events, node, 4)
+    spoilt, line = with_restart(events, node, 4)
     write_jsonl(spoilt, tmp_path / "spoilt.jsonl")
     part, done, corrected = repaired_file(tmp_path / "spoilt.jsonl", None)
     assert [finding.code for finding in part.execution.findings] == ["A011"]

@@ -111,7 +111,7 @@ def test_a_monitor_in_each_process_finds_the_same(tmp_path: Path) -> None:
 
 
 def _first_that(recorded: Callable[[int, Path], bool], parent: Path, first: int = 0) -> Path:
-    """Return the folder of the first run in which the bug shows: that depends on the machine."""
+    """Return the folder of the first run that shows the bug, which depends on the machine."""
     for seed in range(first, first + 20):
         folder = parent / str(seed)
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""`ketal.cuts`: what it counts of a log, what it says, what it draws."""
+"""`ketal.cuts`: its counts, its text and its pictures."""
 
 from __future__ import annotations
 

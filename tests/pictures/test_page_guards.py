@@ -39,7 +39,7 @@ EVALUATE = """
 
 @pytest.fixture(scope="module")
 def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A page, of which the tests use the functions."""
+    """An opened page whose functions the tests call."""
     path = tmp_path_factory.mktemp("page") / "page.html"
     ketal.view([Event(node="n", type="t", clock={"n": 1})]).write(path)
     browser.get(path.as_uri())

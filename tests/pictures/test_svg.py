@@ -1,4 +1,4 @@
-"""The drawing: well-formed, complete, nothing over anything else; by both layouts."""
+"""The drawing by both layouts: well-formed, complete, without overlaps."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_no_line_of_the_layered_layout_crosses_a_label_or_a_foreign_state(
 
 
 def colours(svg: str) -> Counter[str]:
-    """Return how often each opaque colour occurs in a picture, as resvg renders it."""
+    """Return the number of pixels of each opaque colour in a picture that resvg renders."""
     png = svg_to_bytes(svg_string=svg, skip_system_fonts=True)
     width, height, depth, kind = struct.unpack(">IIBB", png[16:26])
     assert (depth, kind) == (8, 6), "resvg writes RGBA, 8 bits each"
