@@ -54,7 +54,7 @@ def examine_rows(rows: list[Row]) -> ExaminedExecution:
 def test_a_fault_is_named_where_it_is() -> None:
     tried = dict.fromkeys(CODES, 0)
 
-    @drawn(120, 10_000)
+    @drawn(300, 10_000)
     def holds(rng: random.Random) -> None:
         rows = spoilt_log(rng)
         found = [] if valid(rows) else causes(rows)
