@@ -347,11 +347,11 @@ class _DotAssignment:
         latest = max(line.events(), key=self._order_key, default=None)
         while holes:
             top = line.top
-            same = self._line.twins.get(top, [line.by_counter[top]])
+            same = line.twins.get(top, [line.by_counter[top]])
             if not all(self._belongs_in_hole(event, top, holes, latest) for event in same):
                 break
             taken += same
-            self._line.twins.pop(top, None)
+            line.twins.pop(top, None)
             line.remove(line.by_counter[top])
             if holes[-1].last == top - 1:
                 holes.pop()

@@ -59,16 +59,16 @@ def test_a_fault_is_named_where_it_is() -> None:
         rows = spoilt_log(rng)
         found = [] if valid(rows) else causes(rows)
         findings = examine_rows(rows).execution.findings
-        said = [(finding.event.line, finding.code) for finding in findings]
+        reported = [(finding.event.line, finding.code) for finding in findings]
         if valid(rows):
-            assert said == [], rows
+            assert reported == [], rows
             return
         lines = reported_lines(found, rows)
-        assert sorted(line for line, _ in said) == lines, (rows, found)
+        assert sorted(line for line, _ in reported) == lines, (rows, found)
         if len(lines) == 2:
-            assert {code for _, code in said} == {"A004"}
+            assert {code for _, code in reported} == {"A004"}
             return
-        ((line, code),) = said
+        ((line, code),) = reported
         kinds = {cause.kind for cause in found if cause.line == line}
         assert any(code in CODES[kind] for kind in kinds), (rows, found, code)
         for kind in kinds:

@@ -50,12 +50,12 @@ def attributes(events: list[ketal.Event]) -> dict[tuple[str, ...], Any]:
     out = {}
     for path, found in values.items():
         kinds = Counter(KINDS[type(value).__name__] for value in found)
-        told = {
+        distinct = {
             (KINDS[type(value).__name__], repr(float(value)) if type(value) is int else repr(value))
             for value in found
             if value is not None and not isinstance(value, dict)
         }
-        out[path] = (len(found), len(events), dict(kinds), len(told))
+        out[path] = (len(found), len(events), dict(kinds), len(distinct))
     return out
 
 

@@ -133,9 +133,9 @@ def test_a_click_on_a_verdict_shows_its_events_and_its_reasons(opened: Any) -> N
 def test_a_click_on_an_event_shows_its_past_and_its_future(opened: Any) -> None:
     _click(opened, "b@2")
     assert _chosen(opened) == "b@2"
-    said = _text(opened, "chosen")
-    assert "2 in its past, 1 in its future, 1 concurrent" in said
-    assert "a:1, b:2" in said
+    details = _text(opened, "chosen")
+    assert "2 in its past, 1 in its future, 1 concurrent" in details
+    assert "a:1, b:2" in details
     script = """
         const { execution, relations } = ketal.diagram;
         return Object.fromEntries([...execution.names].map(([name, e]) => [name, relations[e]]))"""
