@@ -72,7 +72,7 @@ class JudgedLog(LogPass):
             watched(log, self._record_events),
             Limits.given(limits, self.program.compiled[0].limits),
             make_run=self._make_run,
-            on_named=self.places.name,
+            on_named=self.places.record_place,
         )
 
     @functools.cached_property

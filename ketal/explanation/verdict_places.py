@@ -1,8 +1,8 @@
 """The places of verdicts' events in the log: file and line.
 
 An event's place is where its dot was read first, as later records of the dot are duplicates. Once a
-node has restarted, the execution reports the places of its events (`name`), as a dot alone does not
-tell the incarnation of a record. The latest records are kept, and indexed when a place is
+node has restarted, the execution reports the places of its events (`record_place`), as a dot alone
+does not tell the incarnation of a record. The latest records are kept, and indexed when a place is
 requested; the place of an event that was read long before its verdict is unknown. For a log that is
 held in memory, all records are kept.
 
@@ -60,7 +60,7 @@ class VerdictPlaces:
         while self._unread_records > self._records_max and len(self._unread) > 1:
             self._unread_records -= len(self._unread.popleft().items)
 
-    def name(self, execution: str, dot: Dot, place: str) -> None:
+    def record_place(self, execution: str, dot: Dot, place: str) -> None:
         """Record the place of an event whose node has restarted, under its incarnation's name."""
         self._named[execution, dot] = place
         self._evict(self._named)
