@@ -243,8 +243,11 @@ def sum_executions(parts: dict[str, Statistics]) -> Statistics:
     matched = [part.messages for part in parts.values() if part.messages is not None]
     numbers = {name: [getattr(part, name) for part in parts.values()] for name in _NUMBERS}
     return Statistics(
-        **{name: max(of) if name in _HIGHEST else sum(of) for name, of in numbers.items()},
+        **{
+            name: max(values) if name in _HIGHEST else sum(values)
+            for name, values in numbers.items()
+        },
         first_rejected=next((p.first_rejected for p in parts.values() if p.first_rejected), ""),
-        messages={key: sum(of[key] for of in matched) for key in matched[0]} if matched else None,
+        messages={key: sum(m[key] for m in matched) for key in matched[0]} if matched else None,
         executions=parts,
     )

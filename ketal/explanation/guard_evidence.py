@@ -206,8 +206,10 @@ class GuardEvidence(Guards):
             because = "the step has no event yet" if of_step else "no event was taken before it"
             return Evidence(text, holds, because, {})
         if self.related(relation, guard.anchor, at) is None:
-            of = anchors[0].dot if len(anchors) == 1 else f"{len(anchors):,} events"
-            because = f"{self._undecided} clocks do not tell how {event.dot} and {of} are ordered"
+            others = anchors[0].dot if len(anchors) == 1 else f"{len(anchors):,} events"
+            because = (
+                f"{self._undecided} clocks do not tell how {event.dot} and {others} are ordered"
+            )
             return Evidence(text, None, because, {}, dots)
         wrong = [anchor for anchor in anchors if not relation(anchor, event)]
         if wrong or len(anchors) == 1:

@@ -223,9 +223,9 @@ class PairReason:
             yield f"  {self.too_long}"
             return
         if self.order == "concurrent":
-            for of, by, last in self.last_known():
-                what = "nothing" if last is None else f"{last} and nothing after it"
-                yield f"  of {of.event.node}, {by.dot} knows {what}"
+            for event, other, last in self.last_known():
+                known = "nothing" if last is None else f"{last} and nothing after it"
+                yield f"  of {event.event.node}, {other.dot} knows {known}"
             return
         yield f"  {self.path[0].source}"
         for line in _shorten([str(link) for link in self.path], "links"):

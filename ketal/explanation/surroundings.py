@@ -39,7 +39,7 @@ def rows_around(explanation: Explanation, graph: CausalGraph) -> list[DiagramRow
     rows = []
     for event in sorted(shown.values(), key=canonical_key):
         sources = [source for source in graph.messages_to(event) if source.dot in shown]
-        names = ", ".join(name for name, of in marked if of.dot == event.dot)
+        names = ", ".join(name for name, own_event in marked if own_event.dot == event.dot)
         received = f"from {', '.join(str(source.dot) for source in sources)}" if sources else ""
         before = graph.previous(event)
         rows.append(

@@ -157,11 +157,11 @@ class AttributeTable:
 
 
 def attribute_stats(
-    counts: Mapping[str, AttributeCounts], of: int, within: _Path = ()
+    counts: Mapping[str, AttributeCounts], events: int, within: _Path = ()
 ) -> Iterator[AttributeStats]:
-    """Yield the attributes of `of` events in order of first occurrence, each before inner ones.
+    """Yield the statistics of attributes in order of first occurrence, each before inner ones.
 
-    `within` is the path of the enclosing object.
+    `events` is how many events were counted, `within` the path of the enclosing object.
     """
     for name, one in counts.items():
         path, values = (*within, name), one.values.counts
@@ -169,13 +169,13 @@ def attribute_stats(
         yield AttributeStats(
             path=path,
             events=sum(one.kinds.values()),
-            of=of,
+            of=events,
             kinds={kind: one.kinds[kind] for kind in KINDS if kind in one.kinds},
             values=len(values),
             more_values=bool(one.values.not_counted),
             examples=tuple(_key_value(key) for key, _ in common),
         )
-        yield from attribute_stats(one.inner, of, path)
+        yield from attribute_stats(one.inner, events, path)
 
 
 def _value_key(value: Any) -> Any:

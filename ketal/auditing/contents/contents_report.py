@@ -363,12 +363,12 @@ def _left_out_text(one: LeftOut) -> str:
     )
 
 
-def _share(number: int, of: int) -> str:
-    share = number / of if of else 0.0
+def _share(number: int, total: int) -> str:
+    share = number / total if total else 0.0
     text = f"{share:.1%}"
     if text == "0.0%" and number:
         return "<0.1%"
-    return ">99.9%" if text == "100.0%" and number < of else text
+    return ">99.9%" if text == "100.0%" and number < total else text
 
 
 def _quoted(text: str) -> str:

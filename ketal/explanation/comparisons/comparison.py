@@ -84,8 +84,8 @@ class EventComparison:
         yield f"  {pair.first}"
         yield f"  {pair.second}"
         if pair.order == "concurrent":
-            for of, by, last in pair.last_known():
-                yield f"the last event of {of.event.node} that {by.dot} knows"
+            for event, other, last in pair.last_known():
+                yield f"the last event of {event.event.node} that {other.dot} knows"
                 yield "  none" if last is None else f"  {last}"
         elif pair.too_long:
             yield pair.too_long

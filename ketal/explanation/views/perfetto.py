@@ -26,9 +26,9 @@ def trace_events(number: int, drawn: SpaceTime) -> Iterator[dict[str, Any]]:
     yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": title}}
     threads = {node: thread for thread, node in enumerate(drawn.nodes, 1)}
     for node, thread in threads.items():
-        of: dict[str, Any] = {"ph": "M", "pid": number, "tid": thread}
-        yield {"name": "thread_name", **of, "args": {"name": node}}
-        yield {"name": "thread_sort_index", **of, "args": {"sort_index": thread}}
+        metadata: dict[str, Any] = {"ph": "M", "pid": number, "tid": thread}
+        yield {"name": "thread_name", **metadata, "args": {"name": node}}
+        yield {"name": "thread_sort_index", **metadata, "args": {"sort_index": thread}}
     at = [
         {"ts": time, "pid": number, "tid": threads[event.node]}
         for event, time in zip(drawn.events, _times(drawn), strict=True)
@@ -42,10 +42,10 @@ def trace_events(number: int, drawn: SpaceTime) -> Iterator[dict[str, Any]]:
             "ph": "X", "name": event.type, "cat": "event", "dur": DURATION_US, **here, "args": args,
         }  # fmt: skip
     for flow, (source, target) in enumerate(drawn.messages, 1):
-        of = {"name": "message", "cat": "message", "id": f"{number}.{flow}"}
-        yield {"ph": "s", **at[source], **of}
+        message = {"name": "message", "cat": "message", "id": f"{number}.{flow}"}
+        yield {"ph": "s", **at[source], **message}
         # Bound to the slice that encloses it, not to the next one.
-        yield {"ph": "f", "bp": "e", **at[target], **of}
+        yield {"ph": "f", "bp": "e", **at[target], **message}
     for verdict in drawn.verdicts:
         if verdict["events"]:
             args = {"id": verdict["id"], "why": _encodable("\n".join(verdict["lines"]))}

@@ -185,7 +185,7 @@ def bars_svg(title: str, rows: Sequence[BarsRow], note: str = "") -> str:
 def _levels(parts: Sequence[ClockBars | str]) -> int:
     """Return the number of squares in the highest column of a row."""
     bars = (part for part in parts if isinstance(part, ClockBars))
-    return max((one.level for of in bars for one in of.squares), default=1)
+    return max((square.level for part in bars for square in part.squares), default=1)
 
 
 def _column_width_px(bars: ClockBars) -> float:
@@ -205,8 +205,8 @@ def _part_width_px(part: ClockBars | str) -> float:
 def _height_below_px(parts: Sequence[ClockBars | str]) -> float:
     """Return the height that a row takes below the base of its columns."""
     bars = [part for part in parts if isinstance(part, ClockBars)]
-    labels = any(any(of.labels) for of in bars)
-    captions = any(of.caption for of in bars)
+    labels = any(any(part.labels) for part in bars)
+    captions = any(part.caption for part in bars)
     return IDENTITY_PX + 4 + LINE_PX * (labels + captions)
 
 

@@ -200,7 +200,7 @@ class BarsScale:
                 form = "known" if known.first.get(node, 0) >= floor else "hole"
                 tip = f"{dot_text(node, 1)} to {dot_text(node, floor)}"
                 squares.append(EventSquare(column, 1, 1, form, tip, text=f"1–{floor}"))
-            top = max((counter for of, counter in dots if of == node), default=floor)
+            top = max((counter for name, counter in dots if name == node), default=floor)
             for counter in range(floor + 1, top + 1):
                 dot = (node, counter)
                 form = "hole" if dot not in dots else "dotted" if dot == known.dot else "known"

@@ -60,11 +60,11 @@ def pair_svg(
     """
     both = KnownEvents.of(a), KnownEvents.of(b)
     scale = BarsScale.of(both, nodes)
-    of_a, of_b = (one.above(scale.floors) for one in both)
-    only = of_a - of_b, of_b - of_a
+    events_a, events_b = (one.above(scale.floors) for one in both)
+    only = events_a - events_b, events_b - events_a
     sign = _SIGNS[bool(only[0]), bool(only[1])]
-    left, right = (scale.bars(one, marked=of) for one, of in zip(both, only, strict=True))
-    less, more = (scale.bars(KnownEvents.of(of), marked=of) for of in only)
+    left, right = (scale.bars(one, marked=own) for one, own in zip(both, only, strict=True))
+    less, more = (scale.bars(KnownEvents.of(own), marked=own) for own in only)
     drawn: dict[PairRow, list[ClockBars | str]] = {
         "compared": [left, sign, right],
         "joined": [left, "⊔", right, "=", scale.bars(both[0].union(both[1]))],
