@@ -203,8 +203,8 @@ def _explain(execution: AuditedExecution, lacks: list[_Lack]) -> None:
         if name == event.node:
             # Each event is before the other, so one of them does not know the other.
             name, role, wrong = lack.cases[0].known.node, Role.CLAIMS, [event]
-        here = [case for case in lack.cases if case.event is event]
-        _report(execution, event, name, role, here, certain=False)
+        at_event = [case for case in lack.cases if case.event is event]
+        _report(execution, event, name, role, at_event, certain=False)
         for one in wrong:
             one.unknown |= {name}
 

@@ -134,8 +134,8 @@ class Fault:
         return out
 
     def __str__(self) -> str:
-        at = place_at(self.file, self.line or 0)
-        place = f"{at}: " if at else ""
+        location = place_at(self.file, self.line or 0)
+        place = f"{location}: " if location else ""
         which = f" (execution {self.execution})" if self.execution else ""
         return f"{place}{self.severity}[{self.code}]: {self.message}{which}"
 

@@ -225,6 +225,6 @@ def missing_event_hint(dot: Dot, events: Sequence[Event]) -> str:
         return f": it has no node {dot.node}{near(dot.node, nodes, f'its nodes are {shown}{more}')}"
     place = bisect_left(counters, dot.counter)
     beside = " and ".join(str(Dot(dot.node, c)) for c in counters[max(place - 1, 0) : place + 1])
-    by = next((event for event in events if event.clock.get(dot.node, 0) >= dot.counter), None)
-    known = "" if by is None else f", though {by.dot} is after it"
+    knower = next((event for event in events if event.clock.get(dot.node, 0) >= dot.counter), None)
+    known = "" if knower is None else f", though {knower.dot} is after it"
     return f"{known}; near it the log has {beside}"

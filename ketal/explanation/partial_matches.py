@@ -25,8 +25,8 @@ def partial_matches(run: ObservedRun, offer: Offer) -> Iterator[LiveRun]:
             breakers.add(seen)
     todo: list[tuple[Configuration, Taken]] = [(machine.start(), ())]
     while todo:
-        here, taken = todo.pop()
-        yield run.observed.live_run(here, taken)
+        configuration, taken = todo.pop()
+        yield run.observed.live_run(configuration, taken)
         earlier = [seen for _, seen in taken]
         for seen in offered:
             if not may_follow(machine, seen, offer.seen) or not all(
@@ -36,9 +36,11 @@ def partial_matches(run: ObservedRun, offer: Offer) -> Iterator[LiveRun]:
             places = [window.at(one) for one in (*earlier, seen, offer.seen)]
             if max(places) - min(places) >= window.length:
                 continue
-            at = here
-            if earlier and machine.pending[here.state]:
-                at = here._replace(broken=breakers.broken(here, earlier[-1], seen))
+            at = configuration
+            if earlier and machine.pending[configuration.state]:
+                at = configuration._replace(
+                    broken=breakers.broken(configuration, earlier[-1], seen)
+                )
             todo += [
                 (after, (*taken, (group, seen)))
                 for group, after in step(machine, at, seen)

@@ -395,10 +395,10 @@ class Explanation:
         if self.verdict is not None and self.event is not None and self.event.place:
             yield f"at {self.event.place}"
         if self.learned_by is not None:
-            by = self.learned_by
-            received = self.event is not None and self.event.dot in by.event.receives
+            learner = self.learned_by
+            received = self.event is not None and self.event.dot in learner.event.receives
             how = "received its message" if received else "learned of it"
-            yield f"{by.event.node} {how} with {by}"
+            yield f"{learner.event.node} {how} with {learner}"
         yield from self.statements
         if self.extension:
             yield "where the events come in this order:"

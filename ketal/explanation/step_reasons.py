@@ -57,12 +57,12 @@ class StepReasons:
 
     def replay(self, taken: History) -> Iterator[LiveRun]:
         """Replay a history: yield the run before each of its steps, then after the last one."""
-        here = self._machine.start()
-        yield LiveRun(here, tuple)
+        configuration = self._machine.start()
+        yield LiveRun(configuration, tuple)
         for length, (name, event) in enumerate(taken, 1):
-            moves = dict(step_of(self._machine, here, self._seen_of(event)))
-            here = moves[self._machine.automaton.steps.index(name)]
-            yield LiveRun(here, partial(lambda n: taken[:n], length))
+            moves = dict(step_of(self._machine, configuration, self._seen_of(event)))
+            configuration = moves[self._machine.automaton.steps.index(name)]
+            yield LiveRun(configuration, partial(lambda n: taken[:n], length))
 
     def _seen_of(self, event: Event) -> Seen:
         seen = self._seen.get(event.dot)
@@ -94,10 +94,10 @@ class StepReasons:
         The `not`s and the window count as conditions after those of the guard.
         """
         event = reason.event.event
-        at = self._evidence.moment(event, live.taken, self._node)
+        moment = self._evidence.moment(event, live.taken, self._node)
         conditions = list(self._evidence.conditions(self._guards[reason.step]))
         failed = [
-            n for n, one in enumerate(conditions) if self._evidence.truth(one, at) is not True
+            n for n, one in enumerate(conditions) if self._evidence.truth(one, moment) is not True
         ]
         others = self._other_evidence(reason.step, live, event)
         failed += [len(conditions) for one in others if not one.holds]

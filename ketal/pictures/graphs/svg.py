@@ -57,9 +57,9 @@ def document(
         width = max(width, math.ceil(elements.text_width(caption) + 2 * MARGIN))
         lines.append(elements.text_at(left + MARGIN, baseline, caption))
     view = (left, top, width, height)
-    by = f"Laid out by {layout.engine}."
+    description = f"Laid out by {layout.engine}."
     return elements.svg_document(
-        "ketal-graph", title, view, STYLE, (*lines, *drawn), description=by
+        "ketal-graph", title, view, STYLE, (*lines, *drawn), description=description
     )
 
 
