@@ -1,15 +1,15 @@
-"""What timestamping schemes cost: stamps, receipts and comparisons a second, and bytes of a stamp.
+"""The costs of timestamping schemes: stamps, receives and comparisons per second, and bytes.
 
 Run by hand: `python -m benchmarks.clocks [--nodes 4,64] [--scheme NAME]`. It prints Markdown.
 
 An execution begins with a chain of messages through all nodes, twice, so that each node knows all
-others. Then comes what is measured: events that receive nothing, or events that each receive the
+others. The measured events follow: events that receive nothing, or events that each receive the
 last one of another node. Every scheme stamps the same events by its method `stamped`; the time of
-the chain alone is taken off. Of the receiving events pairs are compared, and the bytes of `encode`
+the chain alone is subtracted. Pairs of the receiving events are compared, and the bytes of `encode`
 are counted.
 
-The one rule: a ratio is that of one scheme to vector clocks in the same turn, one after the other;
-the median of the turns is printed. What is left out is named, and why.
+The one rule: a ratio is that of a scheme to vector clocks in the same turn, one right after the
+other; the median of the turns is printed. Schemes that are left out are named, with the reason.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ PAIRS = 20_000
 TURNS = 5
 NODES_AT_A_STATION = 8
 BASE = VectorClocks.name
-HOPELESS = {
+LEFT_OUT = {
     ("history", 1_024): "a stamp has a name for each event that is known",
     ("matrix", 1_024): "a stamp has a million entries",
 }
 
 
 class Cost(NamedTuple):
-    """Seconds of a core for one operation, and bytes of stamps."""
+    """CPU seconds for one operation, and bytes of stamps."""
 
     stamp_s: float
     receive_s: float
@@ -51,7 +51,7 @@ class Cost(NamedTuple):
 
 
 class Executions(NamedTuple):
-    """The same chain, alone and with what is measured behind it."""
+    """The same chain, alone and followed by the events that are measured."""
 
     chain: list[Happening]
     internal: list[Happening]
@@ -59,7 +59,7 @@ class Executions(NamedTuple):
 
 
 def executions(nodes: int) -> Executions:
-    """Return executions of so many nodes."""
+    """Return executions of the given number of nodes."""
     rng = random.Random(1)
     names = [f"n{number}" for number in range(nodes)]
 
@@ -85,26 +85,26 @@ def executions(nodes: int) -> Executions:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return the seconds of a core that a work takes."""
+    """Return the CPU seconds that a work takes."""
     gc.collect()
     began = time.process_time()
     work()
     return time.process_time() - began
 
 
-def compared(before: Callable[[Any, Any], bool], pairs: Sequence[tuple[Any, Any]]) -> None:
-    """Ask of each pair which one came first."""
+def compare_pairs(before: Callable[[Any, Any], bool], pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Compare the stamps of each pair."""
     for a, b in pairs:
         before(a, b)
 
 
-def cost(scheme: Scheme[Any], of: Executions) -> Cost:
-    """Return what the operations of a scheme cost."""
-    chain_s = seconds(lambda: scheme.stamped(of.chain))
-    internal_s = seconds(lambda: scheme.stamped(of.internal))
-    receiving_s = seconds(lambda: scheme.stamped(of.receiving))
-    every = scheme.stamped(of.receiving)
-    stamps = every[len(of.chain) :]
+def cost(scheme: Scheme[Any], runs: Executions) -> Cost:
+    """Return the costs of the operations of a scheme."""
+    chain_s = seconds(lambda: scheme.stamped(runs.chain))
+    internal_s = seconds(lambda: scheme.stamped(runs.internal))
+    receiving_s = seconds(lambda: scheme.stamped(runs.receiving))
+    every = scheme.stamped(runs.receiving)
+    stamps = every[len(runs.chain) :]
     rng = random.Random(2)
     pairs = [(rng.choice(stamps), rng.choice(stamps)) for _ in range(PAIRS)]
     before = scheme.order(every)
@@ -112,24 +112,24 @@ def cost(scheme: Scheme[Any], of: Executions) -> Cost:
     return Cost(
         max(internal_s - chain_s, 1e-9) / EVENTS,
         max(receiving_s - chain_s, 1e-9) / EVENTS,
-        seconds(lambda: compared(before, pairs)) / PAIRS,
+        seconds(lambda: compare_pairs(before, pairs)) / PAIRS,
         median(sizes),
         max(sizes),
     )
 
 
 def rows(nodes: int, names: Sequence[str]) -> Iterator[str]:
-    """Yield the rows of a table for so many nodes: first vector clocks, then ratios to them."""
-    of = executions(nodes)
-    left_out = {name: why for name in names if (why := HOPELESS.get((name, nodes)))}
+    """Yield the rows of a table for a number of nodes: vector clocks, then ratios to them."""
+    runs = executions(nodes)
+    left_out = {name: why for name in names if (why := LEFT_OUT.get((name, nodes)))}
     measured = [name for name in names if name not in left_out]
     ratios: dict[str, list[list[float]]] = {name: [] for name in measured}
     bases = []
     for _ in range(TURNS):
-        base = cost(scheme_named(BASE), of)
+        base = cost(scheme_named(BASE), runs)
         bases.append(base)
         for name in measured:
-            one = cost(scheme_named(name), of)
+            one = cost(scheme_named(name), runs)
             rates = [b / a for a, b in zip(one[:3], base[:3], strict=True)]
             ratios[name].append([*rates, one.bytes_median, one.bytes_max])
     stamp, receive, compare, size, most = (median(column) for column in zip(*bases, strict=True))
@@ -157,10 +157,10 @@ class Section(NamedTuple):
 
 
 def sections(nodes: int) -> tuple[list[Section], list[Section]]:
-    """Return what makes all threads know each other, and what is measured.
+    """Return the sections after which all threads know each other, and those to measure.
 
-    First all threads take turns at one lock, twice. Then each takes its own lock nine times, and
-    once another one's.
+    First all threads take one lock in turn, twice. Then each takes its own lock nine times, and
+    another one's once.
     """
     rng = random.Random(3)
     threads = [f"t{number}" for number in range(nodes)]
@@ -180,28 +180,28 @@ class Trees:
     def __init__(self) -> None:
         self._clocks: dict[str, TreeClock] = {}
 
-    def play(self, work: Sequence[Section]) -> int:
-        """Return how many entries were looked at."""
-        clocks, looked = self._clocks, 0
+    def run(self, work: Sequence[Section]) -> int:
+        """Run the sections; return how many entries were visited."""
+        clocks, visited = self._clocks, 0
         for thread, lock in work:
             own = clocks.get(thread) or clocks.setdefault(thread, TreeClock(thread))
             shared = clocks.get(lock) or clocks.setdefault(lock, TreeClock())
             own.increment()
-            looked += own.join(shared)
+            visited += own.join(shared)
             own.increment()
-            looked += shared.monotone_copy(own)
-        return looked
+            visited += shared.monotone_copy(own)
+        return visited
 
 
 class Vectors:
-    """Threads and locks with vector clocks, which are changed in place."""
+    """Threads and locks with vector clocks, which are updated in place."""
 
     def __init__(self) -> None:
         self._clocks: dict[str, dict[str, int]] = {}
 
-    def play(self, work: Sequence[Section]) -> int:
-        """Return how many entries were looked at."""
-        clocks, looked = self._clocks, 0
+    def run(self, work: Sequence[Section]) -> int:
+        """Run the sections; return how many entries were visited."""
+        clocks, visited = self._clocks, 0
         for thread, lock in work:
             own, shared = clocks.setdefault(thread, {}), clocks.get(lock, {})
             own[thread] = own.get(thread, 0) + 1
@@ -210,27 +210,27 @@ class Vectors:
                     own[name] = count
             own[thread] += 1
             clocks[lock] = own.copy()
-            looked += len(shared) + len(own)
-        return looked
+            visited += len(shared) + len(own)
+        return visited
 
 
-def played(clocks: Trees | Vectors, nodes: int) -> tuple[float, float]:
-    """Return seconds and entries looked at for a step: an acquisition, or a release."""
+def measure_sections(clocks: Trees | Vectors, nodes: int) -> tuple[float, float]:
+    """Return the seconds and the entries visited per step: an acquisition or a release."""
     known, measured = sections(nodes)
-    clocks.play(known)
-    looked = 0
+    clocks.run(known)
+    visited = 0
 
     def work() -> None:
-        nonlocal looked
-        looked = clocks.play(measured)
+        nonlocal visited
+        visited = clocks.run(measured)
 
-    return seconds(work) / (2 * EVENTS), looked / (2 * EVENTS)
+    return seconds(work) / (2 * EVENTS), visited / (2 * EVENTS)
 
 
 def message_entries(nodes: int) -> tuple[float, float]:
-    """Return the mean entries of messages to three neighbours: of changes, of whole vectors.
+    """Return the mean entries of messages to neighbours: of changes, and of whole vectors.
 
-    First a message goes round, twice, so that each node knows all others.
+    First a message is passed around, twice, so that each node knows all others.
     """
     rng = random.Random(4)
     names = [f"n{number}" for number in range(nodes)]
@@ -250,13 +250,15 @@ def message_entries(nodes: int) -> tuple[float, float]:
 
 
 def joins(nodes: int) -> str:
-    """Return a row: what tree clocks and differences are to vector clocks."""
-    turns = [(played(Vectors(), nodes), played(Trees(), nodes)) for _ in range(TURNS)]
+    """Return a row that compares tree clocks and differences with vector clocks."""
+    turns = [
+        (measure_sections(Vectors(), nodes), measure_sections(Trees(), nodes)) for _ in range(TURNS)
+    ]
     faster = median(vectors[0] / trees[0] for vectors, trees in turns)
-    (_, read), (_, looked) = turns[0]
+    (_, read), (_, visited) = turns[0]
     changes, whole = message_entries(nodes)
     return (
-        f"| {nodes:,} | {looked:,.1f} of {read:,.1f} | × {faster:.2f} "
+        f"| {nodes:,} | {visited:,.1f} of {read:,.1f} | × {faster:.2f} "
         f"| {changes:,.1f} of {whole:,.1f} |"
     )
 

@@ -1,8 +1,8 @@
-"""What the counts of vacuity and of unknown comparisons cost.
+"""The cost of counting for vacuity and for unknown comparisons.
 
-Run by hand: `python -m benchmarks.counting_cost [events]`. Each work runs by turns with the
-counting and with it taken out, after both are warm; the median of the ratios of neighbouring runs
-is printed. The goal is at most 1.03.
+Run by hand: `python -m benchmarks.counting_cost [events]`. Each work runs alternately with and
+without the counting, after both are warm; the median of the ratios of adjacent runs is printed. The
+goal is at most 1.03.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PATTERNS = {
 
 
 def _without_counts() -> Any:
-    """Return `MaskCounts.add` without the line that counts an event."""
+    """Return `MaskCounts.add` without the line that counts events."""
     source = dedent(inspect.getsource(MaskCounts.add))
     line = "counted.events += 1\n"
     assert source.count(line) == 1
@@ -48,23 +48,23 @@ def _without_counts() -> Any:
     return names["add"]
 
 
-def _nothing(self: object, batch: Sequence[object]) -> None:
+def _count_nothing(self: object, batch: Sequence[object]) -> None:
     pass
 
 
 @contextmanager
 def without_counting() -> Iterator[None]:
-    """Take the counting out."""
+    """Disable the counting."""
     with (
         patch.object(MaskCounts, "add", _without_counts()),
-        patch.object(LogNames, "look", _nothing),
-        patch.object(ProgramKinds, "look", _nothing),
+        patch.object(LogNames, "look", _count_nothing),
+        patch.object(ProgramKinds, "look", _count_nothing),
     ):
         yield
 
 
 def seconds(program: ketal.Program, events: Sequence[ketal.Event]) -> float:
-    """Return the seconds of a core that a monitor takes."""
+    """Return the CPU seconds that a monitor takes."""
     monitor = ketal.Monitor(program)
     gc.collect()
     began = time.process_time()
@@ -74,10 +74,10 @@ def seconds(program: ketal.Program, events: Sequence[ketal.Event]) -> float:
 
 
 def ratios(run: Callable[[], float]) -> list[float]:
-    """Return the ratios of neighbouring runs with and without the counting."""
+    """Return the ratios of adjacent runs with and without the counting."""
     out = []
     for turn in range(TURNS + 2):
-        if turn % 2:  # neither is always the first
+        if turn % 2:  # the order alternates
             with_s = run()
             with without_counting():
                 without_s = run()

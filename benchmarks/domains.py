@@ -1,10 +1,10 @@
-"""What domains save: bytes of stamps against one global matrix clock, and the time to find them.
+"""The savings of domains: bytes of stamps against one global matrix, and the time of the search.
 
-Run by hand: `python benchmarks/domains.py`. For each family of topologies: how
-many domains, the largest, the search and its time, the bytes of a message's
-whole matrices on average over the edges, and their ratio to one global matrix.
-The last column plays random messages and is the same ratio for matrices written
-sparsely: entries that are not zero, of domains and of the global matrix.
+Run by hand: `python benchmarks/domains.py`. For each family of topologies it prints the number of
+domains, the size of the largest, the time of the search, the bytes of a message's whole matrices on
+average over the edges, and their ratio to one global matrix. The last column simulates random
+messages and is the same ratio for sparse matrices: the non-zero entries of domains and of the
+global matrix.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Ends = list[tuple[str, str]]
 MESSAGES = 600
 
 
-def both(ends: Ends) -> Ends:
+def both_ways(ends: Ends) -> Ends:
     return sorted({*ends, *((q, p) for p, q in ends)})
 
 
@@ -38,9 +38,9 @@ def families(rng: random.Random) -> Iterator[tuple[str, Ends]]:
     names = [f"n{i}" for i in range(40)]
     yield "pipeline of 40", list(itertools.pairwise(names))
     yield "ring of 40, one way", [*itertools.pairwise(names), (names[-1], names[0])]
-    yield "ring of 40, both ways", both([*itertools.pairwise(names), (names[-1], names[0])])
-    yield "a server and 39 clients", both([(names[0], n) for n in names[1:]])
-    yield "tree of 40", both([(names[(i - 1) // 3], names[i]) for i in range(1, 40)])
+    yield "ring of 40, both ways", both_ways([*itertools.pairwise(names), (names[-1], names[0])])
+    yield "a server and 39 clients", both_ways([(names[0], n) for n in names[1:]])
+    yield "tree of 40", both_ways([(names[(i - 1) // 3], names[i]) for i in range(1, 40)])
     layers = [names[i : i + 8] for i in range(0, 40, 8)]
     yield (
         "5 layers of 8, each to the next",
@@ -48,7 +48,7 @@ def families(rng: random.Random) -> Iterator[tuple[str, Ends]]:
     )
     groups = [[f"g{i}.{j}" for j in range(6)] for i in range(8)]
     inside = [pair for group in groups for pair in itertools.permutations(group, 2)]
-    yield "8 clusters of 6, one gateway", inside + both([("gw", group[0]) for group in groups])
+    yield "8 clusters of 6, one gateway", inside + both_ways([("gw", group[0]) for group in groups])
     diamonds = [
         edge
         for i in range(13)
@@ -63,7 +63,7 @@ def families(rng: random.Random) -> Iterator[tuple[str, Ends]]:
 
 
 def schedule(rng: random.Random, ends: Ends) -> list[Action]:
-    """Return random sends along the edges, each soon delivered."""
+    """Return random sends along the edges, each delivered soon after."""
     out: list[Action] = []
     travelling: list[int] = []
     for number in range(MESSAGES):
@@ -75,7 +75,7 @@ def schedule(rng: random.Random, ends: Ends) -> list[Action]:
 
 
 def sparse_entries(groups: Domains, actions: list[Action]) -> int:
-    """Return how many entries the stamps of a run have that are not zero."""
+    """Return the number of non-zero entries in the stamps of a simulation."""
     return sum(
         len(matrix) for m in simulate(groups, actions).messages for matrix in m.stamps.values()
     )

@@ -1,4 +1,4 @@
-"""Events that are measured: random executions, and where the peers and the readers find them."""
+"""The events of benchmarks: random executions, and files of them for peers and readers."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def execution(
     first: str = "",
     merging: float = 0.3,
 ) -> list[ketal.Event]:
-    """Return events of nodes that send each other messages, a millisecond an event.
+    """Return events of nodes that send each other messages, a millisecond apart.
 
     Parameters
     ----------
     count : int
-        How many.
+        How many events there are.
     nodes : int
-        Of how many nodes.
+        How many nodes there are.
     types : sequence of str
-        What happens; one is drawn for each event.
+        The types of events; one is drawn for each event.
     first : str
         The type of the first event, which is in the past of all others; none by default.
     merging : float
-        How often an event knows what another node knows.
+        The probability that an event learns all that another node knows.
     """
     rng = random.Random(1)
     names = [f"n{i}" for i in range(nodes)]
@@ -59,7 +59,7 @@ def execution(
 
 
 def displaced(events: Sequence[ketal.Event], by: int) -> list[ketal.Event]:
-    """Return the events, each less than so many places from its own."""
+    """Return the events, each moved by less than `by` places."""
     rng = random.Random(2)
     places = [number + rng.random() * by for number in range(len(events))]
     return [events[number] for number in sorted(range(len(events)), key=places.__getitem__)]

@@ -1,8 +1,8 @@
-"""What a `find` costs as the log grows: ten times the events, how many times the CPU time?
+"""How the cost of a `find` grows with the log: the CPU time of ten times as many events.
 
-Run by hand: `python benchmarks/finds.py [events]`. Windows and equalities with an
-earlier step bound what an event has to look at, so each ratio should be near ten;
-it is far from it where an event looks at every partial match there is.
+Run by hand: `python benchmarks/finds.py [events]`. Windows and equalities with an earlier step
+bound the candidates of each event, so each ratio should be near ten; it is far higher if an event
+is compared with every partial match.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PATTERNS = {
 
 
 def execution(count: int) -> list[ketal.Event]:
-    """Make a log of nodes that hear of each other, ten milliseconds an event."""
+    """Return events of nodes that learn of each other's events, ten milliseconds apart."""
     rng = random.Random(1)
     names = [f"n{i}" for i in range(NODES)]
     clocks: dict[str, dict[str, int]] = {name: {} for name in names}

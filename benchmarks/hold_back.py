@@ -1,13 +1,12 @@
-"""What the hold-back queue costs: reversed logs, in file order, and shuffled within bounds.
+"""The cost of the hold-back queue: for logs reversed, in order, and shuffled within bounds.
 
-Run by hand: `python benchmarks/hold_back.py [events]`. A fully reversed log holds
-everything back until its last event, and must be released in linear time: ten
-times the events may take at most twelve times as long. The memory still held
-when the queue is empty again is beside the most that was held. The collector of
-garbage is set as the commands set it.
+Run by hand: `python benchmarks/hold_back.py [events]`. A fully reversed log is held back until its
+last event, and must be released in linear time: ten times the events may take at most twelve times
+as long. The largest memory in use, and the memory in use when the queue is empty again, are
+printed. Garbage collection is set as the commands set it.
 
-Below that, what a stream costs whose events are lost, and one whose clocks have shrunk, at
-one, two and four times so many events.
+Below that are the costs of streams with lost events, and with shrunk clocks, for one, two and four
+times the events.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 ROUNDS = 5
 BATCH = 512
-"""So many events are taken in together."""
+"""How many events are taken together."""
 
 
 def execution(count: int) -> list[Event]:
-    """Make a log of nodes that send each other messages, a millisecond an event."""
+    """Return events of nodes that send each other messages, a millisecond apart."""
     rng = random.Random(1)
     clocks: list[dict[str, int]] = [{} for _ in range(NODES)]
     events = []
@@ -58,14 +57,14 @@ def execution(count: int) -> list[Event]:
 
 
 def shuffled(events: Sequence[Event], by: int) -> list[Event]:
-    """Return the events, each moved by up to so many places."""
+    """Return the events, each moved by less than `by` places."""
     rng = random.Random(2)
     places = {id(event): number + rng.random() * by for number, event in enumerate(events)}
     return sorted(events, key=lambda event: places[id(event)])
 
 
 def seconds(events: Sequence[Event], options: dict[str, Any]) -> float:
-    """Return the least time in which a queue takes the events and releases all of them."""
+    """Return the shortest time in which a queue takes and releases all events."""
     best = float("inf")
     batches = [events[begin : begin + BATCH] for begin in range(0, len(events), BATCH)]
     for _ in range(ROUNDS):
@@ -80,7 +79,7 @@ def seconds(events: Sequence[Event], options: dict[str, Any]) -> float:
 
 
 def memory(events: Sequence[Event], options: dict[str, Any]) -> tuple[int, int]:
-    """Return the bytes held when most is held back, and when nothing is any more."""
+    """Return the bytes in use when most events are held back, and when the queue is empty."""
     gc.collect()
     tracemalloc.start()
     queue = HoldBackQueue(ReleaseOptions(held_back_max=len(events), **options))
@@ -97,10 +96,10 @@ def memory(events: Sequence[Event], options: dict[str, Any]) -> tuple[int, int]:
     return most, left
 
 
-def with_losses(
+def time_with_losses(
     count: int, share: float, pattern: str, order: str = "order CausalOrder(gap = 1 s);"
 ) -> float:
-    """Return how long a monitor takes for so many events, a share of those that happened."""
+    """Return the time of a monitor for `count` events, which are a share of an execution."""
     rng = random.Random(3)
     events = [event for event in execution(round(count / share)) if rng.random() < share]
     made = ketal.compile(
@@ -117,8 +116,8 @@ def with_losses(
     return time.process_time() - begun
 
 
-def shrunk(count: int) -> float:
-    """Return how long `total` takes for a reversed log in whose middle a node leaves."""
+def time_with_shrunk_clocks(count: int) -> float:
+    """Return the time of `total` for a reversed log in the middle of which a node leaves."""
     events = execution(count)
     middle = count // 2
     staying = [event for event in events[middle:] if event.node != "n0"]
@@ -141,20 +140,20 @@ def shrunk(count: int) -> float:
 TOPOLOGY = "topology open { n0 -> n1; n1 -> n2; n2 -> n3 relaxed; n0 -> n3 relaxed; }"
 LONG_GAP = "order CausalOrder(gap = 100 s);"
 GROWTH: dict[str, Any] = {
-    "find any, a tenth": lambda n: with_losses(
+    "find any, a tenth": lambda n: time_with_losses(
         n, 0.1, 'event C = type == "c"; find any A C; within 1 s;'
     ),
-    "find any, matches": lambda n: with_losses(n, 0.1, "find any A B; within 20 ms;"),
-    "check, a half": lambda n: with_losses(n, 0.5, "check (A | B)*;"),
-    "check, long gap": lambda n: with_losses(n, 0.5, "check (A | B)*;", LONG_GAP),
-    "check, topology": lambda n: with_losses(n, 0.5, "check (A | B)*;", LONG_GAP + TOPOLOGY),
-    "find next, a half": lambda n: with_losses(n, 0.5, "find next A B;"),
-    "total, shrunk": shrunk,
+    "find any, matches": lambda n: time_with_losses(n, 0.1, "find any A B; within 20 ms;"),
+    "check, a half": lambda n: time_with_losses(n, 0.5, "check (A | B)*;"),
+    "check, long gap": lambda n: time_with_losses(n, 0.5, "check (A | B)*;", LONG_GAP),
+    "check, topology": lambda n: time_with_losses(n, 0.5, "check (A | B)*;", LONG_GAP + TOPOLOGY),
+    "find next, a half": lambda n: time_with_losses(n, 0.5, "find next A B;"),
+    "total, shrunk": time_with_shrunk_clocks,
 }
 
 
 def growth(count: int) -> None:
-    """Print what streams with losses and with shrunk clocks cost."""
+    """Print the costs of streams with losses and with shrunk clocks."""
     counts = (count, 2 * count, 4 * count)
     print("seconds   " + "".join(f"{n:>10,}" for n in counts).rjust(41))
     for name, measured in GROWTH.items():
@@ -170,7 +169,7 @@ def main(count: int) -> None:
     print(f" {'in order':>10} {'shuffled':>10}")
     for name, options in POLICIES.items():
         if name == "frontier":
-            # Reversed, each event but the last is late: its dependants were released.
+            # Reversed, all events but the last would be late, as their successors are released.
             print(f"{name:12} {'-':>10} {'-':>10} {'-':>8} {'-':>8}", end="")
         else:
             long, short = seconds(events[::-1], options), seconds(tenth[::-1], options)

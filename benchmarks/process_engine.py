@@ -1,12 +1,12 @@
-"""The process engine against what it cannot do without: decoding, and `Monitor.feed_many`.
+"""The process engine against its unavoidable work: decoding, and `Monitor.feed_many`.
 
 Run by hand: `python benchmarks/process_engine.py [events]`; it starts a broker of its own. The
 engine reads the events from a topic, judges them, writes verdicts to a topic (3 % of a `check`),
-and commits each 500 ms, with patterns of several kinds. It is compared with the serial sum, in the
-same run and on the same events, of a loop that reads and decodes the messages and of
-`Monitor.feed_many` on what was decoded: 80 % of that rate are asked for. Starting and ending are
-not part of it: only what is between the first message and the last commit. Beside the rate by the
-clock it says the rate by the time of a core, which others on the machine disturb less.
+and commits each 500 ms, with patterns of several kinds. It is compared, in the same run and on the
+same events, with the sum of a loop that reads and decodes the messages and of `Monitor.feed_many`
+on the decoded events; the goal is 80 % of that rate. Only the time between the first message and
+the last commit is measured, not start and end. The rate per CPU second is printed beside the rate
+by the clock, as other processes on the machine disturb it less.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ PATTERNS = {
 
 
 def messages(count: int) -> list[bytes]:
-    """Make the messages: each 33rd is a violation."""
+    """Return the messages; each 33rd is a violation."""
     chance = random.Random(1)
-    # The first is in the past of all others.
+    # The first event is in the past of all others.
     out = [b'{"node":"other","type":"other","clock":{"other":1},"time":0,"data":{}}']
     for number in range(1, count):
         kind = "bad" if number % 33 == 0 else "good"
@@ -64,8 +64,8 @@ def messages(count: int) -> list[bytes]:
     return out
 
 
-def decode_only(job: Job, count: int) -> tuple[float, float, list[Any]]:
-    """Return the seconds to read and decode the topic, those of a core, and what was decoded."""
+def decode_topic(job: Job, count: int) -> tuple[float, float, list[Any]]:
+    """Return the seconds to read and decode the topic, the CPU seconds, and the decoded items."""
     consumer = clients.consumer_of(job)
     part = TopicPartition(job.topics[0], 0)
     consumer.assign([part])
@@ -83,17 +83,17 @@ def decode_only(job: Job, count: int) -> tuple[float, float, list[Any]]:
     return took_s, core_s, items
 
 
-def engine_s(job: Job, program: ketal.Program) -> tuple[float, float, int]:
-    """Return the seconds from the claim to the last commit, those of a core, and the commits."""
+def run_engine(job: Job, program: ketal.Program) -> tuple[float, float, int]:
+    """Return the seconds and CPU seconds from the claim to the last commit, and the commits."""
     engine = ProcessEngine(job, program, Hooks(lambda v: None, lambda: None, print))
     commits: list[tuple[float, float]] = []
-    noted = engine.figures.committed
+    record_commit = engine.figures.committed
 
-    def committed(took_s: float) -> None:
+    def note_commit(took_s: float) -> None:
         commits.append((time.perf_counter(), time.process_time()))
-        noted(took_s)
+        record_commit(took_s)
 
-    engine.figures.committed = committed  # type: ignore[method-assign]
+    engine.figures.committed = note_commit  # type: ignore[method-assign]
     engine.run()
     took_s, core_s = (last - first for first, last in zip(commits[0], commits[-1], strict=True))
     return took_s, core_s, len(commits) - 1
@@ -101,7 +101,7 @@ def engine_s(job: Job, program: ketal.Program) -> tuple[float, float, int]:
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
-    # As the commands do it.
+    # As the commands set it.
     gc.set_threshold(COLLECT_AFTER, 20, 50)
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
@@ -123,11 +123,11 @@ def main() -> None:
                     store=Target("dir", f"{folder}/state-{number}-{again}"),
                     until_end=True,
                 )
-                decoding_s, _, items = decode_only(job, count)
+                decoding_s, _, items = decode_topic(job, count)
                 begin = time.perf_counter()
                 verdicts = ketal.Monitor(program).feed_many(items)
                 judging_s = time.perf_counter() - begin
-                job_s, core_s, commits = engine_s(job, program)
+                job_s, core_s, commits = run_engine(job, program)
                 print(
                     f"{kind}: {count:,} events, {len(verdicts) / count:.1%} verdicts, {commits} "
                     f"commits: decoding {count / decoding_s:,.0f}/s, judging "

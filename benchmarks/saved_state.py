@@ -1,12 +1,12 @@
-"""What a commit writes and how long it takes, over a long stream of many scopes.
+"""The size and the time of commits, over a long stream with many scopes.
 
 Run by hand: `python benchmarks/saved_state.py [events]`; it needs no broker. Events of 10,000 keys
-go through an execution, with a check and a find whose runs live on from one commit to the next.
-Each 10,000 events, `ExecutionState.changes` goes into the database of
-`ketal.streaming.kafka.state.folder_store`, as the process engine does it. Each line is a tenth of
-the stream: bytes and milliseconds a commit, the state itself, and the size of what is on the disk.
-The lines are to stay the same. Then the store alone, with 1,000,000 records of 100 bytes: the first
-commit, 1,000 of 100 records, ten of 10,000, one of all of them, and what it takes to read.
+are fed to an execution, with a check and a find whose runs continue across commits. Each 10,000
+events, `ExecutionState.changes` is written to the database of
+`ketal.streaming.kafka.state.folder_store`, as by the process engine. Each line is a tenth of the
+stream: bytes and milliseconds per commit, the size of the state, and its size on disk. All lines
+should be equal. Then the store alone, with 1,000,000 records of 100 bytes: the first commit, 1,000
+commits of 100 records, ten of 10,000, one of all records, and the time to read it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ pattern Pairs { order CausalOrder; find next A B; within 60 s; partition by key;
 
 
 def events(count: int) -> Iterator[Event]:
-    """Make events: each node on its own, and each key now here, now there."""
+    """Yield events of nodes without messages, with keys that occur on all nodes."""
     chance = random.Random(1)
     for number in range(count):
         node, counter = f"n{number % NODES}", number // NODES + 1
@@ -46,7 +46,7 @@ def events(count: int) -> Iterator[Event]:
 
 
 def store() -> None:
-    """Print the seconds of the store's commits, by the clock and of a core."""
+    """Print the times of the store's commits, by the clock and of the CPU."""
     chance = random.Random(1)
     keys = [b"scope/P/%d" % number for number in range(RECORDS)]
     with tempfile.TemporaryDirectory() as folder:

@@ -1,16 +1,16 @@
 """State in a topic against state in a folder, and two consumers against one.
 
 Run by hand: `python benchmarks/several_consumers.py [events] [rounds]`; it starts a broker of its
-own. The events are JSON messages of a check that is partitioned by session, keyed by session over
+own. The events are JSON messages for a check that is partitioned by session, keyed by session over
 four partitions: sessions of ten events, of which 5,000 are open at a time; 0.1 % are violations.
 Each round runs `ketal stream --until-end`, as processes of their own, with `dir:` and one process,
-`kafka:` and one, `kafka:` and two, and says the seconds by the clock and those of a core, starts
-and ends included, and what the state topic took. A job of no messages, which is measured first, is
-what a start and an end cost.
+`kafka:` and one, `kafka:` and two. It prints the seconds by the clock and the CPU seconds,
+including start and end, and the size of the state topic. A job without messages, which is measured
+first, is the cost of start and end.
 
-Asked for: one process with `kafka:` takes 1.25 times the time of a core of `dir:` at most; the
-busier one of two takes 1 / 1.7 of the time of a core of one at most, so that two processes that
-have a core each are 1.7 times as fast.
+The goals: one process with `kafka:` takes at most 1.25 times the CPU time of `dir:`; the busier one
+of two takes at most 1 / 1.7 of the CPU time of one, so that two processes with a core each are 1.7
+times as fast.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ store = "{store}"
 
 
 def produce(servers: str, count: int) -> None:
-    """Send the messages: each 1000th is a violation."""
+    """Send the messages; each 1000th is a violation."""
     chance = random.Random(1)
     sessions = [[number, 0] for number in range(OPEN)]
     begun = OPEN
@@ -80,7 +80,7 @@ def create(servers: str, topic: str, partitions: int, policy: str = "delete") ->
         admin.create_topics({topic: options}, wait_for_metadata=True)
 
 
-def written(servers: str, topic: str) -> tuple[int, int]:
+def topic_size(servers: str, topic: str) -> tuple[int, int]:
     """Return how many messages a topic holds, and their bytes."""
     consumer = KafkaConsumer(bootstrap_servers=servers, isolation_level="read_committed")
     parts = [TopicPartition(topic, number) for number in range(PARTITIONS)]
@@ -97,7 +97,7 @@ def written(servers: str, topic: str) -> tuple[int, int]:
 
 
 def run(folder: Path, servers: str, topic: str, store: str, processes: int) -> list[float]:
-    """Run a job; return the seconds by the clock, and those of a core of each process."""
+    """Run a job; return the seconds by the clock, and the CPU seconds of each process."""
     (folder / "turns.ketal").write_text(PATTERN)
     group = f"bench-{os.urandom(4).hex()}"
     text = TOML.format(servers=servers, group=group, topic=topic, store=store)
@@ -139,7 +139,7 @@ def main() -> None:
                 clock_s, *cores_s = run(folder, servers, "events", f"kafka:{state}", processes)
                 busier_s = max(cores_s) - starts_s[1]
                 one_s = one_s or busier_s
-                messages, size = written(servers, state)
+                messages, size = topic_size(servers, state)
                 times = (sum(cores_s) - starts_s[1] * processes) / of_dir_s
                 print(
                     f"kafka:, {processes}: {clock_s:.1f} s, "

@@ -1,10 +1,10 @@
-"""A monitor that runs for long under windows: its resident memory stays as it is.
+"""A long-running monitor with windows: its resident memory stays constant.
 
-Run by hand: `python -m benchmarks.soak [events]`, 20,000,000 events for the whole story. Events of
-eight nodes are made as they are fed, a millisecond each, and time advances with each batch. Three
-patterns keep events for a second: a sequence under `order arrival`, a Conc chain under CausalOrder,
-and runs of `next`, whose matches are thrown away. It prints the largest resident memory of each
-twentieth, and the share by which the largest of a later one exceeds that of the second.
+Run by hand: `python -m benchmarks.soak [events]`, with 20,000,000 events for the full result.
+Events of eight nodes are generated as they are fed, a millisecond apart, and time is advanced with
+each batch. Three patterns keep events for a second: a sequence under `order arrival`, a Conc chain
+under CausalOrder, and runs of `next`, whose matches are discarded. It prints the largest resident
+memory in each twentieth, and the share by which the largest of the later ones exceeds the second.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ pattern Runs { find next A B C; within 1 s; }
 
 
 def batches(count: int) -> Iterator[list[ketal.Event]]:
-    """Yield batches of events; nothing of those before is kept."""
+    """Yield batches of events, without keeping earlier ones."""
     rng = random.Random(1)
     clocks: list[dict[str, int]] = [{} for _ in range(NODES)]
     for begin in range(0, count, BATCH):
@@ -54,7 +54,7 @@ def batches(count: int) -> Iterator[list[ketal.Event]]:
 
 
 def resident() -> int:
-    """Return the bytes of this process that are in memory."""
+    """Return the resident memory of this process in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 

@@ -1,16 +1,17 @@
-"""The Spark operator against one of the same shape that does nothing.
+"""The Spark operator against an operator of the same shape that does nothing.
 
 Run by hand: `python benchmarks/spark_engine.py [batches] [rows a batch] [tasks] [violations] [rows
-an Arrow batch]`; it needs no broker. Events come in two shapes, as an event's columns and as
-Kafka's messages, whose values are JSON. In either, all operators get the same rows of 16 key groups
-and write a state of bytes. One does not look at them, one decodes the events and no more, and one
-judges them (a check, 10,000 keys, one event of so many a violation). The first batch, in which
-workers start, is not part of it.
-Beside the rates, which others on the machine disturb, stand the processor's times, of the JVM and
-the workers together. As many tasks as there are cores leave none idle; half as many leave each
-worker a core of its own beside that of its task in the JVM. Spark hands a group's state over with
-each batch of Arrow, of 10,000 rows unless `spark.sql.execution.arrow.maxRecordsPerBatch` says more
-(docs/spark.md): all operators get what the last argument says.
+an Arrow batch]`; it needs no broker. Events have two shapes: an event's columns, and Kafka's
+messages with JSON values. In either, all operators get the same rows of 16 key groups and write a
+state of bytes. One ignores the rows, one only decodes the events, and one judges them (a check,
+10,000 keys, one of `violations` events a violation). The first batch, in which workers start, is
+not measured.
+
+CPU times, of the JVM and the workers together, are printed beside the rates, which other processes
+on the machine disturb more. As many tasks as cores leave no core idle; half as many leave each
+worker a core of its own beside that of its task in the JVM. Spark passes a group's state with each
+Arrow batch, of 10,000 rows unless `spark.sql.execution.arrow.maxRecordsPerBatch` is set
+(docs/spark.md); the last argument sets it for all operators.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from ketal.streaming.spark.session import ROCKSDB
 
 KEYS = 10_000
 ROUNDS = 5
-TOGETHER = 10_000  # rows of one Arrow batch, as Spark has them
+ARROW_ROWS = 10_000  # rows of an Arrow batch, Spark's default
 PATTERN = """
 pattern Turns {
     partition by key;
@@ -66,7 +67,7 @@ _DATA = pyarrow.struct({"key": pyarrow.int64(), "text": pyarrow.string()})
 
 
 def write_events(folder: Path, batches: int, rows: int, each: int) -> None:
-    """Write the same events in both shapes: one of so many is a violation."""
+    """Write the same events in both shapes; each `each`-th is a violation."""
     chance = random.Random(1)
     opened: set[int] = set()
     number = 0
@@ -115,13 +116,13 @@ def write_events(folder: Path, batches: int, rows: int, each: int) -> None:
             )
 
 
-class Nothing:
-    """An operator of the same shape: all columns, all rows, a state of bytes, no answer.
+class IdleOperator:
+    """An operator of the same shape: all columns, all rows, a state of bytes, no output.
 
     Parameters
     ----------
     reads : bool
-        Whether it reads the messages, too.
+        Whether it decodes the messages, too.
     """
 
     settled = False
@@ -130,12 +131,12 @@ class Nothing:
         self.reads = reads
 
     def stateful(self, key: tuple[Any, ...], frames: Iterable[Any], state: Any) -> Iterator[Any]:
-        """Take the rows, and say nothing."""
+        """Consume the rows, and yield no verdicts."""
         import pandas
 
-        if not Nothing.settled:
+        if not IdleOperator.settled:
             settle_worker()
-            Nothing.settled = True
+            IdleOperator.settled = True
         rows = 0
         reader = Reader(Source(), Limits())
         for frame in frames:
@@ -148,8 +149,8 @@ class Nothing:
         yield pandas.DataFrame([], columns=list(COLUMNS))
 
 
-def processor_s() -> float:
-    """Return the processor's seconds that the processes below this one have taken."""
+def cpu_seconds() -> float:
+    """Return the CPU seconds of all descendant processes."""
     stats, children = {}, defaultdict(list)
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -167,8 +168,8 @@ def processor_s() -> float:
 
 
 def rate(spark: Any, frame: Any, folder: Path, rows: int) -> tuple[float, float]:
-    """Return a query's rows a second, its first batch left out, and microseconds a row."""
-    begin_s = processor_s()
+    """Return a query's rows per second, without its first batch, and CPU microseconds per row."""
+    begin_s = cpu_seconds()
     query = (
         frame.writeStream.format("noop")
         .option("checkpointLocation", str(folder))
@@ -176,14 +177,14 @@ def rate(spark: Any, frame: Any, folder: Path, rows: int) -> tuple[float, float]
         .start()
     )
     query.awaitTermination()
-    took_us = (processor_s() - begin_s) / rows * 1e6
+    took_us = (cpu_seconds() - begin_s) / rows * 1e6
     done = [p for p in query.recentProgress if p["numInputRows"]][1:]
     measured = sum(p["numInputRows"] for p in done)
     return measured / (sum(p["durationMs"]["triggerExecution"] for p in done) / 1e3), took_us
 
 
-def session(folder: Path, tasks: int, together: int = TOGETHER) -> Any:
-    """Start a Spark that runs so many tasks at once, each in the JVM and a worker."""
+def session(folder: Path, tasks: int, arrow_rows: int = ARROW_ROWS) -> Any:
+    """Start a Spark session that runs `tasks` tasks at once, each in the JVM and a worker."""
     from pyspark.sql import SparkSession
 
     java = find_java(newest=newest_for_spark(version("pyspark")))
@@ -197,7 +198,7 @@ def session(folder: Path, tasks: int, together: int = TOGETHER) -> Any:
         .config("spark.log.level", "ERROR")
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.shuffle.partitions", str(tasks))
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(together))
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(arrow_rows))
         .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
         .getOrCreate()
@@ -214,30 +215,30 @@ def compare(spark: Any, folder: Path, shape: str, rows: int) -> None:
         return reader.parquet(str(folder / shape))
 
     nothing = ", ".join(f"{name} string" for name in COLUMNS)
-    whats = ("does nothing", "reads", "judges")
+    operators = ("does nothing", "reads", "judges")
     ratios = []
     # The turn before the first warms up the JVM.
     for turn in range(-1, ROUNDS):
         rates, times_us = [], []
-        for what in whats:
-            if what == "judges":
+        for operator in operators:
+            if operator == "judges":
                 frame = detect(program, events(), source=source)
             else:
                 rowed, _ = shaped(
                     events(), families(program, 16), source=source, lateness_ms=None,
                 )  # fmt: skip
                 frame = rowed.groupBy("group").applyInPandasWithState(
-                    Nothing(reads=what == "reads").stateful,
+                    IdleOperator(reads=operator == "reads").stateful,
                     nothing, "state binary", "append", "NoTimeout",
                 )  # fmt: skip
-            found = rate(spark, frame, folder / f"{shape}-{what}-{turn}", rows)
+            found = rate(spark, frame, folder / f"{shape}-{operator}-{turn}", rows)
             rates.append(found[0])
             times_us.append(found[1])
         if turn < 0:
             continue
         ratios.append([rates[-1] / each for each in rates[:-1]])
         print(
-            f"{shape}: {', '.join(whats)}: "
+            f"{shape}: {', '.join(operators)}: "
             + ", ".join(f"{each:,.0f}" for each in rates)
             + " rows/s; processor "
             + ", ".join(f"{each:.1f}" for each in times_us)
@@ -248,18 +249,18 @@ def compare(spark: Any, folder: Path, shape: str, rows: int) -> None:
             flush=True,
         )
     medians = [statistics.median(column) for column in zip(*ratios, strict=True)]
-    said = ", ".join(f"{m:.2f} of {w}" for m, w in zip(medians, whats[:-1], strict=True))
-    print(f"{shape}: {said}", flush=True)
+    summary = ", ".join(f"{m:.2f} of {w}" for m, w in zip(medians, operators[:-1], strict=True))
+    print(f"{shape}: {summary}", flush=True)
 
 
 def main() -> None:
     given = [int(argument) for argument in sys.argv[1:]]
-    defaults = (4, 1_000_000, 2, 33, TOGETHER)
-    batches, rows, tasks, each, together = (*given, *defaults[len(given) :])
+    defaults = (4, 1_000_000, 2, 33, ARROW_ROWS)
+    batches, rows, tasks, each, arrow_rows = (*given, *defaults[len(given) :])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_events(folder, batches, rows, each)
-        spark = session(folder, tasks, together)
+        spark = session(folder, tasks, arrow_rows)
         for shape in SCHEMAS:
             compare(spark, folder, shape, batches * rows)
         spark.stop()

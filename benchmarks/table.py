@@ -1,11 +1,11 @@
-"""The table of the README: every row against what it is compared with, in one run.
+"""The table of the README: all rows and those that they are compared with, in one run.
 
 Run by hand: `make bench BENCH=table`, or `python -m benchmarks.table`; `--quick` takes a tenth of
 the events and one run, `--only TEXT` the groups whose names contain it, `--no-peers` leaves Java
-out. A whole run writes its table into README.md, between two comments; others print it only.
-docs/benchmarks.md says what is measured and what the columns mean.
+out. A full run writes its table into README.md, between two comments; others only print it.
+docs/benchmarks.md describes the works and the columns.
 
-The one rule: what a row is compared with was measured in the same run, by turns with it.
+The one rule: a row and those that it is compared with are measured alternately in the same run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.kafka_rows import kafka
-from benchmarks.measuring import WARM_EVENTS, Measured, warmed
+from benchmarks.measuring import WARM_EVENTS, Measured, warm_up
 from benchmarks.peer import VERSIONS, java_version
 from benchmarks.rows import GROUPS, AtLeast, AtMost, Bench, Goal, Group, GrowsBy, Row, soak
 from ketal.cli.process_state import COLLECT_AFTER
@@ -38,20 +38,20 @@ END = "<!-- benchmarks: end -->"
 RUNS = 5
 WARM_S = 10.0
 WARM_PEER_S = 30.0
-"""A work that is slower than a million events in that time warms up for that time."""
+"""The longest warm-up, for works that do not process a million events in that time."""
 PEERS = ("Esper", "Siddhi", "Flink")
 
 
 @dataclass
 class Results:
-    """What was measured so far."""
+    """The measurements so far."""
 
     rows: dict[str, Row] = field(default_factory=dict)
     measured: dict[str, Measured] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
 
     def value(self, row: Row, goal: Goal) -> float:
-        """Return what a goal is about: a rate, a time, or how many times that of another row."""
+        """Return the value that a goal bounds: a rate, a time, or their ratio to another row's."""
         one = self.measured[row.name]
         if isinstance(goal, GrowsBy):
             return one.runs[-1].growth
@@ -61,14 +61,14 @@ class Results:
         return one.rate / other.rate if isinstance(goal, AtLeast) else other.rate / one.rate
 
     def reached(self, row: Row, goal: Goal) -> bool:
-        """Return whether a goal is reached: by an answer that is complete and right, too."""
+        """Return whether a goal is reached, with a complete and correct result."""
         value = self.value(row, goal)
         well = value >= goal.value if isinstance(goal, AtLeast) else value <= goal.value
         return well and row.name not in self.faults
 
 
 def measure(group: Group, bench: Bench, results: Results, runs: int) -> list[Row]:
-    """Measure a group, by turns; return its rows."""
+    """Measure the rows of a group alternately; return the rows."""
     with ExitStack() as stack:
         bench.stack = stack
         rows = list(group(bench))
@@ -82,7 +82,7 @@ def measure(group: Group, bench: Bench, results: Results, runs: int) -> list[Row
                 results.faults[row.name] = found.fault
             elif found is not None and expected is not None and expected.differs(found):
                 results.faults[row.name] = f"{found.matches:,} matches of {expected.matches:,}"
-            results.measured[row.name] = warmed(
+            results.measured[row.name] = warm_up(
                 row.work,
                 events=0 if bench.quick or row.once else WARM_EVENTS,
                 seconds=WARM_PEER_S if row.peer else WARM_S,
@@ -97,11 +97,11 @@ def measure(group: Group, bench: Bench, results: Results, runs: int) -> list[Row
     return rows
 
 
-# --- what is printed ----------------------------------------------------------------
+# --- output -------------------------------------------------------------------------
 
 
-def short(value: float) -> str:
-    """Return a rate with three digits, as `1.13M`."""
+def short_rate(value: float) -> str:
+    """Return a rate with three significant digits, as `1.13M`."""
     for size, unit in ((1e6, "M"), (1e3, "k")):
         if value >= size * 0.9995:
             digits = 2 if value < 9.995 * size else 1 if value < 99.95 * size else 0
@@ -115,7 +115,7 @@ def goal_text(goal: Goal) -> str:
         case GrowsBy(share):
             return f"memory grows by ≤ {share:.0%}"
         case AtLeast(rate, ""):
-            return f"≥ {short(rate)}/s"
+            return f"≥ {short_rate(rate)}/s"
         case AtMost(seconds, ""):
             return f"≤ {seconds:g} s"
         case AtLeast(value, of):
@@ -125,12 +125,12 @@ def goal_text(goal: Goal) -> str:
 
 
 def value_text(goal: Goal, value: float) -> str:
-    """Return what a goal is about as it was measured."""
+    """Return the measured value of a goal as text."""
     match goal:
         case GrowsBy():
             return f"{value:.2%}"
         case AtLeast(_, ""):
-            return f"{short(value)}/s"
+            return f"{short_rate(value)}/s"
         case AtMost(_, ""):
             return f"{value:.3f} s"
         case AtLeast(least, _) if least < 1:
@@ -154,7 +154,7 @@ def line(row: Row, results: Results) -> str:
 
 
 def table(rows: Iterable[Row], results: Results) -> list[str]:
-    """Return the Markdown table of ketal's own rows."""
+    """Return the Markdown table of the rows of ketal."""
     out = [
         "| work | rate of a core | by the clock | goal | measured | |",
         "|---|---|---|---|---|---|",
@@ -164,7 +164,11 @@ def table(rows: Iterable[Row], results: Results) -> list[str]:
             continue
         one = results.measured[row.name]
         unit = "" if row.unit == "events" else f" {row.unit}"
-        cells = [row.name, f"{short(one.rate)}{unit}/s", f"{short(one.clock_rate)}{unit}/s"]
+        cells = [
+            row.name,
+            f"{short_rate(one.rate)}{unit}/s",
+            f"{short_rate(one.clock_rate)}{unit}/s",
+        ]
         goals = "<br>".join(map(goal_text, row.goals)) or "–"
         values = "<br>".join(value_text(g, results.value(row, g)) for g in row.goals) or "–"
         states = ["yes" if results.reached(row, goal) else "**no**" for goal in row.goals]
@@ -176,7 +180,7 @@ def table(rows: Iterable[Row], results: Results) -> list[str]:
 
 
 def peer_table(rows: Iterable[Row], results: Results) -> list[str]:
-    """Return the Markdown table of the peers: rates of a core, and by the clock."""
+    """Return the Markdown table of the peers: rates per CPU second, and by the clock."""
     beside: dict[str, dict[str, Row]] = {}
     for row in rows:
         if row.peer:
@@ -187,14 +191,16 @@ def peer_table(rows: Iterable[Row], results: Results) -> list[str]:
     ]
     for name, peers in beside.items():
         ours = results.measured[name]
-        cells = [name, f"{short(ours.rate)} ({short(ours.clock_rate)})"]
+        cells = [name, f"{short_rate(ours.rate)} ({short_rate(ours.clock_rate)})"]
         for peer in PEERS:
             if peer not in peers:
                 cells.append("–")
                 continue
             theirs = results.measured[peers[peer].name]
             times = ours.rate / theirs.rate
-            cells.append(f"{short(theirs.rate)} ({short(theirs.clock_rate)}), {times:.2g}x")
+            cells.append(
+                f"{short_rate(theirs.rate)} ({short_rate(theirs.clock_rate)}), {times:.2g}x"
+            )
         wrong = [
             f"{p}: {results.faults[r.name]}" for p, r in peers.items() if r.name in results.faults
         ]
@@ -204,12 +210,12 @@ def peer_table(rows: Iterable[Row], results: Results) -> list[str]:
 
 
 def is_interpreted() -> bool:
-    """Return whether the engine is Python's source, not an extension (`make compiled`)."""
+    """Return whether the engine is Python source, not a compiled extension (`make compiled`)."""
     return Path(str(pattern_run.__file__)).suffix == ".py"
 
 
 def machine(bench: Bench, runs: int, minutes: float) -> str:
-    """Return the machine, the versions and the date."""
+    """Return one line with the date, the machine and the versions."""
     cpu = platform.processor() or "unknown"
     for text in Path("/proc/cpuinfo").read_text().splitlines():
         if text.startswith("model name"):
@@ -234,8 +240,8 @@ def machine(bench: Bench, runs: int, minutes: float) -> str:
     return "; ".join(parts) + "."
 
 
-def written(readme: Path, lines: Iterable[str]) -> None:
-    """Replace what stands between the two comments of a page."""
+def write_table(readme: Path, lines: Iterable[str]) -> None:
+    """Replace the text between the two comments of a page."""
     text = readme.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -261,7 +267,7 @@ def report(bench: Bench, results: Results, runs: int, minutes: float) -> list[st
     ]
 
 
-def chosen(groups: Mapping[str, Group], only: str) -> dict[str, Group]:
+def select_groups(groups: Mapping[str, Group], only: str) -> dict[str, Group]:
     """Return the groups whose names contain a text."""
     some = {name: group for name, group in groups.items() if only in name}
     if not some:
@@ -284,13 +290,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(Path(name), quick=args.quick, peers=not args.no_peers)
         groups = {**GROUPS, "kafka": kafka, **({"soak": soak} if args.soak else {})}
-        for title, group in chosen(groups, args.only).items():
+        for title, group in select_groups(groups, args.only).items():
             print(f"--- {title}", flush=True)
             measure(group, bench, results, runs)
         lines = report(bench, results, runs, (time.monotonic() - begun) / 60)
     print("\n".join(lines))
     if not args.quick and not args.only and not args.no_peers:
-        written(README, lines)
+        write_table(README, lines)
     sys.stdout.flush()
 
 

@@ -1,7 +1,7 @@
-"""What tracing a call costs, beside the bare call.
+"""The cost of tracing a call, compared with the bare call.
 
-Run by hand: `python -m benchmarks.tracing [calls]`. The works run by turns in one process; of each
-the median of the times per call is printed, and its difference from the bare call.
+Run by hand: `python -m benchmarks.tracing [calls]`. The works run alternately in one process; for
+each, the median time per call is printed, and its difference from the bare call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TURNS = 9
 
 
 class _Nowhere:
-    """A sink that forgets."""
+    """A sink that discards events."""
 
     def write(self, event: object) -> None:
         pass
@@ -58,7 +58,7 @@ def _works(folder: Path) -> dict[str, Callable[[], Any]]:
 
 
 def main(calls: int) -> None:
-    """Print what each work takes."""
+    """Print the time of each work."""
     with tempfile.TemporaryDirectory() as folder:
         works = _works(Path(folder))
         taken: dict[str, list[float]] = {name: [] for name in works}

@@ -1,7 +1,7 @@
-"""What is measured of ketal: events fed to a monitor, a finite log, a command, plain decoding.
+"""The works measured of ketal: feeding a monitor, judging a finite log, a command, decoding.
 
-Only the public interface is used, and what it costs is what a user pays. Garbage is collected as
-`ketal run` collects it.
+Only the public interface is used, so the costs are those of a user. Garbage is collected as `ketal
+run` collects it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ BATCH = 512
 DIGEST_BITS = 64
 
 
-def digest_of(matches: Sequence[ketal.Verdict], places: dict[ketal.Dot, int]) -> int:
-    """Return a digest of which events the matches are of, as a Java long."""
+def matches_digest(matches: Sequence[ketal.Verdict], places: dict[ketal.Dot, int]) -> int:
+    """Return a digest of the events of the matches, as a Java long."""
     digest = 0
     for match in matches:
         if isinstance(match, ketal.Match):
@@ -39,14 +39,14 @@ def count_matches(summary: ketal.Summary) -> int:
     return sum(pattern["matches"] for pattern in summary["patterns"].values())
 
 
-def fault_of(verdicts: Sequence[ketal.Verdict]) -> str:
-    """Return what is incomplete about an answer, or nothing."""
+def incompleteness(verdicts: Sequence[ketal.Verdict]) -> str:
+    """Return why the result is incomplete, or an empty string."""
     overflows = [verdict for verdict in verdicts if isinstance(verdict, ketal.Overflow)]
     return f"incomplete: {overflows[0].limit}" if overflows else ""
 
 
 @dataclass
-class Fed:
+class MonitorFeed:
     """Events in memory, fed to a monitor in batches.
 
     Attributes
@@ -54,11 +54,11 @@ class Fed:
     program : ketal.Program
         The patterns.
     events : sequence of ketal.Event
-        In the order of arrival.
+        The events in the order of arrival.
     unit : str
-        What is counted: `events` or `matches`.
-    timed : bool
-        Whether time advances with each batch: under CausalOrder nothing else ends a window.
+        What the rate counts: `events` or `matches`.
+        timed : bool
+        Whether time is advanced with each batch; under CausalOrder only that ends a window.
     closing : bool
         Whether the stream ends within the run.
     """
@@ -96,14 +96,14 @@ class Fed:
         return run._replace(units=units, events=len(self.events))
 
     def inspect(self) -> Inspection:
-        """Return what is found."""
+        """Return the matches found."""
         places = {event.dot: place for place, event in enumerate(self.events)}
         digests: list[int] = []
         faults: set[str] = set()
 
         def take(verdicts: list[ketal.Verdict]) -> None:
-            digests.append(digest_of(verdicts, places))
-            faults.add(fault_of(verdicts))
+            digests.append(matches_digest(verdicts, places))
+            faults.add(incompleteness(verdicts))
 
         matches = self.feed(take)
         digest = sum(digests) % (1 << DIGEST_BITS)
@@ -112,7 +112,7 @@ class Fed:
 
 
 @dataclass
-class Finite:
+class FiniteLog:
     """A finite log, judged to its last verdict.
 
     Attributes
@@ -122,11 +122,11 @@ class Finite:
     log : callable
         Returns the log, in memory or in a file.
     events : int
-        How many it holds.
-    unit : str
-        What is counted: `events` or `matches`.
-    listing : bool
-        Whether verdicts are wanted, or the summary only.
+        How many events it holds.
+        unit : str
+            What the rate counts: `events` or `matches`.
+        listing : bool
+            Whether verdicts are listed, or only the summary is made.
     """
 
     program: ketal.Program
@@ -136,7 +136,7 @@ class Finite:
     listing: bool = True
 
     def run(self) -> Run:
-        """Judge it once."""
+        """Judge the log once."""
 
         def judge() -> int:
             verdicts = ketal.run(self.program, self.log(), listing=self.listing)
@@ -149,29 +149,29 @@ class Finite:
         return run._replace(units=units, events=self.events)
 
     def inspect(self) -> Inspection:
-        """Return what is found; which events the matches are of is not looked at."""
+        """Return the number of matches, without a digest of their events."""
         verdicts = ketal.run(self.program, self.log(), listing=self.listing)
-        fault = fault_of([v for v in verdicts if isinstance(v, ketal.Overflow)])
+        fault = incompleteness([v for v in verdicts if isinstance(v, ketal.Overflow)])
         return Inspection(count_matches(verdicts.summary), None, fault)
 
 
 @dataclass
-class Plain:
-    """A function over so many units, that finds nothing.
+class PlainFunction:
+    """A function over a number of units, without matches.
 
     Attributes
     ----------
     work : callable
-        Does it once.
+        The function.
     units : int
-        What is counted.
+        How many units a call processes.
     """
 
     work: Callable[[], object]
     units: int
 
     def run(self) -> Run:
-        """Do it once."""
+        """Call the function once."""
 
         def once() -> int:
             self.work()
@@ -180,12 +180,12 @@ class Plain:
         return timed(once)._replace(units=self.units, events=self.units)
 
     def inspect(self) -> None:
-        """Find nothing."""
+        """Return None: there are no matches to compare."""
 
 
 @dataclass
 class Command:
-    """`ketal run --output json`, a process of its own from start to end, that writes a file.
+    """`ketal run --output json` as a process of its own that writes a file, from start to end.
 
     Attributes
     ----------
@@ -194,7 +194,7 @@ class Command:
     log : Path
         The log.
     out : Path
-        Where verdicts are written.
+        The file to which verdicts are written.
     events : int
         How many the log holds.
     """
@@ -205,7 +205,7 @@ class Command:
     events: int
 
     def run(self) -> Run:
-        """Run it once; the units are matches."""
+        """Run the command once; the units are matches."""
         words = [sys.executable, "-m", "ketal", "run", "--output", "json", "--write", str(self.out)]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         run = timed(
@@ -219,7 +219,7 @@ class Command:
         return Run(matches, run.clock_s, core_s, matches, self.events)
 
     def inspect(self) -> Inspection:
-        """Run it; return what it wrote."""
+        """Run the command; return the number of matches that it wrote."""
         self.run()
         return Inspection(count_matches(self._summary()), None)
 
@@ -233,18 +233,18 @@ class Command:
 
 @dataclass
 class Soak:
-    """`benchmarks.soak`, a process of its own, whose memory is looked at.
+    """`benchmarks.soak` as a process of its own, whose memory is measured.
 
     Attributes
     ----------
     events : int
-        How many.
+        How many events are fed.
     """
 
     events: int
 
     def run(self) -> Run:
-        """Run it once."""
+        """Run the soak once."""
         words = [sys.executable, "-m", "benchmarks.soak", str(self.events)]
         printed = ""
 
@@ -258,11 +258,11 @@ class Soak:
         return Run(int(events), clock_s, float(core_s), int(matches), int(events), float(growth))
 
     def inspect(self) -> None:
-        """Find nothing that is compared."""
+        """Return None: there are no matches to compare."""
 
 
 def decode(path: Path) -> None:
-    """Decode each line of a file, and no more."""
+    """Decode each line of a file, and nothing more."""
     decoder = msgspec.json.Decoder()
     with path.open("rb") as lines:
         for line in lines:

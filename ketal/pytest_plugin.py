@@ -129,7 +129,7 @@ class KetalRun:
         """
         __tracebackhide__ = True  # pytest shows the test's line instead of this one
         from ketal.errors import SettingError, checked_texts
-        from ketal.explanation.explaining import diagram, explained
+        from ketal.explanation.explaining import diagram, explanation_of
         from ketal.explanation.judged_log import JudgedLog
         from ketal.explanation.views.viewing import view
         from ketal.model.verdicts.verdict_kinds import KINDS
@@ -153,7 +153,7 @@ class KetalRun:
         faults = [one for one in verdicts if one.kind in kinds]
         lines = [f"{len(faults):,} found in what was recorded:"] if faults else []
         for fault in faults[:EXPLAINED]:
-            explanation = explained(judged, fault)
+            explanation = explanation_of(judged, fault)
             lines += [str(fault)] if explanation is None else explanation.lines()
             if explanation is not None:
                 lines += diagram(judged, explanation)

@@ -44,7 +44,7 @@ public final class EsperHarness extends Harness {
         return "s" + step;
     }
 
-    /** The window starts with the first event: the guard is on what comes after it. */
+    /** The window starts with the first event: the guard is on the events after it. */
     private static String epl() {
         StringBuilder rest = new StringBuilder();
         StringBuilder names = new StringBuilder(name(0));

@@ -61,7 +61,7 @@ public final class FlinkHarness extends Harness {
         }
     }
 
-    /** Takes nothing; its end is the end of the run. */
+    /** A sink that discards its input; its end is the end of the run. */
     private static final class End extends RichSinkFunction<Long> {
         @Override
         public void finish() {
@@ -70,8 +70,8 @@ public final class FlinkHarness extends Harness {
     }
 
     /**
-     * A watermark for each event, whose times rise. By the default, one each 200 ms, Flink CEP
-     * looks through all that came in between once for each of them: at full speed that is
+     * A watermark for each event, as times increase. With the default, one each 200 ms, Flink CEP
+     * scans all events since the last watermark once for each of them: at full speed that is
      * quadratic, and ten times slower.
      */
     private static final class EachEvent implements WatermarkGenerator<Event> {

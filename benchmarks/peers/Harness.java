@@ -9,14 +9,14 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * What the harnesses share: the events, the query, and a loop that answers each line of standard
- * input with one run.
+ * The common part of the harnesses: the events, the query, and a loop that answers each line of
+ * standard input with one run.
  *
  * <p>Arguments: FILE STRATEGY STEPS WINDOW_MS KEYED. A line of FILE is `node,type,time_ms,key`;
  * STRATEGY is `any` or `next`; STEPS are types of events, joined by commas; KEYED is `-`,
  * `partition` (by key) or `equal` (the last step's `other` is the first step's key). A run prints
  * `MATCHES DIGEST WALL_NS CPU_NS`: the CPU time is that of the whole process, and the digest sums
- * up which events the matches are of where the line is `inspect`. Else matches are counted only.
+ * up the events of the matches if the line is `inspect`; otherwise matches are only counted.
  */
 public abstract class Harness {
     /** An event; its place in the file is its identity. */
@@ -41,9 +41,9 @@ public abstract class Harness {
     protected static String[] steps = {};
     protected static long windowMs;
     protected static String keyed = "-";
-    /** How long the events take, and twice the window: a run begins so much after the last. */
+    /** The span of the events plus twice the window: the shift of times between two runs. */
     private static long spanMs;
-    /** Whether the events of matches are looked at. */
+    /** Whether the digest of the matches' events is computed. */
     protected static boolean inspecting;
 
     protected static long matches;

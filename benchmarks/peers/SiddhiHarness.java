@@ -29,7 +29,7 @@ public final class SiddhiHarness extends Harness {
         runtime.start();
     }
 
-    /** Its window holds a span that equals it, so it is one millisecond less. */
+    /** Siddhi's window includes a span equal to it, so it is one millisecond less. */
     private static String app() {
         StringBuilder pattern = new StringBuilder("every ");
         StringBuilder names = new StringBuilder();

@@ -1,10 +1,9 @@
-"""Bodies that cannot be meant as written, found by their syntax alone.
+"""Checks bodies for mistakes that the syntax alone shows.
 
-A body is a regular expression over steps or an automaton written out. Whether
-it accepts the empty word, whether a `not` has two neighbours that are there,
-whether a state is reachable and leads to a final one: all of that can be read
-off without compiling. What depends on guards (a step that no event satisfies, a
-reference unbound on some path) is the compiler's.
+A body is a regular expression over steps or an automaton written out. These checks need no compiled
+automaton: whether the body accepts the empty word, whether the neighbours of a `not` always have an
+event, whether a state is reachable and leads to a final one. Checks that depend on guards (a step
+that no event satisfies, a reference unbound on some path) are the compiler's.
 
 The one rule: nothing here needs a declaration.
 """
@@ -27,7 +26,7 @@ Finding: TypeAlias = tuple[str, str, str, Span | None, str]
 def body_findings(kind: str, body: ast.Body) -> Iterator[Finding]:
     """Yield the findings about the body of a `check` or a `find`."""
     if isinstance(body, ast.AutomatonBody):
-        yield from _automaton(kind, body)
+        yield from _automaton_findings(kind, body)
         return
     # A lone `not N` is reported below.
     lone = isinstance(body, ast.Sequence) and len(body.items) == 1
@@ -40,9 +39,9 @@ def body_findings(kind: str, body: ast.Body) -> Iterator[Finding]:
         )  # fmt: skip
     for node in walk(body):
         if isinstance(node, ast.Repeat):
-            yield from _repeat(node)
+            yield from _repeat_findings(node)
         elif isinstance(node, ast.Sequence):
-            yield from _absents(kind, node)
+            yield from _not_findings(kind, node)
 
 
 def nullable(body: ast.Body | ast.Absent) -> bool:
@@ -63,33 +62,33 @@ def nullable(body: ast.Body | ast.Absent) -> bool:
 
 
 def required_steps(body: ast.Body) -> frozenset[str]:
-    """Return the steps that every word of a body has, the empty word apart."""
+    """Return the steps that occur in every word of a body, except the empty word."""
     match body:
         case ast.Repeat(item=item):
             return required_steps(item)
         case ast.AutomatonBody():
-            return _of_every_path(body)
-    return _in_every_word(body)
+            return _steps_on_every_path(body)
+    return _steps_in_every_word(body)
 
 
-def _in_every_word(body: ast.Body | ast.Absent) -> frozenset[str]:
-    """Return the steps that every word of a part of a body has, the empty one too."""
+def _steps_in_every_word(body: ast.Body | ast.Absent) -> frozenset[str]:
+    """Return the steps that occur in every word of a part of a body, including the empty one."""
     match body:
         case ast.Step(name=name):
             return frozenset((name,))
         case ast.Repeat(item=item, least=least) if least:
-            return _in_every_word(item)
+            return _steps_in_every_word(item)
         case ast.Alternation(items=items):
-            return frozenset.intersection(*map(_in_every_word, items))
+            return frozenset.intersection(*map(_steps_in_every_word, items))
         case ast.Sequence(items=parts) | ast.Together(items=parts):
-            return frozenset().union(*map(_in_every_word, parts))
+            return frozenset().union(*map(_steps_in_every_word, parts))
     return frozenset()
 
 
-def _of_every_path(body: ast.AutomatonBody) -> frozenset[str]:
-    """Return the steps that every path of an automaton to a final state has, the empty one apart.
+def _steps_on_every_path(body: ast.AutomatonBody) -> frozenset[str]:
+    """Return the steps on every path of an automaton to a final state, except the empty path.
 
-    The greatest fixed point of a forward analysis, sets of steps as bit masks.
+    The greatest fixed point of a forward data-flow analysis, with sets of steps as bit masks.
     """
     steps = list(dict.fromkeys(edge.step for edge in body.edges))
     bits = {step: 1 << number for number, step in enumerate(steps)}
@@ -114,7 +113,7 @@ def _of_every_path(body: ast.AutomatonBody) -> frozenset[str]:
     return frozenset(step for step in steps if required & bits[step])
 
 
-def _repeat(node: ast.Repeat) -> Iterator[Finding]:
+def _repeat_findings(node: ast.Repeat) -> Iterator[Finding]:
     if node.most is not None and node.least > node.most:
         yield (
             "K140", "error", f"`{{{node.least},{node.most}}}` asks for at least {node.least} "
@@ -127,7 +126,7 @@ def _repeat(node: ast.Repeat) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _absents(kind: str, sequence: ast.Sequence) -> Iterator[Finding]:
+def _not_findings(kind: str, sequence: ast.Sequence) -> Iterator[Finding]:
     items = sequence.items
     for index, item in enumerate(items):
         if not isinstance(item, ast.Absent):
@@ -163,9 +162,9 @@ def _absents(kind: str, sequence: ast.Sequence) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
-def _automaton(kind: str, body: ast.AutomatonBody) -> Iterator[Finding]:
+def _automaton_findings(kind: str, body: ast.AutomatonBody) -> Iterator[Finding]:
     leaving = {edge.source for edge in body.edges}
-    # Hints are about the states and steps that are there, where there are any.
+    # Hints name states and steps of the body, if it has any.
     first = body.edges[0] if body.edges else ast.Edge("q0", "q1", "A")
     if not body.initial:
         yield (
@@ -189,7 +188,7 @@ def _automaton(kind: str, body: ast.AutomatonBody) -> Iterator[Finding]:
             "K141", "error", "the body of this find accepts the empty word", body.span,
             f"a match has at least one event: `{body.initial}` cannot be final",
         )  # fmt: skip
-    yield from _states(body)
+    yield from _state_findings(body)
     seen = set()
     for edge in body.edges:
         if edge in seen:
@@ -197,7 +196,7 @@ def _automaton(kind: str, body: ast.AutomatonBody) -> Iterator[Finding]:
         seen.add(edge)
 
 
-def _states(body: ast.AutomatonBody) -> Iterator[Finding]:
+def _state_findings(body: ast.AutomatonBody) -> Iterator[Finding]:
     first: dict[str, Span | None] = {}
     for edge in body.edges:
         first.setdefault(edge.source, edge.span)

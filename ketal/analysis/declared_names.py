@@ -1,7 +1,7 @@
-"""The names that declarations bring in scope, and what guards and values make of them.
+"""The names that declarations bring into scope, and the checks of their uses.
 
-The one rule: a name is judged by the declarations where it stands, and each fault is
-reported once.
+The one rule: a name is checked against the declarations in scope where it is used, and each fault
+is reported once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Declaration: TypeAlias = ast.EventDecl | ast.StepDecl | ast.ParamDecl
 
 
 class NameFindings:
-    """Collects findings about the names in one scope, each once."""
+    """Collects the findings about the names in one scope, each once."""
 
     def __init__(
         self,
@@ -32,20 +32,20 @@ class NameFindings:
         registered: Mapping[str, RegisteredGuard],
         pattern: str = "",
     ) -> None:
-        self.found = diagnostics
+        self.diagnostics = diagnostics
         self.registered = registered
         self.name = pattern
         self.names: dict[str, Declaration] = {}
         self.events: dict[str, ast.Guard] = {}
-        """The guards of the events among these names."""
+        """The guards of the events in scope."""
         self.steps: set[str] = set()
-        """Those of them that can stand in a body: steps, and events used as such."""
+        """The names that may be used in a body: steps, and events used as steps."""
         self.params: dict[str, ast.ParamDecl] = {}
 
     def add(self, finding: Finding) -> None:
         """Add a finding, unless it was added before."""
         code, severity, message, span, hint = finding
-        self.found[Diagnostic(code, severity, message, span, hint, self.name)] = None
+        self.diagnostics[Diagnostic(code, severity, message, span, hint, self.name)] = None
 
     def error(self, code: str, message: str, span: Span | None, hint: str = "") -> None:
         """Add an error."""
@@ -55,19 +55,19 @@ class NameFindings:
         """Add a warning."""
         self.add((code, "warning", message, span, hint))
 
-    def unreserved(self, what: str, name: str, span: Span | None) -> None:
-        """Check that a name is no word of the language."""
+    def check_reserved(self, kind: str, name: str, span: Span | None) -> None:
+        """Check that a name is not a reserved word of the language."""
         if name in RESERVED:
             self.error(
-                "K106", f"`{name}` is a word of the language and names no {what}", span,
+                "K106", f"`{name}` is a word of the language and names no {kind}", span,
                 "choose another name",
             )  # fmt: skip
 
     def declare(self, declarations: list[Declaration], known: Mapping[str, Declaration]) -> None:
-        """Check the names of declarations; the scope has them and those known before."""
+        """Check the names of declarations, and add them to the scope of the `known` ones."""
         names = self.names = dict(known)
         for node in declarations:
-            self.unreserved(declared_as(node), node.name, node.span)
+            self.check_reserved(declaration_kind(node), node.name, node.span)
             if isinstance(node, ast.ParamDecl) and node.name in ARGUMENTS:
                 self.warn(
                     "K119", f"a parameter called `{node.name}` cannot be set: `ketal.compile` has "
@@ -78,8 +78,8 @@ class NameFindings:
                 where = f" in line {first.span.line}" if first.span else ""
                 self.error(
                     "K105", f"`{node.name}` is declared twice", node.span,
-                    f"it is {_article(declared_as(first))}{where}; events, steps and parameters "
-                    "share their names",
+                    f"it is {_with_article(declaration_kind(first))}{where}; events, steps and "
+                    "parameters share their names",
                 )  # fmt: skip
             else:
                 names[node.name] = node
@@ -87,33 +87,33 @@ class NameFindings:
         self.params = {n: d for n, d in names.items() if isinstance(d, ast.ParamDecl)}
         self.steps = names.keys() - self.params.keys()
 
-    def guard(self, node: ast.Node) -> None:
-        """Check every name and every kind in a guard or a value."""
+    def check_guard(self, node: ast.Node) -> None:
+        """Check all names and kinds in a guard or a value."""
         events, params, registered = self.events, self.params, self.registered
         reported: set[int] = set()
         for part in walk(node):
-            if isinstance(part, ast.Causal | ast.Conc) and self._anchor_first(part):
+            if isinstance(part, ast.Causal | ast.Conc) and self._report_step_as_event(part):
                 reported.add(id(part.guard))
             match part:
                 case ast.Name() if id(part) in reported:
                     pass
                 case ast.Name(name=name) if name not in events:
-                    self._unknown_event(part, events)
+                    self._report_unknown_event(part, events)
                 case ast.Reference(step=step):
-                    self._known_step(step, part.span, part)
+                    self._check_step(step, part.span, part)
                 case ast.Causal(anchor=anchor) | ast.Conc(anchor=anchor):
                     if anchor not in (ast.PRIOR, ast.ALL):
-                        self._known_step(anchor, part.anchor_span or part.span)
+                        self._check_step(anchor, part.anchor_span or part.span)
                 case ast.ParamRef(name=name) if name not in params:
                     self.add(unknown_param(part, params))
                 case ast.Function(name=name) if name not in registered and name not in FUNCTIONS:
-                    self._unknown_guard(part)
+                    self._report_unknown_guard(part)
         for finding in guard_findings(node, params, registered):
             self.add(finding)
 
-    def event(self, event: ast.EventDecl) -> None:
-        """Check an event: names, kinds, and that it is about a single event, not a run."""
-        self.guard(event.guard)
+    def check_event(self, event: ast.EventDecl) -> None:
+        """Check an event's guard: names, kinds, and that it depends on the event alone."""
+        self.check_guard(event.guard)
         for node in walk(event.guard):
             if isinstance(node, ast.Causal | ast.Conc):
                 operator = type(node).__name__
@@ -131,31 +131,31 @@ class NameFindings:
                     node.span, "an event is judged alone; compare in a step's guard",
                 )  # fmt: skip
 
-    def cycles(self, events: Collection[ast.EventDecl]) -> None:
-        """Report the events that are defined in terms of themselves."""
+    def check_cycles(self, events: Collection[ast.EventDecl]) -> None:
+        """Report events that are defined in terms of themselves."""
         names = set().union(*(names_in(event.guard) for event in events))
         try:
-            TopologicalSorter(events_behind(names, self.events)).prepare()
+            TopologicalSorter(event_dependencies(names, self.events)).prepare()
         except CycleError:
             pass
         else:
             return
         for event in events:
-            if event.name in events_behind(names_in(event.guard), self.events):
+            if event.name in event_dependencies(names_in(event.guard), self.events):
                 self.error(
                     "K116", f"the event `{event.name}` is defined by itself", event.span,
                     "say what its events are like: a type, an attribute",
                 )  # fmt: skip
 
-    def _anchor_first(self, node: ast.Causal | ast.Conc) -> bool:
-        """Report `Causal(A)` with a step for the event; return whether it is such."""
+    def _report_step_as_event(self, node: ast.Causal | ast.Conc) -> bool:
+        """Report a `Causal(A)` or `Conc(A)` with a step for the event; return whether it is one."""
         names = self.names
         inner = node.guard
         if not isinstance(inner, ast.Name) or node.anchor != ast.PRIOR:
             return False
         if not isinstance(names.get(inner.name), ast.StepDecl):
             return False
-        operator, event = type(node).__name__, self._event_of(inner.name)
+        operator, event = type(node).__name__, self._event_behind_step(inner.name)
         written = f"`{operator}({event}, {inner.name})`: the event, then its anchor"
         if any(part is node for part in walk(names[inner.name])):
             written = f"`{operator}({event})`: without an anchor it is the event taken before"
@@ -165,12 +165,12 @@ class NameFindings:
         )  # fmt: skip
         return True
 
-    def _unknown_event(self, node: ast.Name, events: Collection[str]) -> None:
+    def _report_unknown_event(self, node: ast.Name, events: Collection[str]) -> None:
         name, names = node.name, self.names
         if isinstance(names.get(name), ast.StepDecl):
             self.error(
                 "K101", f"`{name}` is a step, and guards are made of events", node.span,
-                f"write `{self._event_of(name)}`, the event that it is of; "
+                f"write `{self._event_behind_step(name)}`, the event that it is of; "
                 f"`{name}.attribute` is a value of its event",
             )  # fmt: skip
         elif isinstance(names.get(name), ast.ParamDecl):
@@ -191,8 +191,8 @@ class NameFindings:
             )
             self.error("K101", f"there is no event `{name}`", node.span, hint)
 
-    def _event_of(self, step: str) -> str:
-        """Return the event that a step is of, or a name that stands for it."""
+    def _event_behind_step(self, step: str) -> str:
+        """Return the event that a step is defined by, or a placeholder for its name."""
         seen: set[str] = set()
         while step not in seen:
             seen.add(step)
@@ -205,10 +205,10 @@ class NameFindings:
             step = named[0] if named else step
         return next(iter(self.events)) if len(self.events) == 1 else "Event"
 
-    def _known_step(
+    def _check_step(
         self, name: str, span: Span | None, reference: ast.Reference | None = None
     ) -> None:
-        """Check the name of a step in a reference, or in an anchor."""
+        """Check the name of a step in a reference or an anchor."""
         if name in self.steps:
             return
         hint = did_you_mean(name, self.steps)
@@ -222,12 +222,12 @@ class NameFindings:
             hint or "an anchor is a step, `all` or `prior`",
         )  # fmt: skip
 
-    def _unknown_guard(self, node: ast.Function) -> None:
+    def _report_unknown_guard(self, node: ast.Function) -> None:
         name, names = node.name, self.names
         if name in names:
-            what = _article(declared_as(names[name]))
+            kind = _with_article(declaration_kind(names[name]))
             self.error(
-                "K104", f"`{name}` is {what} and takes no arguments", node.span,
+                "K104", f"`{name}` is {kind} and takes no arguments", node.span,
                 f"write `{name}`" if isinstance(names[name], ast.EventDecl) else "",
             )  # fmt: skip
             return
@@ -240,7 +240,7 @@ class NameFindings:
 
 
 def names_in(node: ast.Node) -> set[str]:
-    """Return the declared things that a guard, a value or a body may mention."""
+    """Return the names of declarations that a guard, a value or a body mentions."""
     names = set()
     for part in walk(node):
         match part:
@@ -251,8 +251,10 @@ def names_in(node: ast.Node) -> set[str]:
     return names
 
 
-def events_behind(names: Iterable[str], guards: Mapping[str, ast.Guard]) -> dict[str, set[str]]:
-    """Return the events among names and those behind them, each with the events that it names.
+def event_dependencies(
+    names: Iterable[str], guards: Mapping[str, ast.Guard]
+) -> dict[str, set[str]]:
+    """Return the named events, and those they depend on, each with the events that it names.
 
     Parameters
     ----------
@@ -266,17 +268,17 @@ def events_behind(names: Iterable[str], guards: Mapping[str, ast.Guard]) -> dict
     while todo:
         name = todo.pop()
         if name in guards and name not in behind:
-            # Not all guards are walked: a file may have many more.
+            # Only the guards reached are walked: a file may have many more.
             behind[name] = names_in(guards[name]) & guards.keys()
             todo += behind[name]
     return behind
 
 
-def declared_as(node: Declaration) -> str:
-    """Return what a name is declared as, in a word."""
+def declaration_kind(node: Declaration) -> str:
+    """Return the kind of a declaration: event, step or parameter."""
     names = {ast.EventDecl: "event", ast.StepDecl: "step", ast.ParamDecl: "parameter"}
     return names[type(node)]
 
 
-def _article(what: str) -> str:
-    return f"an {what}" if what[0] in "aeiou" else f"a {what}"
+def _with_article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"

@@ -1,9 +1,8 @@
 """Name resolution: names and kinds of values of a pattern file, without an automaton.
 
-Everything that follows from the syntax is reported here, all of it at once: names that
-nothing declares, guards that can never be true, statements that do not go together.
-Attributes have no declared kind, so a comparison is judged only where both kinds are
-known: number, string or boolean.
+All findings that follow from the syntax are reported together: undeclared names, guards that can
+never be true, statements that exclude each other. Attributes have no declared kind, so a comparison
+is checked only if both kinds are known: number, string or boolean.
 
 The one rule: a finding is returned, never raised, and each fault is reported once.
 """
@@ -17,8 +16,8 @@ from ketal.analysis.bodies import body_findings, required_steps
 from ketal.analysis.declared_names import (
     Declaration,
     NameFindings,
-    declared_as,
-    events_behind,
+    declaration_kind,
+    event_dependencies,
     names_in,
 )
 from ketal.analysis.registered_guards import RegisteredGuard
@@ -36,30 +35,30 @@ from ketal.model.syntax_walks import children, steps_of, walk
 def resolve(
     file: ast.File, *, registered: Mapping[str, RegisteredGuard] | None = None
 ) -> list[Diagnostic]:
-    """Return the findings about a file's names and kinds of values, in the order of the text.
+    """Return the findings about a pattern file, in the order of the text.
 
     Parameters
     ----------
     file : File
-        From `ketal.grammar.parse` or built in code.
+        The syntax, from `ketal.grammar.parse` or built in code.
     registered : mapping of str to RegisteredGuard
-        The guards that patterns may call beside those of the language.
+        The guards that patterns may call in addition to those of the language.
 
     Returns
     -------
     list of Diagnostic
-        Errors and warnings with codes K1xx; empty if all is well.
+        Errors and warnings with codes K1xx; empty if there are none.
     """
     shared = _Shared(file, registered or {})
     shared.check()
     for pattern in file.patterns:
         _PatternNames(pattern, shared).check()
     shared.check_use()
-    return sorted(shared.found, key=diagnostic_place)
+    return sorted(shared.diagnostics, key=diagnostic_place)
 
 
 class _Shared(NameFindings):
-    """The declarations of the file outside of its patterns."""
+    """Checks the shared declarations of a file, outside its patterns."""
 
     def __init__(self, file: ast.File, registered: Mapping[str, RegisteredGuard]) -> None:
         super().__init__({}, registered)
@@ -69,12 +68,12 @@ class _Shared(NameFindings):
     def check(self) -> None:
         self.declare([*self.file.params, *self.file.events], {})
         for event in self.file.events:
-            self.event(event)
+            self.check_event(event)
             self.used |= names_in(event.guard)
-        self.cycles(self.file.events)
+        self.check_cycles(self.file.events)
         seen: dict[str, ast.Pattern] = {}
         for pattern in self.file.patterns:
-            self.unreserved("pattern", pattern.name, pattern.span)
+            self.check_reserved("pattern", pattern.name, pattern.span)
             first = seen.setdefault(pattern.name, pattern)
             if first is not pattern:
                 where = f"the first is in line {first.span.line}" if first.span else ""
@@ -86,16 +85,16 @@ class _Shared(NameFindings):
             if node.name not in self.used:
                 code = "K108" if isinstance(node, ast.EventDecl) else "K109"
                 self.warn(
-                    code, f"the shared {declared_as(node)} `{node.name}` is never used", node.span,
-                    "no pattern names it",
+                    code, f"the shared {declaration_kind(node)} `{node.name}` is never used",
+                    node.span, "no pattern names it",
                 )  # fmt: skip
 
 
 class _PatternNames(NameFindings):
-    """One pattern, with the file's shared declarations around it."""
+    """Checks one pattern, in the scope of the file's shared declarations."""
 
     def __init__(self, pattern: ast.Pattern, shared: _Shared) -> None:
-        super().__init__(shared.found, shared.registered, pattern.name)
+        super().__init__(shared.diagnostics, shared.registered, pattern.name)
         self.pattern = pattern
         self.shared = shared
 
@@ -104,10 +103,10 @@ class _PatternNames(NameFindings):
         self.declare([*pattern.params, *pattern.declarations], self.shared.names)
         for declaration in pattern.declarations:
             if isinstance(declaration, ast.EventDecl):
-                self.event(declaration)
+                self.check_event(declaration)
             else:
-                self.guard(declaration.guard)
-        self.cycles(pattern.events)
+                self.check_guard(declaration.guard)
+        self.check_cycles(pattern.events)
         self._check_body()
         self._check_alphabet()
         self._check_localhost()
@@ -132,22 +131,22 @@ class _PatternNames(NameFindings):
                         "K102", f"there is no step `{name}`", node.span,
                         f"is a `;` missing before `{name}`? A body ends with `;`",
                     )  # fmt: skip
-                    break  # what comes behind it is no step either
+                    break  # the names after it are no steps either
                 hint = (
                     did_you_mean(name, self.steps)
-                    or self._no_strategy(node)
-                    or self._unused_step(name)
+                    or self._strategy_hint(node)
+                    or self._unused_step_hint(name)
                 )
                 self.error("K102", f"there is no step `{name}`", node.span, hint)
         if isinstance(pattern.body, ast.AutomatonBody):
             edges = pattern.body.edges
             for state in dict.fromkeys(s for e in edges for s in (e.source, e.target)):
-                self.unreserved("state", state, pattern.body.span)
+                self.check_reserved("state", state, pattern.body.span)
         for finding in body_findings(pattern.kind, pattern.body):
             self.add(finding)
 
-    def _no_strategy(self, node: ast.Node) -> str:
-        """Return the hint for a word of the language that stands where a strategy may."""
+    def _strategy_hint(self, node: ast.Node) -> str:
+        """Return a hint if a word of the language is in the place of the strategy, else nothing."""
         pattern = self.pattern
         if pattern.kind != "find" or pattern.strategy is not None:
             return ""
@@ -156,8 +155,8 @@ class _PatternNames(NameFindings):
             return ""
         return "a strategy is `strict`, `next` or `any`; `find any` finds all matches"
 
-    def _unused_step(self, name: str) -> str:
-        """Return the hint for a name that is like no step's: the one step that is not used."""
+    def _unused_step_hint(self, name: str) -> str:
+        """Return a hint for a name without a similar step: the only unused step, if any."""
         if name in RESERVED:
             return f"`{name}` is a word of the language: remove it"
         declare = f"declare `{name} = …;`"
@@ -176,7 +175,7 @@ class _PatternNames(NameFindings):
         guard = node.guard
         declared = self.names.get(guard.name) if isinstance(guard, ast.Name) else None
         if not isinstance(declared, ast.StepDecl):
-            self.guard(guard)
+            self.check_guard(guard)
             return
         event = declared.guard
         self.error(
@@ -188,7 +187,7 @@ class _PatternNames(NameFindings):
 
     @functools.cached_property
     def _mentioned(self) -> set[str]:
-        """Every name that the pattern mentions."""
+        """All names that the pattern mentions."""
         parts: list[ast.Node] = [d.guard for d in self.pattern.declarations]
         parts += [n for n in (self.pattern.returns, self.pattern.order) if n is not None]
         parts += [n for n in (self.pattern.window, self.pattern.body) if n is not None]
@@ -220,10 +219,10 @@ class _PatternNames(NameFindings):
                 self.warn("K109", f"the parameter `{param.name}` is never used", param.span)
 
     def _alphabet_matters(self) -> bool:
-        """Return whether an event of the alphabet that no step takes has an effect.
+        """Return whether events of the alphabet matter even if no step can accept them.
 
-        A check is violated by it, `find strict` ends at it, and a window of
-        events counts it.
+        They violate a check, end the runs of a `find strict`, and are counted by a window of
+        events.
         """
         pattern = self.pattern
         counted = pattern.window is not None and isinstance(pattern.window.length, int)
@@ -243,7 +242,7 @@ class _PatternNames(NameFindings):
         todo = [d.guard for d in self.pattern.declarations]
         todo += [n.guard for n in walk(self.pattern.body) if isinstance(n, ast.Absent)]
         named = steps_of(self.pattern.body).union(*(names_in(guard) for guard in todo))
-        todo += [self.events[name] for name in sorted(events_behind(named, self.events))]
+        todo += [self.events[name] for name in sorted(event_dependencies(named, self.events))]
         for node in (n for guard in todo for n in walk(guard)):
             if isinstance(node, ast.Localhost):
                 self.error(
@@ -258,8 +257,8 @@ class _PatternNames(NameFindings):
         body = steps_of(self.pattern.body)
         always = sorted(required_steps(self.pattern.body) & set(self.names))
         for item in returns.items:
-            self.guard(item.value)
-            for node in _outside_references(item.value):
+            self.check_guard(item.value)
+            for node in _parts_outside_references(item.value):
                 if isinstance(node, ast.Attribute | ast.Field):
                     name = node.last_name
                     self.error(
@@ -277,14 +276,14 @@ class _PatternNames(NameFindings):
                         "K117", f"no match has an event for `{node.step}`", node.span,
                         f"`{node.step}` does not stand in the body",
                     )  # fmt: skip
-        again = first_repeated(tuple(item.name for item in returns.items))
-        if again:
-            self.error("K105", f"`return` gives `{again}` twice", returns.span, "rename one")
+        repeated = first_repeated(tuple(item.name for item in returns.items))
+        if repeated:
+            self.error("K105", f"`return` gives `{repeated}` twice", returns.span, "rename one")
 
 
-def _outside_references(node: ast.Node) -> Iterator[ast.Node]:
+def _parts_outside_references(node: ast.Node) -> Iterator[ast.Node]:
     """Yield a value and its parts, except for the parts of references."""
     yield node
     if not isinstance(node, ast.Reference):
         for child in children(node):
-            yield from _outside_references(child)
+            yield from _parts_outside_references(child)

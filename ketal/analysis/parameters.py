@@ -1,7 +1,7 @@
-"""Parameters: `param w = 10 s;`, set from outside.
+"""Parameters of patterns, as `param w = 10 s;`, and the values that callers set.
 
-The one rule: a value replaces the name before anything else reads the pattern,
-and is of the kind that was declared.
+The one rule: a value replaces the parameter before any other part reads the pattern, and has the
+declared kind.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _NUMBER = re.compile(r"[+-]?(\d+|\d+\.\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DURATION = re.compile(r"(\d{1,300}|\d{1,300}\.\d*|\.\d+)\s*(ns|us|ms|s|min|h|d)", re.ASCII)
 
 
-def value_of(text: str) -> ParamValue:
-    """Read the value of a parameter: a duration, a number, a boolean, else text.
+def parse_value(text: str) -> ParamValue:
+    """Parse the value of a parameter: a duration, a number, a boolean, or else text.
 
-    Quotes make text of anything: `"30s"`.
+    A value in quotes is always text: `"30s"`.
     """
     if text in ("true", "false"):
         return text == "true"
@@ -47,20 +47,20 @@ def _duration(text: str) -> syntax.Duration | None:
     return syntax.Duration(int(amount) if amount.isdigit() else float(amount), cast(Any, unit))
 
 
-def text_of(value: ParamValue) -> int | float | str | bool:
-    """Return a value as plain data from which the same parameter value is read."""
+def plain_value(value: ParamValue) -> int | float | str | bool:
+    """Return a value as plain data that stands for the same parameter value when it is loaded."""
     if isinstance(value, timedelta):
         return f"{value // timedelta(microseconds=1)}us"
     if isinstance(value, syntax.Duration):
-        # No exponent: a duration is written in digits.
+        # Without an exponent, which the syntax of durations does not have.
         return f"{Decimal(str(value.amount)):f}{value.unit}"
     return value
 
 
-def _literal(
+def _as_syntax(
     value: ParamValue, declared: syntax.Literal | syntax.Duration
 ) -> syntax.Literal | syntax.Duration:
-    """Return a value as syntax; text and a timedelta may be a duration where one is declared."""
+    """Return a value as syntax; text is parsed as a duration if one is declared."""
     if isinstance(value, timedelta):
         return syntax.Duration(value // timedelta(microseconds=1), "us")
     if isinstance(value, str) and isinstance(declared, syntax.Duration):
@@ -68,22 +68,22 @@ def _literal(
     return value if isinstance(value, syntax.Duration) else syntax.Literal(value)
 
 
-def with_params(
+def substitute_params(
     file: syntax.File, pattern: syntax.Pattern, given: Mapping[str, ParamValue]
 ) -> tuple[syntax.File, syntax.Pattern]:
-    """Substitute the values of parameters for their names.
+    """Return a file and a pattern with parameters replaced by their values.
 
     Raises
     ------
     SettingError
-        If a given value is of another kind than the declared one, a number too
-        large, or a length of time of nothing.
+        If a given value has another kind than the declared one, is too large a number, or is a
+        length of time of 0.
     """
     values: dict[str, syntax.Literal | syntax.Duration] = {}
     for decl in (*file.params, *pattern.params):
         values[decl.name] = decl.value
         if decl.name in given:
-            value = _literal(given[decl.name], decl.value)
+            value = _as_syntax(given[decl.name], decl.value)
             number = value.value if isinstance(value, syntax.Literal) else value.amount
             if isinstance(number, float) and not math.isfinite(number):
                 raise SettingError(f"parameter {decl.name} is {number}: numbers end at 10^308")
@@ -93,55 +93,55 @@ def with_params(
                 and kind(value.value) != kind(decl.value.value)
             ):
                 raise SettingError(
-                    f"parameter {decl.name} is declared as {_shown(decl.value)}; "
-                    f"{_shown(value)} is of another kind{_wanted(decl.value)}"
+                    f"parameter {decl.name} is declared as {_value_text(decl.value)}; "
+                    f"{_value_text(value)} is of another kind{_duration_hint(decl.value)}"
                 )
             values[decl.name] = value
-    _refuse_nothing(pattern, values)
-    # The other patterns of the file have parameters of their own.
-    return replace(file, events=_put(file.events, values)), _put(pattern, values)
+    _refuse_zero_lengths(pattern, values)
+    # Only this pattern is replaced: others of the file have parameters of their own.
+    return replace(file, events=_substitute(file.events, values)), _substitute(pattern, values)
 
 
-def _refuse_nothing(
+def _refuse_zero_lengths(
     pattern: syntax.Pattern, values: Mapping[str, syntax.Literal | syntax.Duration]
 ) -> None:
-    """Refuse a value of 0 where a length of time is meant; in a comparison it may stand."""
+    """Raise a SettingError for a length of time of 0; in a comparison, 0 is allowed."""
     lengths = {name: getattr(pattern.order, name) for name in syntax.ORDER_LENGTHS}
     if pattern.window is not None:
         lengths = {"within": pattern.window.length, **lengths}
-    for what, length in lengths.items():
+    for statement, length in lengths.items():
         if isinstance(length, syntax.ParamRef):
             value = values[length.name]
             if isinstance(value, syntax.Duration) and value.amount <= 0:
                 raise SettingError(
                     f"parameter {length.name} is {value.amount} {value.unit}, and "
-                    f"`{what}` needs a length of time; give one longer than nothing"
+                    f"`{statement}` needs a length of time; give one longer than nothing"
                 )
 
 
-def _wanted(declared: syntax.Literal | syntax.Duration) -> str:
+def _duration_hint(declared: syntax.Literal | syntax.Duration) -> str:
     return "; write it as `30s`" if isinstance(declared, syntax.Duration) else ""
 
 
-def _shown(value: syntax.Literal | syntax.Duration) -> str:
+def _value_text(value: syntax.Literal | syntax.Duration) -> str:
     if isinstance(value, syntax.Duration):
         return f"the duration {value.amount} {value.unit}"
     shown = str(value.value).lower() if isinstance(value.value, bool) else repr(value.value)
     return f"the {kind(value.value)} {shown}"
 
 
-def _put(node: Any, values: Mapping[str, syntax.Literal | syntax.Duration]) -> Any:
+def _substitute(node: Any, values: Mapping[str, syntax.Literal | syntax.Duration]) -> Any:
     if isinstance(node, syntax.ParamRef):
         return replace(values[node.name], span=node.span)
     if isinstance(node, tuple):
-        return tuple(_put(item, values) for item in node)
+        return tuple(_substitute(item, values) for item in node)
     if not isinstance(node, syntax.Node):
         return node
     changed: dict[str, Any] = {}
     for name in node.__dataclass_fields__:
         old = getattr(node, name)
         if name != "span" and isinstance(old, syntax.Node | tuple):
-            new = _put(old, values)
+            new = _substitute(old, values)
             if new is not old:
                 changed[name] = new
     return replace(node, **changed) if changed else node

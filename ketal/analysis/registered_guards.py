@@ -1,14 +1,14 @@
 """Guards that a program adds to the language.
 
-A registered guard is a pure function of the values that a pattern passes to it, and of
-the event where its first parameter is annotated `ketal.Event`. It answers True, False
-or None (unknown); numpy's booleans are booleans. Its version enters the fingerprint of
-every pattern that names it: a function with other answers needs another version.
+A registered guard is a pure function of the values that a pattern passes to it, and of the event if
+its first parameter is annotated `ketal.Event`. It returns True, False or None (unknown); numpy's
+booleans count as booleans. Its version is part of the fingerprint of every pattern that calls it: a
+function that returns other answers needs another version.
 
-A guard is known by its annotations before it is ever called, so that a pattern which
-passes a string for a number is refused when it is read. A function that raises, or
-answers anything else, has *failed*: a stream does not stop for it, so its answer is
-unknown, the failure is counted, and logged with its reason.
+The annotations determine the kinds of the arguments, so a pattern that passes a string for a number
+is refused when it is compiled. A function that raises, or returns anything else, has *failed*: to
+keep a stream running, its answer is then unknown, and the failure is counted and logged with its
+reason.
 
 The one rule: a failed guard is unknown, never true.
 """
@@ -46,16 +46,16 @@ class RegisteredGuard:
     Attributes
     ----------
     name : str
-        How patterns call it.
+        The name by which patterns call it.
     version : str
-        Enters the fingerprint of the patterns that call it.
+        A part of the fingerprint of the patterns that call it.
     function : callable
-        Answers True, False or None for unknown.
+        Returns True, False or None for unknown.
     parameters : tuple of str
         The kinds of the values that a pattern passes: `number`, `string`,
         `boolean` or `any`.
     takes_event : bool
-        Whether the function is given the event before these values.
+        Whether the function gets the event before these values.
     """
 
     name: str
@@ -66,16 +66,16 @@ class RegisteredGuard:
 
 
 class GuardCall:
-    """A registered guard as compiled guards call it: it answers, whatever its function does.
+    """A registered guard as compiled guards call it; its answer is unknown if the function fails.
 
     Parameters
     ----------
     guard : RegisteredGuard
-        Whose function is called.
+        The guard whose function is called.
     failed : callable, optional
         Called for each failure of the function. The first is logged in full, the others
-        at level `DEBUG`. Without it failures are neither counted nor logged: the same events
-        are judged elsewhere too.
+        at level `DEBUG`. Without it, failures are neither counted nor logged: statistics and
+        explanations evaluate guards of events again that a run has evaluated.
     """
 
     __slots__ = ("failed", "guard", "reported")
@@ -86,11 +86,10 @@ class GuardCall:
         self.reported = False
 
     def __call__(self, event: Event, values: tuple[Any, ...]) -> bool | None:
-        """Return the guard's answer about an event and the values that a pattern passes."""
+        """Return the guard's answer for an event and the values that a pattern passes."""
         guard = self.guard
         for value, expected in zip(values, guard.parameters, strict=True):
-            # An argument that is absent or of another kind makes the guard unknown; it is no
-            # failure.
+            # An absent argument, or one of another kind, makes the guard unknown without a failure.
             if value is None or (expected != "any" and _KINDS.get(value.__class__) != expected):
                 return None
         given = (event, *values) if guard.takes_event else values
@@ -105,7 +104,7 @@ class GuardCall:
         self._fail(event, f"{reason}, which is none of True, False and None (unknown)")
         return None
 
-    def _fail(self, event: Event, why: str, fault: Exception | None = None) -> None:
+    def _fail(self, event: Event, reason: str, fault: Exception | None = None) -> None:
         if self.failed is None:
             return
         _LOGGER.log(
@@ -114,7 +113,7 @@ class GuardCall:
             " (further failures are counted as guard_failures, and logged on level DEBUG)",
             self.guard.name,
             event.dot,
-            why,
+            reason,
             exc_info=fault,
         )
         self.reported = True
@@ -125,25 +124,24 @@ _registry: dict[str, RegisteredGuard] = {}
 
 
 def register_guard(name: str, function: Function, *, version: str) -> RegisteredGuard:
-    """Add a guard to the language, or replace the one of that name.
+    """Add a guard to the language, or replace the guard of that name.
 
-    Programs that were compiled before keep the guard they were compiled with.
+    Programs that are compiled already keep the guard that they were compiled with.
 
     Parameters
     ----------
     name : str
-        What patterns call: an identifier that is no word of the language.
+        The name that patterns call: an identifier that is no word of the language.
     function : callable
-        A pure function; parameters annotated int, float, str or bool are
-        checked when a pattern is read, and a first one annotated
-        `ketal.Event` is given the event.
+        A pure function; arguments for parameters annotated int, float, str or bool are checked when
+        a pattern is compiled, and a first parameter annotated `ketal.Event` gets the event.
     version : str
         Distinguishes this function from others of that name, in fingerprints.
 
     Raises
     ------
     SettingError
-        If the name, the version or the signature cannot serve.
+        If the name, the version or the signature is invalid.
 
     Examples
     --------
@@ -173,7 +171,7 @@ def register_guard(name: str, function: Function, *, version: str) -> Registered
 
 
 def registered_guards() -> Mapping[str, RegisteredGuard]:
-    """Return the guards registered so far, by name; later ones do not appear in it."""
+    """Return a snapshot of the registered guards, by name."""
     return MappingProxyType(dict(_registry))
 
 
@@ -199,7 +197,7 @@ def _hints(function: Function) -> dict[str, Any]:
     try:
         return typing.get_type_hints(target)
     except (NameError, TypeError):
-        # A name of `if TYPE_CHECKING` is not there at run time: read as text.
+        # Names imported under `if TYPE_CHECKING` are absent at run time: annotations stay text.
         return {}
 
 

@@ -1,7 +1,7 @@
-"""Statements of a pattern that cannot stand as they do, or not together.
+"""Checks the statements of a pattern: invalid ones, and combinations that contradict each other.
 
-The order and its options, the topology, windows, limits, keys, reactions: the checks
-that need no guard.
+The order and its options, the topology, windows, limits, keys, reactions: the checks that need no
+guard.
 
 The one rule: a finding names the statement to change or remove.
 """
@@ -25,13 +25,13 @@ def did_you_mean(name: str, known: Collection[str], cutoff: float = 0.6) -> str:
 
 
 def unknown_param(node: ast.ParamRef, params: Params) -> Finding:
-    """Return the finding of a parameter that is not declared."""
+    """Return the finding for a parameter that is not declared."""
     hint = did_you_mean(node.name, params.keys()) or f"declare `param {node.name} = …;`"
     return "K103", "error", f"there is no parameter `{node.name}`", node.span, hint
 
 
 def first_repeated(names: tuple[str, ...]) -> str | None:
-    """Return the first name that stands there twice."""
+    """Return the first name that is repeated; None if all are distinct."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -41,26 +41,26 @@ def first_repeated(names: tuple[str, ...]) -> str | None:
 
 
 def statement_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
-    """Yield the findings about a pattern's statements, its declarations and body apart."""
-    yield from _order(pattern, params)
-    yield from _topology(pattern)
-    yield from _mode(pattern)
-    yield from _bounds(pattern, params)
+    """Yield the findings about a pattern's statements, except its declarations and its body."""
+    yield from _order_findings(pattern, params)
+    yield from _topology_findings(pattern)
+    yield from _mode_findings(pattern)
+    yield from _bound_findings(pattern, params)
     if pattern.kind == "check":
-        yield from _of_check(pattern)
+        yield from _check_findings(pattern)
     elif pattern.on_violation is not None:
         yield (
-            "K122", "error", "a find has no violations", _place(pattern, "on violation"),
+            "K122", "error", "a find has no violations", _span_of(pattern, "on violation"),
             "`on violation` belongs to a check",
         )  # fmt: skip
 
 
-def _place(pattern: ast.Pattern, word: str) -> Span | None:
+def _span_of(pattern: ast.Pattern, word: str) -> Span | None:
     return pattern.places.get(word, pattern.span)
 
 
-def _duration(what: str, length: object, params: Params) -> Iterator[Finding]:
-    """Check that a length is a duration, or a parameter that is one."""
+def _duration_findings(clause: str, length: object, params: Params) -> Iterator[Finding]:
+    """Check that a length given by a parameter is a duration."""
     if not isinstance(length, ast.ParamRef):
         return
     known = params.get(length.name)
@@ -68,25 +68,25 @@ def _duration(what: str, length: object, params: Params) -> Iterator[Finding]:
         yield unknown_param(length, params)
     elif not isinstance(known.value, ast.Duration):
         yield (
-            "K120", "error", f"{what} is a duration, and the parameter `{length.name}` is none",
+            "K120", "error", f"{clause} is a duration, and the parameter `{length.name}` is none",
             length.span, f"write `param {length.name} = 10 s;`",
         )  # fmt: skip
 
 
-def _is_nothing(length: object, params: Params) -> bool:
-    """Return whether a length, or what its parameter is declared as, is 0."""
+def _is_zero_length(length: object, params: Params) -> bool:
+    """Return whether a length, or the declared value of its parameter, is 0."""
     if isinstance(length, ast.ParamRef) and length.name in params:
         length = params[length.name].value
     amount = length.amount if isinstance(length, ast.Duration) else length
     return isinstance(amount, int | float) and amount <= 0
 
 
-def _order(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
+def _order_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
     order = pattern.order
     for name in ast.ORDER_LENGTHS:
         length = getattr(order, name)
-        yield from _duration(f"`{name}`", length, params)
-        if _is_nothing(length, params):
+        yield from _duration_findings(f"`{name}`", length, params)
+        if _is_zero_length(length, params):
             yield (
                 "K132", "error", f"`{name}` needs a length of time, longer than nothing",
                 length.span or order.span, f"write `{name} = 10 s`",
@@ -106,12 +106,13 @@ def _order(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
             "K130", "warning", "`nodes` changes nothing without `total` or `idle`", order.span,
             "leave it out, or write `CausalOrder(total, nodes = […])`",
         )  # fmt: skip
-    again = first_repeated(order.nodes or ())
-    if again:
-        yield "K105", "error", f"the node `{again}` stands twice", order.span, "remove one"
+    repeated = first_repeated(order.nodes or ())
+    if repeated:
+        yield "K105", "error", f"the node `{repeated}` stands twice", order.span, "remove one"
     if pattern.kind == "find" and order.kind == "causal" and pattern.strategy is None:
         yield (
-            "K124", "error", "a find under CausalOrder needs its strategy", _place(pattern, "find"),
+            "K124", "error", "a find under CausalOrder needs its strategy",
+            _span_of(pattern, "find"),
             "write `find any` for every combination, whatever arrives first; what `find next` "
             "and `find strict` find depends on the order in which events are offered",
         )  # fmt: skip
@@ -125,7 +126,7 @@ def _order(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _topology(pattern: ast.Pattern) -> Iterator[Finding]:
+def _topology_findings(pattern: ast.Pattern) -> Iterator[Finding]:
     topology, order = pattern.topology, pattern.order
     if topology is None:
         return
@@ -169,8 +170,8 @@ def _topology(pattern: ast.Pattern) -> Iterator[Finding]:
         seen.add(ends)
 
 
-def _mode(pattern: ast.Pattern) -> Iterator[Finding]:
-    """Report options for waiting beside a `mode`, which takes every order of a finite log."""
+def _mode_findings(pattern: ast.Pattern) -> Iterator[Finding]:
+    """Report options for waiting with a `mode`, which tries every order of a finite log."""
     order, topology = pattern.order, pattern.topology
     if pattern.mode is None or order.kind == "arrival":
         return
@@ -189,39 +190,39 @@ def _mode(pattern: ast.Pattern) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _bounds(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
+def _bound_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
     window = pattern.window
     if window is not None:
-        yield from _duration("a window", window.length, params)
-        if _is_nothing(window.length, params):
+        yield from _duration_findings("a window", window.length, params)
+        if _is_zero_length(window.length, params):
             yield (
                 "K132", "error", "a window of nothing holds no match", window.span,
                 "the events of a match lie within less than the window",
             )  # fmt: skip
     if pattern.limit is not None and pattern.limit < 1:
         yield (
-            "K127", "error", "`limit 0` lists nothing", _place(pattern, "limit"),
+            "K127", "error", "`limit 0` lists nothing", _span_of(pattern, "limit"),
             "write `return count;` instead: it counts the matches and lists none",
         )  # fmt: skip
     elif pattern.limit is not None and pattern.only_counts:
         yield (
             "K133", "error", "`return count` lists no match, so `limit` has no meaning",
-            _place(pattern, "limit"),
+            _span_of(pattern, "limit"),
             "remove one: without `return count` the first matches are listed, and all counted",
         )  # fmt: skip
-    again = first_repeated(tuple(key.last_name for key in pattern.partition))
-    if again:
+    repeated = first_repeated(tuple(key.last_name for key in pattern.partition))
+    if repeated:
         yield (
-            "K105", "error", f"two keys of the partition are called `{again}`",
-            _place(pattern, "partition"), "a scope is named by the last name of each key",
+            "K105", "error", f"two keys of the partition are called `{repeated}`",
+            _span_of(pattern, "partition"), "a scope is named by the last name of each key",
         )  # fmt: skip
 
 
-def _of_check(pattern: ast.Pattern) -> Iterator[Finding]:
+def _check_findings(pattern: ast.Pattern) -> Iterator[Finding]:
     if pattern.strategy is not None:
         yield (
             "K123", "error", f"`{pattern.strategy}` is a strategy of `find`",
-            _place(pattern, "check"),
+            _span_of(pattern, "check"),
             "write `check A B;`: every event of the alphabet is judged",
         )  # fmt: skip
     if pattern.window is not None:
@@ -237,5 +238,5 @@ def _of_check(pattern: ast.Pattern) -> Iterator[Finding]:
     if pattern.limit is not None:
         yield (
             "K131", "error", "a check reports no matches, so `limit` has no meaning",
-            _place(pattern, "limit"), "`on violation halt` ends a run at its first violation",
+            _span_of(pattern, "limit"), "`on violation halt` ends a run at its first violation",
         )  # fmt: skip

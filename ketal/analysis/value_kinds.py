@@ -1,10 +1,10 @@
-"""Kinds of values: number, string, boolean, or not known before an event comes.
+"""Kinds of values: number, string, boolean, or unknown until an event is read.
 
-A comparison between different kinds is unknown for every event, and a guard accepts
-only what is true: such a comparison is a mistake, and is reported where both kinds are
-known from the text.
+A comparison between different kinds is unknown for every event, and a guard accepts an event only
+if it is true. So such a comparison is a mistake; it is reported if both kinds are known from the
+text.
 
-The one rule: an attribute has no declared kind, so it gives no finding.
+The one rule: an attribute has no declared kind, so it causes no finding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Params = Mapping[str, ast.ParamDecl]
 
 
 def kind_of(value: ast.Value, params: Params) -> Kind:
-    """Return the kind of a value; `any` if it is not known."""
+    """Return the kind of a value; `any` if unknown."""
     match value:
         case ast.Literal(value=bool()):
             return "boolean"
@@ -42,14 +42,14 @@ def kind_of(value: ast.Value, params: Params) -> Kind:
 def guard_findings(
     node: ast.Node, params: Params, registered: Mapping[str, RegisteredGuard]
 ) -> Iterator[Finding]:
-    """Yield the comparisons, operations and calls that can never be true."""
+    """Yield findings about comparisons, operations and calls that can never be true."""
     for part in walk(node):
         match part:
             case ast.Comparison():
-                yield from _comparison(part, params)
+                yield from _comparison_findings(part, params)
             case ast.Membership(value=value, items=items):
                 for item in items:
-                    yield from _different(part, value, item, params)
+                    yield from _kind_findings(part, value, item, params)
             case ast.Matches(value=value):
                 kind = kind_of(value, params)
                 if kind in ("number", "boolean"):
@@ -65,18 +65,18 @@ def guard_findings(
                         "since the epoch",
                     )  # fmt: skip
                 for op, operand in zip((ops[0], *ops), operands, strict=True):
-                    yield from _operand(op, operand, part, params)
+                    yield from _operand_findings(op, operand, part, params)
             case ast.Negative(operand=operand):
-                yield from _operand("-", operand, part, params)
+                yield from _operand_findings("-", operand, part, params)
             case ast.Function(name=name):
                 guard = FUNCTIONS.get(name) or registered.get(name)
                 if guard is not None and len(guard.parameters) != len(part.arguments):
-                    yield _miscounted(part, guard.parameters)
+                    yield _argument_count_finding(part, guard.parameters)
                 elif guard is not None:
-                    yield from _arguments(part, guard.parameters, params)
+                    yield from _argument_findings(part, guard.parameters, params)
 
 
-def _comparison(node: ast.Comparison, params: Params) -> Iterator[Finding]:
+def _comparison_findings(node: ast.Comparison, params: Params) -> Iterator[Finding]:
     kinds = {kind_of(node.left, params), kind_of(node.right, params)}
     if node.op not in ("==", "!=") and "boolean" in kinds:
         yield (
@@ -84,10 +84,10 @@ def _comparison(node: ast.Comparison, params: Params) -> Iterator[Finding]:
             "booleans have `==` and `!=`",
         )  # fmt: skip
     else:
-        yield from _different(node, node.left, node.right, params)
+        yield from _kind_findings(node, node.left, node.right, params)
 
 
-def _different(
+def _kind_findings(
     node: ast.Node, left: ast.Value, right: ast.Value, params: Params
 ) -> Iterator[Finding]:
     first, second = kind_of(left, params), kind_of(right, params)
@@ -98,15 +98,17 @@ def _different(
         if isinstance(side, ast.Field) and side.name == "time":
             hint = "`time` is in seconds since the epoch"
         elif isinstance(side, ast.Field) and isinstance(other, ast.Literal):
-            hint = f'`{side.name}` is a string: write `"{_plain(other.value)}"`'
+            hint = f'`{side.name}` is a string: write `"{_unquoted(other.value)}"`'
     yield "K112", "error", f"this compares a {first} with a {second}", node.span, hint
 
 
-def _plain(value: object) -> str:
+def _unquoted(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _operand(op: str, operand: ast.Value, node: ast.Node, params: Params) -> Iterator[Finding]:
+def _operand_findings(
+    op: str, operand: ast.Value, node: ast.Node, params: Params
+) -> Iterator[Finding]:
     kind = kind_of(operand, params)
     if kind in ("string", "boolean"):
         yield (
@@ -115,7 +117,7 @@ def _operand(op: str, operand: ast.Value, node: ast.Node, params: Params) -> Ite
         )  # fmt: skip
 
 
-def _miscounted(node: ast.Function, parameters: tuple[Kind, ...]) -> Finding:
+def _argument_count_finding(node: ast.Function, parameters: tuple[Kind, ...]) -> Finding:
     wanted, given = len(parameters), len(node.arguments)
     wants = counted(wanted, "argument")
     return (
@@ -124,10 +126,10 @@ def _miscounted(node: ast.Function, parameters: tuple[Kind, ...]) -> Finding:
     )  # fmt: skip
 
 
-def _arguments(
+def _argument_findings(
     node: ast.Function, parameters: tuple[Kind, ...], params: Params
 ) -> Iterator[Finding]:
-    """Yield the arguments of another kind, and those that must be constants and are none."""
+    """Yield findings about arguments of the wrong kind, and arguments that must be constants."""
     constants = len(FUNCTIONS[node.name].constants) if node.name in FUNCTIONS else 0
     for number, (kind, argument) in enumerate(zip(parameters, node.arguments, strict=True), 1):
         actual = kind_of(argument, params)

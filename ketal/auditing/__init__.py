@@ -1,1 +1,1 @@
-"""Is a log a possible vector-clocked execution?"""
+"""The audit of a log: whether it is a possible vector-clocked execution."""

@@ -1,23 +1,22 @@
-"""Clocks that contradict each other: not transitive, backwards along a node, a send unknown.
+"""Clocks that contradict each other: not transitive, backwards along a node, or missing a send.
 
-An event's clock has at least what the clocks of the events have that it knows. It is
-enough to compare it with its predecessor and with the events that its entries name, and
-only the entries that are new. So an execution that is none shows as *cases* (f, e, m):
-e knows f, and f's entry of m is greater than e's. In each one of three entries is
-wrong: e's of m is too low, e's of f's node claims too much (it does not know f), or f's
-of m claims too much. An entry that goes backwards is the case in which f comes before e
-on one node. If e receives what f sent, e knows f whatever its clock says, and only its
-entry of f's node can be wrong. An entry that a node dropped, or took over in part, it
-lacks at each of its events from then on.
+Each entry of an event's clock is at least that of the events which it knows. It suffices to compare
+an event with its predecessor and with the events that its new entries name. So each contradiction
+shows as a *case* (f, e, m): e knows f, and f's entry of m is greater than e's. In each case, one of
+three entries is wrong: e's entry of m is too low, e's entry of f's node is too high (e does not
+know f), or f's entry of m is too high. If f and e are events of one node, the entry goes backwards.
+If e receives the message that f sent, e knows f whatever its clock has, and only its entry of f's
+node can be wrong. An entry that a node dropped, or merged only in part, is too low at all of the
+node's events from then on.
 
-Cases that have an entry in common may have one cause. If one entry takes part in all of
-them, and the events around it leave it a value, it is the fault. Else several entries
-are wrong, and which ones is undecidable: then each entry that is too low is named, at
-the first event that lacks it.
+Cases that share an entry may have one cause. If one entry takes part in all of them, and there is a
+value for it that agrees with the events around it, that entry is the fault. Otherwise several
+entries are wrong, and which ones is undecidable: then each entry that is too low is reported, at
+the first event where it is.
 
-The one rule: of two entries that explain as much, the one that is too low before the
-one that claims too much, the event that knows before the one that is known, and what
-stands first in the file.
+The one rule: of entries that explain the same cases, one that is too low is blamed before one that
+is too high, then one of the event that knows before one of the event that is known, then the first
+in the file.
 """
 
 from __future__ import annotations
@@ -32,7 +31,10 @@ from ketal.model.graph_walks import reachable
 
 
 class Role(IntEnum):
-    """How an entry takes part in a case; in the order in which it is blamed."""
+    """How an entry takes part in a case (f, e, m), in the order of blame.
+
+    LOW: e's entry of m; CLAIMS: e's entry of f's node; HIGH: f's entry of m.
+    """
 
     LOW = 0
     CLAIMS = 1
@@ -40,7 +42,7 @@ class Role(IntEnum):
 
 
 _Entry = tuple[AuditedEvent, str]
-"""An entry of an event's clock."""
+"""An entry of an event's clock, by the node that it is for."""
 
 
 class Case(NamedTuple):
@@ -52,15 +54,15 @@ class Case(NamedTuple):
     received: bool = False
 
     @property
-    def falls(self) -> bool:
+    def goes_backwards(self) -> bool:
         """Whether an entry goes backwards along a node."""
         return self.known.node == self.event.node
 
     def entries(self) -> Iterator[_Entry]:
-        """Yield the entries of which one is wrong."""
+        """Yield the entries of which at least one is wrong."""
         if self.name != self.event.node or self.received:
             yield self.event, self.name
-        if not self.falls and not self.received:
+        if not self.goes_backwards and not self.received:
             yield self.event, self.known.node
         if not self.received:
             yield self.known, self.name
@@ -73,13 +75,13 @@ class Case(NamedTuple):
 
 
 def find_contradictions(execution: AuditedExecution) -> None:
-    """Report the entries that explain all contradictions; they are unknown from then on."""
-    for lacks in _groups(_lacks_of(execution)):
+    """Report the entries that explain all contradictions, and mark them unknown."""
+    for lacks in _group_lacks(_find_lacks(execution)):
         _explain(execution, lacks)
 
 
-def _cases_of(execution: AuditedExecution) -> Iterator[Case]:
-    """Yield the contradictions between events and what they know, each node's in its order."""
+def _find_cases(execution: AuditedExecution) -> Iterator[Case]:
+    """Yield the contradictions between events and the events that they know, in node order."""
     lines = execution.lines
     for node, line in lines.items():
         before: AuditedEvent | None = None
@@ -89,20 +91,20 @@ def _cases_of(execution: AuditedExecution) -> Iterator[Case]:
                 for name in event.lacks(before):
                     yield Case(before, event, name)
                 if before.unknown:
-                    yield from _lacks_from_earlier(execution, before, event)
+                    yield from _cases_beyond_unknown(execution, before, event)
                 else:
-                    # The entries that the predecessor has as well were compared with it.
+                    # Entries equal to the predecessor's were compared at the predecessor.
                     old = before.clock
             for name, value in event.clock.items():
                 if name == node or old.get(name) == value or name in event.unknown:
                     continue
                 other = lines.get(name)
-                known = other.upto(value) if other is not None else None
+                known = other.last_upto(value) if other is not None else None
                 if known is not None:
                     for lacked in event.lacks(known):
                         yield Case(known, event, lacked)
             for send in execution.sends.get(event.position, ()):
-                knows = event.value(send.node) - (send.node == node) >= send.counter
+                knows = event.entry(send.node) - (send.node == node) >= send.counter
                 if knows or send.node in event.unknown:
                     continue
                 if execution.has_certain_dot(send) and execution.has_certain_dot(event):
@@ -110,13 +112,13 @@ def _cases_of(execution: AuditedExecution) -> Iterator[Case]:
             before = event
 
 
-def _lacks_from_earlier(
+def _cases_beyond_unknown(
     execution: AuditedExecution, before: AuditedEvent, event: AuditedEvent
 ) -> Iterator[Case]:
-    """Yield where an event knows less than was known before a predecessor with unknown entries."""
+    """Yield the cases of entries below their last known value before an unknown one."""
     names = set(before.unknown) or event.clock.keys()
     for name in sorted(names - event.unknown - {event.node}):
-        earlier = execution.known_before(before, name)
+        earlier = execution.predecessor_with_entry(before, name)
         if earlier is not None and earlier.clock.get(name, 0) > event.clock.get(name, 0):
             yield Case(earlier, event, name)
 
@@ -126,43 +128,43 @@ def _lacks_from_earlier(
 
 @dataclass(slots=True, eq=False)
 class _Lack:
-    """A node's entry of another one that is too low from an event on: less than `needed`."""
+    """An entry of a node's clock that is too low, less than `needed`, from an event on."""
 
     event: AuditedEvent
     name: str
     needed: int
     cases: list[Case]
 
-    def lasts(self, *events: AuditedEvent | None) -> bool:
-        """Return whether all of some later events of the node lack it, too."""
+    def continues_at(self, *events: AuditedEvent | None) -> bool:
+        """Return whether the entry is too low in all of the given later events of the node, too."""
         return all(e is not None and e.clock.get(self.name, 0) < self.needed for e in events)
 
     def events(self, execution: AuditedExecution) -> Iterator[AuditedEvent]:
-        """Yield the events that lack it."""
+        """Yield the consecutive events whose entry is too low."""
         walk: AuditedEvent | None = self.event
-        while walk is not None and self.lasts(walk):
+        while walk is not None and self.continues_at(walk):
             yield walk
-            walk = execution.after(walk)
+            walk = execution.successor(walk)
 
 
-def _lacks_of(execution: AuditedExecution) -> list[_Lack]:
-    """Return what the events of an execution lack; that of a node is in its order."""
+def _find_lacks(execution: AuditedExecution) -> list[_Lack]:
+    """Return the entries that are too low in an execution, those of each node in its order."""
     last: dict[tuple[str, str], _Lack] = {}
     lacks = []
-    for case in _cases_of(execution):
-        event, name, value = case.event, case.name, case.known.value(case.name)
+    for case in _find_cases(execution):
+        event, name, value = case.event, case.name, case.known.entry(case.name)
         lack = last.get((event.node, name))
         if lack is not None and event is lack.event:
             lack.needed = max(lack.needed, value)
-        elif lack is None or not lack.lasts(event, execution.before(event)):
+        elif lack is None or not lack.continues_at(event, execution.predecessor(event)):
             lack = last[event.node, name] = _Lack(event, name, value, [])
             lacks.append(lack)
         lack.cases.append(case)
     return lacks
 
 
-def _groups(lacks: list[_Lack]) -> Iterator[list[_Lack]]:
-    """Yield together what has an entry in common, directly or through others."""
+def _group_lacks(lacks: list[_Lack]) -> Iterator[list[_Lack]]:
+    """Yield groups of lacks whose cases share entries, directly or through others."""
     sharing: dict[int | _Entry, list[int | _Entry]] = {}
     for at, lack in enumerate(lacks):
         for case in lack.cases:
@@ -178,7 +180,7 @@ def _groups(lacks: list[_Lack]) -> Iterator[list[_Lack]]:
 
 
 def _explain(execution: AuditedExecution, lacks: list[_Lack]) -> None:
-    """Report the entry that explains all that is lacked; else each one that is too low."""
+    """Report the entry that explains a group of lacks, or each entry that is too low."""
     cases = [case for lack in lacks for case in lack.cases]
     common = set(cases[0].entries())
     for case in cases:
@@ -188,7 +190,7 @@ def _explain(execution: AuditedExecution, lacks: list[_Lack]) -> None:
         for event, name in common
     )
     alone = [one for one in ranked if _may_be_wrong(execution, one[3], one[2], cases)]
-    # An entry taken over in part is lacked as long as the node claims to know it.
+    # An entry merged in part is too low as long as the node claims to know the event it is from.
     partly = [one for one in ranked if one[0] is Role.CLAIMS and len(lacks) > 1]
     if alone or partly:
         role, _, name, event = (alone or partly)[0]
@@ -199,10 +201,10 @@ def _explain(execution: AuditedExecution, lacks: list[_Lack]) -> None:
         event, name, role = lack.event, lack.name, Role.LOW
         wrong: Iterable[AuditedEvent] = lack.events(execution)
         if name == event.node:
-            # Each is before the other: one of them does not know the other one.
+            # Each event is before the other, so one of them does not know the other.
             name, role, wrong = lack.cases[0].known.node, Role.CLAIMS, [event]
-        here = [case for case in lack.cases if case.event is event]
-        _report(execution, event, name, role, here, certain=False)
+        at_event = [case for case in lack.cases if case.event is event]
+        _report(execution, event, name, role, at_event, certain=False)
         for one in wrong:
             one.unknown |= {name}
 
@@ -210,16 +212,16 @@ def _explain(execution: AuditedExecution, lacks: list[_Lack]) -> None:
 def _may_be_wrong(
     execution: AuditedExecution, event: AuditedEvent, name: str, cases: list[Case]
 ) -> bool:
-    """Return whether the events around one agree with each other without its entry."""
+    """Return whether the events around an event agree with each other without its entry."""
     if any(case.received for case in cases):
-        # Nothing else can be wrong, though its later events may lack the same.
+        # No other entry can be wrong, though later events of the node may lack the same.
         return True
-    low, high = execution.bounds(event, name)
+    low, high = execution.entry_bounds(event, name)
     if high is not None and low > high:
         return False
-    after = execution.after(event)
+    after = execution.successor(event)
     for case in cases:
-        # An entry that the next event has as well was not compared.
+        # An entry that the next event shares was not compared again.
         if after is not None and case.role(event, name) is Role.CLAIMS:
             claims = after.clock.get(name, 0) == event.clock.get(name, 0)
             lacks = case.name in after.lacks(case.known)
@@ -228,7 +230,7 @@ def _may_be_wrong(
     return True
 
 
-# --- how it is reported -------------------------------------------------------------------
+# --- reports -----------------------------------------------------------------------------
 
 
 def _report(
@@ -240,24 +242,24 @@ def _report(
     *,
     certain: bool,
 ) -> None:
-    """Report an entry, by the case that shows best how it is wrong."""
+    """Report a wrong entry, with the clearest of its cases."""
     shown = [case for case in cases if case.received or case.role(event, name) is role]
-    case = min(shown, key=lambda case: (not case.received, not case.falls))
+    case = min(shown, key=lambda case: (not case.received, not case.goes_backwards))
     code = "A009" if case.received else "A008"
-    if case.falls and not case.received and role is not Role.CLAIMS:
+    if case.goes_backwards and not case.received and role is not Role.CLAIMS:
         code = "A010"
     message = _message(case, event, role)
     execution.report(code, event, message, dot=event.dot, blamed={name}, certain=certain)
 
 
 def _message(case: Case, blamed: AuditedEvent, role: Role) -> str:
-    """Return in a sentence how the entry of an event that is blamed for a case is wrong."""
+    """Return a sentence that says how the entry of the blamed event is wrong."""
     known, event, name, received = case
-    less, more = event.clock.get(name, 0), known.value(name)
+    less, more = event.clock.get(name, 0), known.entry(name)
     if received:
         message = f"{event.dot} receives what {known.dot} sent and does not know it"
-        return message if case.falls else f"{message}: its entry of {name} is {less}"
-    if case.falls and role is not Role.CLAIMS:
+        return message if case.goes_backwards else f"{message}: its entry of {name} is {less}"
+    if case.goes_backwards and role is not Role.CLAIMS:
         values = f"it is {less} at {event.dot} and was {more} at {known.dot}"
         if blamed is known:
             values = f"it is {more} at {known.dot} and {less} at {event.dot}, which comes later"

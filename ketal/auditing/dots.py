@@ -1,22 +1,21 @@
-"""Each event a dot of its own: along a node own entries count 1, 2, 3, ….
+"""Assigns each event a dot of its own, so that the own entries of a node count 1, 2, 3, ….
 
-A node fails to count so by a hole, a dot of two events, an event without a dot, or one
-far behind the last. Each may be a fault by itself: an event that was lost, or is one
-too many. A wrong own entry shows as two of them: the hole that its event left, and the
-dot that it has instead. So an event without a dot, or with one that it shares, is tried
-in the holes. It *fits* a hole if nothing contradicts it there: along a node clocks
-never fall, who knows an event knows all that it knows, and whom it knows does not know
-it (Mattern, "Virtual time and global states of distributed systems", 1989). If it fits,
-its own entry is the fault, and no event is missing.
+A node's own entries deviate from that by a hole, a dot that two events share, an event without a
+dot, or one far beyond the last. Each may be a fault of its own: an event that was lost, or one too
+many. A wrong own entry shows as two deviations: the hole that its event left, and the dot that it
+has instead. So an event without a dot, or with a shared one, is tried in the holes. It *fits* a
+hole if nothing contradicts it there: clocks never decrease along a node, events that know it know
+all that it knows, and events that it knows do not know it (Mattern, "Virtual time and global states
+of distributed systems", 1989). If it fits, its own entry is the fault, and no event is missing.
 
-The order of the file is evidence, too: where it has the order of each node, the line
-of the event must fit the hole as well; elsewhere it only decides between two that fit.
+The order of the file is evidence, too: if the file has the order of each node, the event's line
+must fit the hole as well; otherwise the order only decides between two events that fit.
 
-First each event has the dot of its own entry, if that is a valid one (`admit`); of a clock
-that is none the valid entries are used and the others reported.
+First each event gets the dot of its own entry, if that is valid (`admit`); of an invalid clock, the
+valid entries are used and the others reported.
 
-The one rule: one fault before two. An event that fits no hole is left at its recorded
-dot, and a hole that nothing fits is a lost event.
+The one rule: one fault is preferred to two. An event that fits no hole stays at its recorded dot,
+and a hole that no event fits is a lost event.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ from ketal.clocks.vector import COUNTER_MAX
 from ketal.model.events.dot import Dot
 from ketal.model.events.draft import Draft
 
-_PAIRS = 12
-"""From so many neighbours on, the order of a file proves something."""
-_NEAR = 16
-"""So many holes are tried for an event, around the place that it must have."""
+_PAIRS_MIN = 12
+"""How many pairs of neighbours it takes at least for the order of a file to be evidence."""
+_HOLES_TRIED = 16
+"""How many holes are tried for an event, around its expected place."""
 
 
 def admit(execution: AuditedExecution) -> None:
-    """Assign each event the dot of its own entry, if that is a valid one."""
+    """Assign each event the dot of its own entry, if that is valid."""
     copies: set[int] = set()
     known: dict[tuple[str, int], set[bytes]] = {}
     for event in execution.events:
@@ -59,7 +58,7 @@ def admit(execution: AuditedExecution) -> None:
         if not event.counter:
             line.strays.append(event)
             continue
-        first = line.at.setdefault(event.counter, event)
+        first = line.by_counter.setdefault(event.counter, event)
         if first is event:
             continue
         contents = known.setdefault((event.node, event.counter), {first.content})
@@ -76,7 +75,7 @@ def admit(execution: AuditedExecution) -> None:
 
 
 def _admit_draft(execution: AuditedExecution, event: AuditedEvent, draft: Draft) -> None:
-    """Take the valid entries of an invalid clock, and report the others."""
+    """Use the valid entries of an invalid clock, and report the others."""
     node = event.node
     raw = draft.clock if isinstance(draft.clock, dict) else {}
     wrong = [str(m) for m, v in raw.items() if not (isinstance(m, str) and is_counter(v))]
@@ -92,10 +91,10 @@ def _admit_draft(execution: AuditedExecution, event: AuditedEvent, draft: Draft)
         execution.report("A002", event, message)
     elif not event.counter:
         if not event.clock:
-            # It may know nothing, or not record what it knows; its place decides.
+            # An empty clock may be right or not recorded; its place decides.
             event.unknown = Everything()
-        what = "is zero" if node in raw else "is missing"
-        execution.report("A001", event, f"the own entry of {node} {what}")
+        state = "is zero" if node in raw else "is missing"
+        execution.report("A001", event, f"the own entry of {node} {state}")
     else:
         name = wrong[0] if wrong else "?"
         message = f"the entry of {name} is {repr(raw.get(name))[:40]}, which is no counter"
@@ -107,21 +106,21 @@ def is_counter(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= COUNTER_MAX
 
 
-# --- dots that are missing, or used twice -----------------------------------------------------
+# --- missing and shared dots ------------------------------------------------------------------
 
 
-def assign_dots(execution: AuditedExecution, left: frozenset[str] = NONE) -> None:
-    """Assign a dot to each event of a node that does not count 1, 2, 3, …; report the faults.
+def assign_dots(execution: AuditedExecution, departed: frozenset[str] = NONE) -> None:
+    """Assign dots to the events of nodes that do not count 1, 2, 3, …, and report the faults.
 
-    Entries of nodes that `left` contradict nothing.
+    Entries of nodes in `departed` are no evidence.
     """
-    lines = {node: line for node, line in execution.lines.items() if not line.whole}
+    lines = {node: line for node, line in execution.lines.items() if not line.complete}
     if not lines:
         return
-    most = {node: line.top + line.spare for node, line in execution.lines.items()}
-    named = _named_behind(execution, most)
+    counter_max = {node: line.top + line.without_dot for node, line in execution.lines.items()}
+    named = _named_beyond(execution, counter_max)
     unsettled = {e.position for line in lines.values() for e in chain(*line.twins.values())}
-    evidence = _DotEvidence(execution, most, left, unsettled, _is_ordered(execution))
+    evidence = _DotEvidence(execution, counter_max, departed, unsettled, _is_ordered(execution))
     for node, line in lines.items():
         _DotAssignment(evidence, node, named.get(node, 0)).assign()
         unsettled.difference_update(event.position for event in line.events())
@@ -130,25 +129,27 @@ def assign_dots(execution: AuditedExecution, left: frozenset[str] = NONE) -> Non
 
 
 def _is_ordered(execution: AuditedExecution) -> bool:
-    """Return whether the file has each node's order.
+    """Return whether the file has the order of each node.
 
-    A few wrong own entries look like falls. In n lines that were shuffled, half of the
-    neighbours fall, with a variance of (n + 1) / 12 (MacMahon, "Combinatory analysis",
-    1915); it takes four deviations less than that to be no accident.
+    A few wrong own entries look like descents. In a random permutation of n events, half of the
+    neighbours are descents, with a variance of (n + 1) / 12 (MacMahon, "Combinatory analysis",
+    1915); the file is ordered if it has fewer by four standard deviations.
     """
     lines: dict[str, list[int]] = {}
     for event in execution.events:
-        if event.counter and execution.lines[event.node].at[event.counter] is event:
+        if event.counter and execution.lines[event.node].by_counter[event.counter] is event:
             lines.setdefault(event.node, []).append(event.counter)
     falls = sum(a > b for line in lines.values() for a, b in pairwise(line))
     pairs = sum(len(line) - 1 for line in lines.values())
     variance = sum(len(line) + 1 for line in lines.values() if len(line) > 1) / 12
-    return pairs >= _PAIRS and 10 * falls <= 3 * pairs and falls + 4 * sqrt(variance) < pairs / 2
+    return (
+        pairs >= _PAIRS_MIN and 10 * falls <= 3 * pairs and falls + 4 * sqrt(variance) < pairs / 2
+    )
 
 
-def _named_behind(execution: AuditedExecution, most: dict[str, int]) -> dict[str, int]:
-    """Return by node the last dot behind its last event that others name and that can be."""
-    reach = {node: top for node, top in most.items() if top > execution.lines[node].top}
+def _named_beyond(execution: AuditedExecution, counter_max: dict[str, int]) -> dict[str, int]:
+    """Return, by node, the highest possible counter beyond its last event that entries name."""
+    reach = {node: top for node, top in counter_max.items() if top > execution.lines[node].top}
     named: dict[str, int] = {}
     for event in execution.events if reach else ():
         for node in reach.keys() & event.clock.keys():
@@ -161,18 +162,18 @@ def _report_holes(execution: AuditedExecution) -> None:
     for node, line in execution.lines.items():
         for hole in line.holes():
             first, last = hole
-            after = line.at[last + 1]
-            what = f"{node}@{first} is"
+            after = line.by_counter[last + 1]
+            dots = f"{node}@{first} is"
             if last > first:
-                what = f"{node}@{first} to {node}@{last} ({hole.room:,} events) are"
-            message = f"{what} not in the log: a hole before {after.dot}"
+                dots = f"{node}@{first} to {node}@{last} ({hole.room:,} events) are"
+            message = f"{dots} not in the log: a hole before {after.dot}"
             execution.report("A004", after, message, dot=Dot(node, first))
 
 
-class _Loose(NamedTuple):
-    """An event that is to get another counter, and the holes where it fits, the best first.
+class _Unplaced(NamedTuple):
+    """An event that needs another counter, and the holes where it fits, the best first.
 
-    It has `rivals` if another event with its dot could get one in its stead.
+    It has `rivals` if another event with the same dot could be moved instead.
     """
 
     event: AuditedEvent
@@ -182,90 +183,90 @@ class _Loose(NamedTuple):
 
 @dataclass(slots=True)
 class _DotEvidence:
-    """The evidence of a log for and against an event at a place of its node's line.
+    """The evidence for and against a place of an event on its node's line.
 
     Attributes
     ----------
     execution : AuditedExecution
-        Its events.
-    most : dict of str to int
-        The greatest counter that each node can have, were no event lost: what names a
-        later one is no evidence.
-    left : frozenset of str
+        The events.
+    counter_max : dict of str to int
+        The greatest counter that each node can have if no event was lost: an entry that names a
+        higher one is no evidence.
+    departed : frozenset of str
         Nodes whose entries are no evidence.
     unsettled : set of int
-        Positions of events that share a dot: what stands there may be another one.
+        Positions of events that share a dot and may have to move.
     ordered : bool
-        Whether the file has each node's order.
+        Whether the file has the order of each node.
     """
 
     execution: AuditedExecution
-    most: dict[str, int]
-    left: frozenset[str]
+    counter_max: dict[str, int]
+    departed: frozenset[str]
     unsettled: set[int]
     ordered: bool
 
-    def around(
+    def neighbours(
         self, event: AuditedEvent, hole: Hole
     ) -> tuple[AuditedEvent | None, AuditedEvent | None]:
-        """Return the neighbours that an event has in a hole of its node."""
+        """Return the neighbours that an event would have in a hole of its node."""
         line = self.execution.lines[event.node]
-        return line.upto(hole.first - 1), line.above(hole.last)
+        return line.last_upto(hole.first - 1), line.first_above(hole.last)
 
     def fits(self, event: AuditedEvent, hole: Hole) -> bool:
-        """Return whether nothing contradicts an event in a hole, but perhaps the file."""
+        """Return whether nothing, except perhaps the file order, contradicts an event in a hole."""
         node, execution = event.node, self.execution
-        before, after = self.around(event, hole)
+        before, after = self.neighbours(event, hole)
         if before is not None and self.contradicts(before, event):
             return False
         if after is not None and self.contradicts(event, after):
             return False
         for knower in execution.knowers(node, hole.last):
-            # An event that knows the next one, too, need not be compared.
+            # An event that knows the next event of the node, too, need not be compared.
             further = after is not None and knower.clock[node] >= after.counter
             settled = not further and knower.position not in self.unsettled
             if settled and self.contradicts(event, knower):
                 return False
         for name, value in event.clock.items():
-            if name == node or name in self.left or name in event.unknown:
+            if name == node or name in self.departed or name in event.unknown:
                 continue
-            known = execution.named(name, value)
+            known = execution.event_named(name, value)
             if known is None or node in known.unknown or known.position in self.unsettled:
                 continue
             if known.clock.get(node, 0) >= hole.first:
                 return False
         received = execution.receives.get(event.position, ())
-        return all(other.value(node) >= hole.first for other in received)
+        return all(other.entry(node) >= hole.first for other in received)
 
     def contradicts(self, event: AuditedEvent, later: AuditedEvent) -> bool:
-        """Return whether an event knows more of another node than a later one does."""
+        """Return whether an event has a higher entry of another node than a later event."""
         return any(
-            event.clock[name] <= self.most.get(name, 0) and name not in self.left
+            event.clock[name] <= self.counter_max.get(name, 0) and name not in self.departed
             for name in later.lacks(event)
         )
 
     def misorder(self, event: AuditedEvent, hole: Hole) -> int:
-        """Count the neighbours in a hole that stand on its wrong side in the file."""
-        before, after = self.around(event, hole)
+        """Count the neighbours in a hole that are on the wrong side of the event in the file."""
+        before, after = self.neighbours(event, hole)
         return (before is not None and before.position > event.position) + (
             after is not None and after.position < event.position
         )
 
     def misorders_after(self, event: AuditedEvent, counter: int) -> int:
-        """Count the neighbours in the wrong order around two counters, once an event is moved."""
+        """Count the neighbours in the wrong file order if an event is moved to `counter`."""
         line, was = self.execution.lines[event.node], event.counter
         event.counter = counter
         line.put(event)
-        places = {line.at[place] for place in (was, counter)}
-        pairs = {(before, e) for e in places if (before := line.upto(e.counter - 1))}
-        pairs |= {(e, after) for e in places if (after := line.above(e.counter))}
-        line.take(event)
+        places = {line.by_counter[place] for place in (was, counter)}
+        pairs = {(before, e) for e in places if (before := line.last_upto(e.counter - 1))}
+        pairs |= {(e, after) for e in places if (after := line.first_above(e.counter))}
+        line.remove(event)
         event.counter = was
         return sum(a.position > b.position for a, b in pairs)
 
 
 class _DotAssignment:
-    """The events of one node that counts otherwise than 1, 2, 3, …."""
+    """Assigns counters to the events of one node that does not count 1, 2, 3, …."""
 
     def __init__(self, evidence: _DotEvidence, node: str, named: int) -> None:
         self._execution = evidence.execution
@@ -274,95 +275,97 @@ class _DotAssignment:
         self._node = node
         self._line = evidence.execution.lines[node]
         self._named = named
-        # Wrong own entries far behind have places of their own, in no order.
-        self._by_place = sorted((self._place_before(hole), hole) for hole in self._line.holes())
+        # Sorted, as wrong own entries far beyond the others have places in no order.
+        self._by_key = sorted((self._key_before(hole), hole) for hole in self._line.holes())
 
     def assign(self) -> None:
-        """Assign a counter to each of its events, or report it."""
+        """Assign a counter to each of the node's events, or report the event."""
         line = self._line
-        behind = self._take_behind()
+        from_end = self._take_last()
         holes = line.holes()
-        if line.top < (last := min(self._named, line.top + line.spare)):
+        if line.top < (last := min(self._named, line.top + line.without_dot)):
             holes.append(Hole(line.top + 1, last))
-        movers = self._movers(holes)
-        loose = [_Loose(e, self._options(e, holes, fill=True)) for e in line.strays]
-        loose += [_Loose(e, self._options(e, holes)) for e in behind]
-        self._place(loose + movers)
-        taken = [*behind, *(mover.event for mover in movers)]
+        moved = self._take_shared(holes)
+        unplaced = [_Unplaced(e, self._fitting_holes(e, holes, fill=True)) for e in line.strays]
+        unplaced += [_Unplaced(e, self._fitting_holes(e, holes)) for e in from_end]
+        self._fill_holes(unplaced + moved)
+        taken = [*from_end, *(one.event for one in moved)]
         for event in taken:
             if not event.counter:
-                # Others took its place: it is left at its recorded dot.
+                # Other events took the holes: it stays at its recorded dot.
                 event.counter = event.clock[self._node]
-                if event.counter not in line.at:
+                if event.counter not in line.by_counter:
                     line.put(event)
-        self._put_last([event for event in line.strays if not event.counter])
+        self._append_strays([event for event in line.strays if not event.counter])
         for event in chain(taken, *line.twins.values()):
-            if event is not line.at[event.counter]:
+            if event is not line.by_counter[event.counter]:
                 self._report_extra(event)
         self._place_copies()
 
-    # --- where an event fits ------------------------------------------------------------------
+    # --- holes that an event fits -------------------------------------------------------------
 
-    def _options(self, event: AuditedEvent, holes: list[Hole], *, fill: bool = False) -> list[Hole]:
+    def _fitting_holes(
+        self, event: AuditedEvent, holes: list[Hole], *, fill: bool = False
+    ) -> list[Hole]:
         """Return the holes that an event fits, the best first.
 
-        To be one of several in a hole explains nothing, unless by the order of the
-        file; but an event without any dot goes into each (`fill`).
+        A hole with room for several events is no evidence for one, except by the order of the file;
+        but an event without any dot may fill it (`fill`).
         """
         if isinstance(event.unknown, Everything) and not self._ordered:
             return holes
         options = []
-        for hole in self._near(event, holes):
+        for hole in self._nearby_holes(event, holes):
             misorder = self._evidence.misorder(event, hole)
             allowed = not misorder if self._ordered else fill or hole.room == 1
             if allowed and self._evidence.fits(event, hole):
                 options.append((misorder, abs(hole.first - event.counter), hole))
         return [hole for _, _, hole in sorted(options)]
 
-    def _near(self, event: AuditedEvent, holes: list[Hole]) -> list[Hole]:
-        """Return the holes around the one that its line, or its clock, leads to."""
-        if len(holes) <= _NEAR:
+    def _nearby_holes(self, event: AuditedEvent, holes: list[Hole]) -> list[Hole]:
+        """Return the holes around the expected place of an event."""
+        if len(holes) <= _HOLES_TRIED:
             return holes
-        rank = bisect_right(self._by_place, (self._place_of(event),))
-        near = self._by_place[max(0, rank - _NEAR) : rank + 1]
+        rank = bisect_right(self._by_key, (self._order_key(event),))
+        near = self._by_key[max(0, rank - _HOLES_TRIED) : rank + 1]
         return [*(hole for _, hole in near if hole < holes[-1]), holes[-1]]
 
-    def _place_before(self, hole: Hole) -> int:
-        before = self._line.upto(hole.first - 1)
-        return -1 if before is None else self._place_of(before)
+    def _key_before(self, hole: Hole) -> int:
+        before = self._line.last_upto(hole.first - 1)
+        return -1 if before is None else self._order_key(before)
 
-    def _place_of(self, event: AuditedEvent) -> int:
-        """Return what grows along the node: the line in the file, or what events know."""
-        return event.position if self._ordered else event.others()
+    def _order_key(self, event: AuditedEvent) -> int:
+        """Return a key that grows along the node: the position in the file, or the clock's sum."""
+        return event.position if self._ordered else event.others_sum()
 
     # --- events whose recorded dot may be wrong -----------------------------------------------
 
-    def _take_behind(self) -> list[AuditedEvent]:
-        """Remove the last events, as long as they more likely belong in holes."""
+    def _take_last(self) -> list[AuditedEvent]:
+        """Remove the last events while they more likely belong in holes; return them."""
         taken: list[AuditedEvent] = []
         line, holes = self._line, self._line.holes()
-        latest = max(line.events(), key=self._place_of, default=None)
+        latest = max(line.events(), key=self._order_key, default=None)
         while holes:
             top = line.top
-            same = self._line.twins.get(top, [line.at[top]])
-            if not all(self._belongs_below(event, top, holes, latest) for event in same):
+            same = line.twins.get(top, [line.by_counter[top]])
+            if not all(self._belongs_in_hole(event, top, holes, latest) for event in same):
                 break
             taken += same
-            self._line.twins.pop(top, None)
-            line.take(line.at[top])
+            line.twins.pop(top, None)
+            line.remove(line.by_counter[top])
             if holes[-1].last == top - 1:
                 holes.pop()
         for event in taken:
             event.counter = 0
         return taken
 
-    def _belongs_below(
+    def _belongs_in_hole(
         self, event: AuditedEvent, top: int, holes: list[Hole], latest: AuditedEvent | None
     ) -> bool:
-        """Return whether an event with the last dot is likelier in a hole than there.
+        """Return whether an event with the last dot more likely belongs in a hole.
 
-        Its place contradicts it; or no event knows the ones that would be missing right
-        before it, and by the order of the file it is not last.
+        So it does if its place contradicts it, or if no event knows the events that would be
+        missing right before it and, by the order of the file, it is not the last.
         """
         here, evidence = Hole(top, top), self._evidence
         if (
@@ -370,7 +373,7 @@ class _DotAssignment:
             or (latest is not None and evidence.contradicts(latest, event))
             or (latest is not None and self._ordered and latest.position > event.position)
         ):
-            return bool(self._options(event, holes))
+            return bool(self._fitting_holes(event, holes))
         if holes[-1].last < top - 1:
             return False
         if any(
@@ -378,18 +381,19 @@ class _DotAssignment:
             for knower in self._execution.knowers(self._node, holes[-1].first)
         ):
             return False
-        options = self._options(event, holes[:-1])
+        options = self._fitting_holes(event, holes[:-1])
         return bool(options) and (
             evidence.misorder(event, options[0]) <= evidence.misorder(event, here)
         )
 
-    def _movers(self, holes: list[Hole]) -> list[_Loose]:
-        """Remove, of events with one dot, those that fit a hole; the best of the others has it.
+    def _take_shared(self, holes: list[Hole]) -> list[_Unplaced]:
+        """Remove the events with shared dots that fit a hole; the best of the others keeps the dot.
 
-        It moves first what is wrong there, then what leaves the lines in order.
+        Of several, first those are moved that contradict other events at the dot, then those whose
+        move leaves the file in order.
         """
-        movers: list[_Loose] = []
-        evidence, at = self._evidence, self._line.at
+        moved: list[_Unplaced] = []
+        evidence, at = self._evidence, self._line.by_counter
         for counter, same in sorted(self._line.twins.items()):
             here = Hole(counter, counter)
             keepers = sorted(
@@ -399,43 +403,43 @@ class _DotAssignment:
             ranked = []
             for event in same:
                 at[counter] = keeper = keepers[keepers[0] is event]
-                if options := self._options(event, holes):
+                if options := self._fitting_holes(event, holes):
                     wrong = not evidence.fits(keeper, here)
                     misorders = evidence.misorders_after(event, options[0].first)
                     ranked.append(((wrong, misorders, -event.position), event, options))
             ranked.sort(key=lambda one: one[0])
             for number, (rank, event, options) in enumerate(ranked[: len(same) - 1], 1):
                 rivals = number < len(ranked) and ranked[number][0][0] == rank[0]
-                movers.append(_Loose(event, options, rivals))
+                moved.append(_Unplaced(event, options, rivals))
                 keepers.remove(event)
             at[counter] = keepers[0]
             same[:] = keepers
-        for mover in movers:
-            mover.event.counter = 0
-        return movers
+        for one in moved:
+            one.event.counter = 0
+        return moved
 
-    # --- where they go ------------------------------------------------------------------------
+    # --- placement ----------------------------------------------------------------------------
 
-    def _place(self, loose: list[_Loose]) -> None:
-        """Assign events to holes; one with the fewest candidates goes first."""
-        placed: dict[Hole, list[_Loose]] = {}
-        wanted = Counter(hole for one in loose for hole in one.holes)
-        for one in sorted(loose, key=lambda one: (len(one.holes), one.event.position)):
+    def _fill_holes(self, unplaced: list[_Unplaced]) -> None:
+        """Assign events to holes, those with the fewest holes first."""
+        placed: dict[Hole, list[_Unplaced]] = {}
+        wanted = Counter(hole for one in unplaced for hole in one.holes)
+        for one in sorted(unplaced, key=lambda one: (len(one.holes), one.event.position)):
             free = (hole for hole in one.holes if len(placed.get(hole, ())) < hole.room)
             if (first := next(free, None)) is not None:
                 placed.setdefault(first, []).append(one)
         for hole, members in placed.items():
-            members.sort(key=lambda one: (self._place_of(one.event), one.event.position))
+            members.sort(key=lambda one: (self._order_key(one.event), one.event.position))
             full = len(members) == hole.room and (hole.room == 1 or self._ordered)
             for counter, one in enumerate(members, hole.first):
                 certain = full and wanted[hole] == hole.room and not one.rivals
                 self._renumber(one.event, counter, certain=certain and len(one.holes) == 1)
 
-    def _put_last(self, strays: list[AuditedEvent]) -> None:
+    def _append_strays(self, strays: list[AuditedEvent]) -> None:
         """Place events that fit no hole after the last event."""
         line = self._line
         whole = line.top == len(line.counters)
-        for event in sorted(strays, key=lambda e: (self._place_of(e), e.position)):
+        for event in sorted(strays, key=lambda e: (self._order_key(e), e.position)):
             hole = Hole(line.top + 1, line.top + 1)
             in_order = whole or not self._ordered or not self._evidence.misorder(event, hole)
             if in_order and self._evidence.fits(event, hole):
@@ -450,9 +454,9 @@ class _DotAssignment:
             message = f"the own entry of {event.node} {how}: it is {was} where {counter} is missing"
             self._execution.report("A003", event, message, dot=event.dot, certain=certain)
             return
-        before = self._execution.before(event)
-        if event.read.clock == {} and (before is None or not before.others()):
-            # Where nothing is known yet, an empty clock is right.
+        before = self._execution.predecessor(event)
+        if event.read.clock == {} and (before is None or not before.others_sum()):
+            # No event of the node knew anything before, so the empty clock is right.
             event.unknown = NONE
         for code in ("A001", "A002"):
             finding = self._execution.finding_of(code, event)
@@ -460,7 +464,7 @@ class _DotAssignment:
                 finding.dot, finding.certain = event.dot, certain
 
     def _report_extra(self, event: AuditedEvent) -> None:
-        keeper = self._line.at[event.counter]
+        keeper = self._line.by_counter[event.counter]
         where = f" (the other one is {keeper.place})" if keeper.file else ""
         if event.clock == keeper.clock:
             code = "A005"
@@ -474,15 +478,15 @@ class _DotAssignment:
         self._execution.report(code, event, message, dot=event.dot)
 
     def _place_copies(self) -> None:
-        """Distinguish a line written twice from an event with the content of the one before it.
+        """Tell copies of an event from distinct events with equal content.
 
-        Only a hole right where the second one stands in the file is evidence enough.
+        Only a hole at the very place of the second one in the file is evidence of a distinct event.
         """
         for event in self._line.copies:
             hole = Hole(event.counter + 1, event.counter + 1)
-            free = hole.first not in self._line.at and hole.first < self._line.top
-            if free and self._ordered and self._options(event, [hole]):
+            free = hole.first not in self._line.by_counter and hole.first < self._line.top
+            if free and self._ordered and self._fitting_holes(event, [hole]):
                 self._execution.events.append(event)
-                self._renumber(event, hole.first, certain=hole.first + 1 in self._line.at)
+                self._renumber(event, hole.first, certain=hole.first + 1 in self._line.by_counter)
             else:
                 self._execution.duplicates += 1

@@ -1,4 +1,4 @@
-"""The result of an audit: its codes, a fault, and all faults of a log.
+"""The result of an audit: the codes, a fault, and all faults of a log.
 
 The one rule: a code keeps its meaning; `docs/audit.md` has an example of each.
 """
@@ -58,7 +58,7 @@ CODES = {
         "name the runs of a node, as A and A#2, or number them by an attribute `incarnation`",
     ),
 }
-"""Code → (its name, what to do)."""
+"""Code → (name, hint how to mend the fault)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,15 +68,15 @@ class Fault:
     Attributes
     ----------
     file, line
-        Where the event stands; empty and None where it came from code.
+        The place of the event in the log; empty and None for an event that was passed in code.
     code : str
         `A` and three digits; stable.
     message, hint : str
-        One sentence about the fault, and one about what to do.
+        One sentence about the fault, and one about how to mend it.
     dot : str
-        The dot it is about; empty where that is unknown.
+        The dot of the faulty event; empty if unknown.
     execution : str
-        The execution's name where a log holds several, else empty.
+        The execution's name if the log has several, else empty.
     severity : str
         `error`.
 
@@ -118,7 +118,7 @@ class Fault:
         out: dict[str, Any] = {
             "file": self.file,
             "line": self.line,
-            # A record begins its line; the message names the entry.
+            # A record begins in column 1; the message names the entry.
             "column": None if self.line is None else 1,
             "end_line": None,
             "end_column": None,
@@ -134,8 +134,8 @@ class Fault:
         return out
 
     def __str__(self) -> str:
-        at = place_at(self.file, self.line or 0)
-        place = f"{at}: " if at else ""
+        location = place_at(self.file, self.line or 0)
+        place = f"{location}: " if location else ""
         which = f" (execution {self.execution})" if self.execution else ""
         return f"{place}{self.severity}[{self.code}]: {self.message}{which}"
 
@@ -147,7 +147,7 @@ class Audit:
     Attributes
     ----------
     faults : tuple of Fault
-        In file order.
+        The faults in file order.
     statistics : Statistics
         Numbers about the log.
 

@@ -1,13 +1,12 @@
-"""One execution under audit: its events node by node, and which event knows which.
+"""One execution under audit: its events node by node, and which events know which.
 
-The events of a node are a line, numbered by their own entries. An event knows
-its predecessor on the line and, for each entry (m, v) of its clock, m@v: by
-"Virtual time and global states of distributed systems" (Mattern, 1989) these
-are the last ones that it knows of each node, and all others it knows through
-them.
+The events of a node form a line, numbered by their own entries. An event knows its predecessor on
+the line and, for each entry (m, v) of its clock, the event m@v: these are the last events of each
+node that it knows, and it knows all others through them (Mattern, "Virtual time and global states
+of distributed systems", 1989).
 
-The one rule: nothing here judges. An entry that was found wrong is *unknown*: from then
-on it names no event, and no fault of its own event is derived from it.
+The one rule: nothing here judges. An entry that was found wrong is *unknown*: from then on it names
+no event, and no fault of its event is derived from it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ NONE: frozenset[str] = frozenset()
 
 
 class Everything(frozenset[str]):
-    """The set of all names: of an event without a clock every entry is unknown."""
+    """The set of all names: every entry of an event without a clock is unknown."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -49,20 +48,20 @@ class AuditedEvent:
     Attributes
     ----------
     read : Event or Draft
-        As it was read; a draft where its clock is no clock.
+        The event as it was read; a draft if its clock is invalid.
     file, line, position
-        Where it stands; `position` counts the records.
+        The place of the event in the log; `position` counts the records.
     node : str
-        Where it happened; of a node that restarted, the incarnation.
+        The node of the event; the incarnation, if the node restarted.
     counter : int
-        Its own entry, as it was read and later as it must be; 0 where unknown.
+        The own entry of its clock, as it was read and later as corrected; 0 if unknown.
     clock : dict of str to int
-        Its clock; entries of nodes that have left are restored in it.
+        The clock, in which entries of nodes that left are restored.
     unknown : frozenset of str
-        The nodes whose entries are wrong, and so unknown.
+        The nodes whose entries in the clock are wrong, and so unknown.
     lost : frozenset of str
-        Those of them whose entry may name a lost event: all that is there of such a node
-        is in the event's past.
+        The unknown nodes whose entry may name a lost event: all events of such a node that the log
+        has are in the event's past.
     """
 
     read: Event | Draft
@@ -77,31 +76,31 @@ class AuditedEvent:
 
     @property
     def dot(self) -> Dot:
-        """Return its dot, as it must be."""
+        """The dot, as corrected."""
         return Dot(self.node, self.counter)
 
     @property
     def place(self) -> str:
-        """Return where it stands, as `place_at` writes it."""
+        """The place in the log, as `place_at` writes it."""
         return place_at(self.file, self.line)
 
     @property
     def content(self) -> bytes:
-        """Return what was read of it; that of its copies is the same."""
+        """The content as bytes that are equal for copies of the event."""
         return content(self.read) if isinstance(self.read, Event) else repr(self.read).encode()
 
-    def others(self) -> int:
-        """Return the sum of its entries without the own one; along a line it never falls."""
+    def others_sum(self) -> int:
+        """Return the sum of the clock without the own entry; it never decreases along a line."""
         return sum(self.clock.values()) - self.clock.get(self.node, 0)
 
-    def value(self, name: str) -> int:
-        """Return its entry of a node; the own one as it must be."""
+    def entry(self, name: str) -> int:
+        """Return the clock's entry of a node; the own entry as corrected."""
         return self.counter if name == self.node else self.clock.get(name, 0)
 
     def lacks(self, known: AuditedEvent) -> list[str]:
-        """Return the nodes of which an event knows more than this one, which knows that event.
+        """Return the nodes whose entry is higher in `known`, an event that this event knows.
 
-        The own node is one of them if the event knows this one, too.
+        The own node is one of them if `known` knows this event, too.
         """
         clock, node, other = self.clock, self.node, known.node
         out = []
@@ -114,21 +113,21 @@ class AuditedEvent:
         return out
 
     def certain_entries(self) -> dict[str, int]:
-        """Return its clock without the entries that are unknown."""
+        """Return the clock without the unknown entries."""
         clock = {name: value for name, value in self.clock.items() if name not in self.unknown}
         clock[self.node] = self.counter
         return clock
 
     def correct(self, entries: dict[str, int]) -> None:
-        """Replace some entries of its clock; they are known from then on."""
+        """Replace entries of the clock, which are known from then on."""
         if entries:
             self.clock = self.clock | entries
             self.unknown = self.unknown - entries.keys()
 
     def as_event(self) -> Event:
-        """Return it as it counts: with its dot as it must be, and a clock restored.
+        """Return the event with its corrected dot and its restored clock.
 
-        Entries that are unknown are left out, but for those that may name lost events.
+        Unknown entries are left out, except those that may name lost events.
         """
         read, wrong = self.read, self.unknown - self.lost
         same = isinstance(read, Event) and read.clock is self.clock and read.node == self.node
@@ -147,16 +146,16 @@ class Finding:
     Attributes
     ----------
     code : str
-        Which kind it is; `ketal.auditing.faults.CODES` has the name of each.
+        The kind of the fault; `ketal.auditing.faults.CODES` has its name.
     event : AuditedEvent
-        Where it is named.
+        The event at which the fault is reported.
     dot : Dot or None
-        The dot it is about; None where that is unknown.
+        The dot that is faulty; None if unknown.
     blamed : set of str
         The nodes whose entries in the event's clock are wrong.
     certain : bool
-        Whether no other fault explains the same: another dot, a lost event, another
-        entry. A repair changes nothing else.
+        Whether no other fault (another dot, a lost event, another entry) explains the same. A
+        repair corrects an uncertain fault only if messages decide it.
     """
 
     code: str
@@ -175,7 +174,7 @@ class Hole(NamedTuple):
 
     @property
     def room(self) -> int:
-        """How many events it has room for."""
+        """How many events fit in it."""
         return self.last - self.first + 1
 
 
@@ -184,76 +183,76 @@ class NodeEvents:
 
     Attributes
     ----------
-    at : dict of int to AuditedEvent
-        An event for each counter.
+    by_counter : dict of int to AuditedEvent
+        One event for each counter.
     counters : list of int
-        Its counters, in order.
+        The counters in order.
     strays : list of AuditedEvent
         Events without a dot.
     twins : dict of int to list of AuditedEvent
-        By counter, events of the same dot with other content, the one in `at` too.
+        By counter, events with one dot and different contents, including the one in `by_counter`.
     copies : list of AuditedEvent
         Events with the dot and content of another one.
     """
 
-    __slots__ = ("at", "copies", "counters", "strays", "twins")
+    __slots__ = ("by_counter", "copies", "counters", "strays", "twins")
 
     def __init__(self) -> None:
-        self.at: dict[int, AuditedEvent] = {}
+        self.by_counter: dict[int, AuditedEvent] = {}
         self.counters: list[int] = []
         self.strays: list[AuditedEvent] = []
         self.twins: dict[int, list[AuditedEvent]] = {}
         self.copies: list[AuditedEvent] = []
 
     @property
-    def whole(self) -> bool:
-        """Whether its events count 1, 2, 3, …, each once."""
+    def complete(self) -> bool:
+        """Whether the events have the counters 1, 2, 3, …, each once."""
         return self.top == len(self.counters) and not (self.strays or self.twins or self.copies)
 
     @property
-    def spare(self) -> int:
-        """How many events have no dot for themselves."""
+    def without_dot(self) -> int:
+        """How many events have no dot of their own."""
         return len(self.strays) + sum(len(same) - 1 for same in self.twins.values())
 
     @property
     def top(self) -> int:
-        """Return the greatest counter; 0 without events."""
+        """The greatest counter; 0 without events."""
         return self.counters[-1] if self.counters else 0
 
     def sort(self) -> None:
-        """Sort the counters, after many events were added at once."""
-        self.counters = sorted(self.at)
+        """Sort the counters after events were added to `by_counter` directly."""
+        self.counters = sorted(self.by_counter)
 
     def put(self, event: AuditedEvent) -> None:
-        """Add an event at its counter, replacing another one there."""
+        """Add an event at its counter; it replaces an event that is there."""
         counter = event.counter
-        if counter not in self.at:
+        if counter not in self.by_counter:
             if counter > self.top:
                 self.counters.append(counter)
             else:
                 insort(self.counters, counter)
-        self.at[counter] = event
+        self.by_counter[counter] = event
 
-    def take(self, event: AuditedEvent) -> None:
+    def remove(self, event: AuditedEvent) -> None:
         """Remove the event at the counter of `event`."""
-        del self.at[event.counter]
+        del self.by_counter[event.counter]
         del self.counters[bisect_left(self.counters, event.counter)]
 
-    def upto(self, counter: int) -> AuditedEvent | None:
-        """Return the event with this counter, else the last before it."""
-        event = self.at.get(counter)
+    def last_upto(self, counter: int) -> AuditedEvent | None:
+        """Return the event with this counter, or the last one before it."""
+        event = self.by_counter.get(counter)
         if event is None and (rank := bisect_right(self.counters, counter)):
-            event = self.at[self.counters[rank - 1]]
+            event = self.by_counter[self.counters[rank - 1]]
         return event
 
-    def above(self, counter: int) -> AuditedEvent | None:
+    def first_above(self, counter: int) -> AuditedEvent | None:
         """Return the first event with a greater counter."""
         rank = bisect_right(self.counters, counter)
-        return self.at[self.counters[rank]] if rank < len(self.counters) else None
+        return self.by_counter[self.counters[rank]] if rank < len(self.counters) else None
 
     def events(self) -> Iterator[AuditedEvent]:
         """Yield the events in the node's order."""
-        return map(self.at.__getitem__, self.counters)
+        return map(self.by_counter.__getitem__, self.counters)
 
     def holes(self) -> list[Hole]:
         """Return the holes before the greatest counter."""
@@ -267,19 +266,19 @@ class AuditedExecution:
     Attributes
     ----------
     events : list of AuditedEvent
-        Its events in file order, duplicates left out.
+        The events in file order, without duplicates.
     lines : dict of str to NodeEvents
-        Its events by node, each that has a dot of its own.
+        The events that have a dot of their own, by node.
     findings : list of Finding
-        Its faults.
+        The faults.
     duplicates : int
-        Events that were there before, with the same content.
+        How many events repeat an earlier event with the same content.
     pairing : Pairing or None
-        How its messages pair, where they were matched.
+        The pairs of sends and receives, if messages are matched.
     sends, receives : dict of int to list of AuditedEvent
-        By position of a receive, the sends of its messages, and the other way round.
+        The sends of a receive's messages, by its position, and the reverse.
     unsure : set of int
-        Positions of receives whose message no event sends, or several.
+        The positions of receives whose message no event sends, or several do.
     """
 
     def __init__(self, events: Iterable[AuditedEvent] = ()) -> None:
@@ -304,9 +303,9 @@ class AuditedExecution:
         blamed: Iterable[str] = (),
         certain: bool = True,
     ) -> None:
-        """Add a finding; two of one code about one event are merged.
+        """Add a finding, merged with an earlier one of the same code and event.
 
-        References to several nodes are several: `refers_to` names the node.
+        `refers_to` names the node of a reference; references to different nodes are not merged.
         """
         key = event.position, code, refers_to
         known = self._by_event.get(key)
@@ -323,91 +322,98 @@ class AuditedExecution:
         return self._by_event.get((event.position, code, ""))
 
     def has_certain_dot(self, event: AuditedEvent) -> bool:
-        """Return whether an event has a dot, and no other one may be meant."""
+        """Return whether an event has a dot that cannot be another one."""
         findings = (self.finding_of(code, event) for code in ("A001", "A002", "A003"))
         return event.counter > 0 and all(f is None or f.certain for f in findings)
 
-    def settled(self) -> Iterator[AuditedEvent]:
+    def events_with_dot(self) -> Iterator[AuditedEvent]:
         """Yield the events that have a dot of their own, node by node."""
         for line in self.lines.values():
             yield from line.events()
 
-    def named(self, node: str, counter: int) -> AuditedEvent | None:
-        """Return the event that an entry names, or the last before it; None without any."""
+    def event_named(self, node: str, counter: int) -> AuditedEvent | None:
+        """Return the event that an entry names, or the last one before it; None without any."""
         line = self.lines.get(node)
-        return None if line is None else line.upto(counter)
+        return None if line is None else line.last_upto(counter)
 
     def last(self, node: str) -> AuditedEvent | None:
-        """Return the last event of a node; None without any."""
+        """Return the last event of a node; None if it has none."""
         line = self.lines.get(node)
-        return line.at[line.top] if line is not None and line.counters else None
+        return line.by_counter[line.top] if line is not None and line.counters else None
 
-    def before(self, event: AuditedEvent) -> AuditedEvent | None:
+    def predecessor(self, event: AuditedEvent) -> AuditedEvent | None:
         """Return an event's predecessor on its line."""
-        return self.lines[event.node].upto(event.counter - 1)
+        return self.lines[event.node].last_upto(event.counter - 1)
 
-    def after(self, event: AuditedEvent) -> AuditedEvent | None:
+    def successor(self, event: AuditedEvent) -> AuditedEvent | None:
         """Return an event's successor on its line."""
-        return self.lines[event.node].above(event.counter)
+        return self.lines[event.node].first_above(event.counter)
 
-    def known_before(self, event: AuditedEvent, name: str) -> AuditedEvent | None:
-        """Return the last event before one whose entry of a node is not unknown."""
+    def predecessor_with_entry(self, event: AuditedEvent, name: str) -> AuditedEvent | None:
+        """Return the last event before this one whose entry of a node is not unknown."""
         line = self.lines[event.node]
-        known = line.upto(event.counter - 1)
+        known = line.last_upto(event.counter - 1)
         while known is not None and name in known.unknown:
-            known = line.upto(known.counter - 1)
+            known = line.last_upto(known.counter - 1)
         return known
 
-    def later_than(self, event: AuditedEvent, name: str) -> Iterator[AuditedEvent]:
-        """Yield of each node the first event that knows an event, and of a node something."""
+    def successors_with_entry(self, event: AuditedEvent, name: str) -> Iterator[AuditedEvent]:
+        """Yield, for each node, the first event that knows this one, if its entry is not unknown.
+
+        On the event's own node, later events are tried until the entry of `name` is not unknown.
+        """
         line = self.lines[event.node]
-        after = line.above(event.counter)
+        after = line.first_above(event.counter)
         while after is not None and name in after.unknown:
-            after = line.above(after.counter)
+            after = line.first_above(after.counter)
         if after is not None:
             yield after
         for knower in self.knowers(event.node, event.counter):
             if name not in knower.unknown:
                 yield knower
 
-    def bounds(self, event: AuditedEvent, name: str) -> tuple[int, int | None]:
-        """Return the least and the greatest value of an entry that agree with other events.
+    def entry_bounds(self, event: AuditedEvent, name: str) -> tuple[int, int | None]:
+        """Return the least and the greatest value of an entry that agrees with other events.
 
-        It is at least what the event's predecessor, the events that its other entries name
-        and the sends that it receives know of the node, and at most what those know of it
-        that know the event; None where none does.
+        The least is the highest entry of the event's predecessor, of the events that its other
+        entries name and of the sends that it receives. The greatest is the lowest entry of the
+        events that know the event; None if none does.
         """
-        named = (known for known in self.knowns(event) if known.node != name)
-        lower = [self.known_before(event, name), *named, *self.sends.get(event.position, ())]
-        least = [e.value(name) for e in lower if e is not None and name not in e.unknown]
-        most = [e.value(name) - (e.node == name) for e in self.later_than(event, name)]
+        named = (known for known in self.known_events(event) if known.node != name)
+        lower = [
+            self.predecessor_with_entry(event, name),
+            *named,
+            *self.sends.get(event.position, ()),
+        ]
+        least = [e.entry(name) for e in lower if e is not None and name not in e.unknown]
+        most = [e.entry(name) - (e.node == name) for e in self.successors_with_entry(event, name)]
         return max(least, default=0), min(most, default=None)
 
-    def knowns(self, event: AuditedEvent) -> Iterator[AuditedEvent]:
+    def known_events(self, event: AuditedEvent) -> Iterator[AuditedEvent]:
         """Yield the events that an event knows directly, its predecessor first."""
-        if (before := self.before(event)) is not None:
+        if (before := self.predecessor(event)) is not None:
             yield before
         for node, counter in event.clock.items():
             if node != event.node and node not in event.unknown:
-                known = self.named(node, counter)
+                known = self.event_named(node, counter)
                 if known is not None:
                     yield known
 
     def knowers(self, node: str, counter: int) -> Iterator[AuditedEvent]:
-        """Yield of each other node the first event that knows a dot.
+        """Yield, for each other node, the first event that knows a dot.
 
-        Along a line an entry never falls, so that halving finds it. Entries that
-        are wrong may make it a later one than the first, which knows the dot too.
+        Entries never decrease along a line, so it is found by bisection. Wrong entries may lead to
+        a later event than the first, which knows the dot, too.
         """
         for name, line in self.lines.items():
             if name == node:
                 continue
-            at, counters = line.at, line.counters
+            at, counters = line.by_counter, line.counters
 
             def entry(own: int, at: dict[int, AuditedEvent] = at) -> int:
                 return at[own].clock.get(node, 0)
 
-            # An islice would pass over those before the first one by one.
+            # Not islice, which would step over the earlier counters one by one.
             for rank in range(bisect_left(counters, counter, key=entry), len(counters)):
                 event = at[counters[rank]]
                 if event.clock.get(node, 0) >= counter and node not in event.unknown:
@@ -415,15 +421,15 @@ class AuditedExecution:
                     break
 
     def in_causal_order(self) -> Iterator[AuditedEvent]:
-        """Yield the events, each after those that its clock names and the sends it receives.
+        """Yield the events, each after the events that its clock names and the sends it receives.
 
-        Where clocks contradict each other the order is that of the walk.
+        If clocks contradict each other, the order is that of the depth-first walk.
         """
-        return postorder(self.settled(), self._causes)
+        return postorder(self.events_with_dot(), self._causes)
 
     def _causes(self, event: AuditedEvent) -> Iterator[AuditedEvent]:
-        yield from self.knowns(event)
+        yield from self.known_events(event)
         for send in self.sends.get(event.position, ()):
-            # Another event may have its dot.
-            if self.lines[send.node].at.get(send.counter) is send:
+            # Another event may have taken the dot of the send.
+            if self.lines[send.node].by_counter.get(send.counter) is send:
                 yield send

@@ -1,11 +1,11 @@
 """The measures of an execution: events, pairs, chains, inversions, held-back events.
 
-All of it is read off the clocks, exactly and without comparing pairs. The size of an
-event's past is the sum of its clock, so that summing sizes counts the ordered pairs;
-all others are concurrent.
+All numbers are computed from the clocks, exactly and without comparing pairs. The size of an
+event's past is the sum of its clock, so summing the sizes counts the ordered pairs; all others are
+concurrent.
 
-The one rule: impossible events are not counted. Entries that name an event which the
-log does not have add nothing.
+The one rule: only events of the log are counted. Entries that name an event which the log does not
+have add nothing.
 """
 
 from __future__ import annotations
@@ -30,27 +30,26 @@ class Statistics:
     Attributes
     ----------
     nodes, events : int
-        How many there are; duplicates are counted once.
+        How many nodes and events there are; duplicates are counted once.
     duplicates, rejected : int
-        Events that were there before, and records that are no event.
+        How many events repeat an earlier one, and how many records are no events.
     first_rejected : str
-        The first of these, with its place; empty where there is none.
+        The first rejected record, its place and the reason; empty if there is none.
     concurrent_pairs, ordered_pairs : int
-        Pairs of events a ∥ b, and a → b.
+        How many pairs of events are concurrent (a ∥ b), and ordered (a → b).
     longest_chain : int
         How many events the longest causal chain has.
     inversions : int
-        Entries of clocks that name an event of another node which comes later
-        in the file.
+        How many entries of clocks name an event of another node which comes later in the file.
     inverted_pairs : int
-        Pairs a → b of which b comes first in the file.
+        How many pairs a → b have b first in the file.
     held_back_max : int
-        How many events would wait at most, were the log replayed in file order.
+        How many events a hold-back queue has at most if the log is replayed in file order.
     messages : dict of str to int or None
-        Pairs of sends and receives, where messages were matched: `pairs`,
-        `unreceived`, `unsent`, `ambiguous`.
+        The counts of sends and receives, if messages are matched: `pairs`, `unreceived`, `unsent`,
+        `ambiguous`.
     executions : dict of str to Statistics
-        Where a log holds several, each of them.
+        The statistics of each execution, if the log has several.
     """
 
     nodes: int = 0
@@ -69,7 +68,7 @@ class Statistics:
 
     @property
     def concurrency_ratio(self) -> float:
-        """Return the share of the pairs that is concurrent; 0 where there are no pairs."""
+        """The share of the pairs that is concurrent; 0 if there are no pairs."""
         pairs = self.concurrent_pairs + self.ordered_pairs
         return self.concurrent_pairs / pairs if pairs else 0.0
 
@@ -91,18 +90,18 @@ _NUMBERS = (
     "longest_chain", "inversions", "inverted_pairs", "held_back_max",
 )  # fmt: skip
 _HIGHEST = ("longest_chain", "held_back_max")
-"""Of several executions the highest counts, not the sum."""
+"""The numbers of which, for several executions, the maximum is taken and not the sum."""
 
 
-def measured(events: Sequence[Event]) -> Statistics:
-    """Return the numbers of one execution's events, given in file order.
+def measure(events: Sequence[Event]) -> Statistics:
+    """Return the statistics of one execution's events, given in file order.
 
     No two events may have one dot.
     """
     ranks = _Ranks(events)
     pairs = comb(len(events), 2)
     ordered = ordered_pairs(events, ranks)
-    inversions, before = _file_order(events, ranks)
+    inversions, before = _count_inversions(events, ranks)
     return Statistics(
         nodes=len(ranks.counters),
         events=len(events),
@@ -111,7 +110,7 @@ def measured(events: Sequence[Event]) -> Statistics:
         longest_chain=_longest_chain(events, ranks),
         inversions=inversions,
         inverted_pairs=max(0, ordered - before),
-        held_back_max=_held_back(events),
+        held_back_max=_max_held_back(events),
     )
 
 
@@ -126,18 +125,18 @@ class DotAndClock(NamedTuple):
 def ordered_pairs(
     events: Sequence[Event] | Sequence[DotAndClock], ranks: _Ranks | None = None
 ) -> int:
-    """Return how many pairs a → b there are among some events of one execution.
+    """Return how many pairs a → b there are among events of one execution.
 
     No two events may have one dot.
     """
-    upto = (ranks or _Ranks(events)).upto
-    # An event counts itself among what it knows.
-    ordered = sum(sum(map(upto, e.clock, e.clock.values())) - 1 for e in events)
+    count_upto = (ranks or _Ranks(events)).count_upto
+    # The sum for an event includes the event itself.
+    ordered = sum(sum(map(count_upto, e.clock, e.clock.values())) - 1 for e in events)
     return min(ordered, comb(len(events), 2))
 
 
 class _Ranks:
-    """The place of each dot among its node's events that the log has, from 1."""
+    """The rank of each dot among its node's events in the log, from 1."""
 
     def __init__(self, events: Iterable[Event] | Iterable[DotAndClock]) -> None:
         self.counters: dict[str, list[int]] = {}
@@ -146,11 +145,11 @@ class _Ranks:
         self._tables: dict[str, array[int]] = {}
         for node, counters in self.counters.items():
             counters.sort()
-            # Few holes: a table is no larger than the list, and needs no search.
+            # With few holes, a table is no larger than twice the list, and needs no search.
             if counters[-1] <= 2 * len(counters):
-                self._tables[node] = _table(counters)
+                self._tables[node] = _rank_table(counters)
 
-    def upto(self, node: str, counter: int) -> int:
+    def count_upto(self, node: str, counter: int) -> int:
         """Return how many events of a node have at most this counter."""
         table = self._tables.get(node)
         if table is not None:
@@ -158,8 +157,8 @@ class _Ranks:
         return bisect_right(self.counters.get(node, ()), counter)
 
 
-def _table(counters: list[int]) -> array[int]:
-    """Return for each counter from 0 on how many of the sorted counters are no greater."""
+def _rank_table(counters: list[int]) -> array[int]:
+    """Return, for each counter from 0 on, how many of the sorted counters are at most that."""
     table = array("q", bytes(8 * (counters[-1] + 1)))
     for counter in counters:
         table[counter] = 1
@@ -169,13 +168,13 @@ def _table(counters: list[int]) -> array[int]:
 _BLOCK = 1_024
 
 
-class _Arrived:
-    """Which events of a node have come, and how many of the first so many."""
+class _ArrivedRanks:
+    """Which events of a node have arrived, by rank, and how many of the first n."""
 
     def __init__(self, size: int) -> None:
         self._marks = bytearray(size)
         self._blocks = [0] * (size // _BLOCK + 1)
-        self._first = 0  # so many have come without a break
+        self._first = 0  # all ranks up to this one have arrived
 
     def add(self, rank: int) -> None:
         """Record the arrival of an event, by its rank."""
@@ -187,50 +186,50 @@ class _Arrived:
     def __contains__(self, rank: int) -> bool:
         return bool(self._marks[rank - 1])
 
-    def upto(self, rank: int) -> int:
-        """Return how many have come of the first `rank`."""
+    def count_upto(self, rank: int) -> int:
+        """Return how many of the first `rank` events have arrived."""
         if rank <= self._first:
             return rank
         block = rank // _BLOCK
         return sum(self._blocks[:block]) + self._marks.count(1, block * _BLOCK, rank)
 
 
-def _file_order(events: Iterable[Event], ranks: _Ranks) -> tuple[int, int]:
-    """Return how many entries for other nodes name an event that comes later in the file.
+def _count_inversions(events: Iterable[Event], ranks: _Ranks) -> tuple[int, int]:
+    """Return the number of inversions, and how many pairs a → b have a first in the file.
 
-    Second is how many pairs a → b have a first in the file.
+    An inversion is an entry for another node that names an event later in the file.
     """
-    seen = {node: _Arrived(len(counters)) for node, counters in ranks.counters.items()}
+    seen = {node: _ArrivedRanks(len(counters)) for node, counters in ranks.counters.items()}
     inversions = before = 0
     for event in events:
         for node, counter in event.clock.items():
-            of = seen.get(node)
-            if of is None:
+            arrived = seen.get(node)
+            if arrived is None:
                 continue
-            rank = ranks.upto(node, counter)
-            before += of.upto(rank)
+            rank = ranks.count_upto(node, counter)
+            before += arrived.count_upto(rank)
             if rank and node != event.node and ranks.counters[node][rank - 1] == counter:
-                inversions += rank not in of
-        seen[event.node].add(ranks.upto(event.node, event.counter))
+                inversions += rank not in arrived
+        seen[event.node].add(ranks.count_upto(event.node, event.counter))
     return inversions, before
 
 
 def _longest_chain(events: Iterable[Event], ranks: _Ranks) -> int:
-    """Return how many events the longest chain of happened-before has."""
+    """Return the number of events in the longest chain of happened-before."""
     lengths = {node: [0] * (len(counters) + 1) for node, counters in ranks.counters.items()}
-    # An event's past has smaller sums.
+    # The events in an event's past have smaller sums.
     for event in sorted(events, key=lambda e: sum(e.clock.values())):
         own, best = event.node, 0
         for node, counter in event.clock.items():
             if node in lengths:
-                length = lengths[node][ranks.upto(node, counter) - (node == own)]
+                length = lengths[node][ranks.count_upto(node, counter) - (node == own)]
                 best = max(best, length)
-        lengths[own][ranks.upto(own, event.counter)] = best + 1
+        lengths[own][ranks.count_upto(own, event.counter)] = best + 1
     return max((max(line) for line in lengths.values()), default=0)
 
 
-def _held_back(events: Sequence[Event]) -> int:
-    """Return the high-water mark of a hold-back queue that is fed in file order."""
+def _max_held_back(events: Sequence[Event]) -> int:
+    """Return the maximum length of a hold-back queue that is fed in file order."""
     queue = HoldBackQueue(ReleaseOptions(held_back_max=len(events) + 1))
     most = 0
     for event in events:
@@ -239,13 +238,16 @@ def _held_back(events: Sequence[Event]) -> int:
     return most
 
 
-def summed(parts: dict[str, Statistics]) -> Statistics:
-    """Return the statistics of a log of several executions."""
+def sum_executions(parts: dict[str, Statistics]) -> Statistics:
+    """Return the statistics of a log with several executions, from those of each."""
     matched = [part.messages for part in parts.values() if part.messages is not None]
     numbers = {name: [getattr(part, name) for part in parts.values()] for name in _NUMBERS}
     return Statistics(
-        **{name: max(of) if name in _HIGHEST else sum(of) for name, of in numbers.items()},
+        **{
+            name: max(values) if name in _HIGHEST else sum(values)
+            for name, values in numbers.items()
+        },
         first_rejected=next((p.first_rejected for p in parts.values() if p.first_rejected), ""),
-        messages={key: sum(of[key] for of in matched) for key in matched[0]} if matched else None,
+        messages={key: sum(m[key] for m in matched) for key in matched[0]} if matched else None,
         executions=parts,
     )

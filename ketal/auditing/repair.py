@@ -1,19 +1,18 @@
-"""Repair: a corrected log, where the cause of a fault is unambiguous.
+"""Repairs a log: corrects the faults whose cause is unambiguous.
 
-A wrong own entry is written anew if one place only fits the event, and no other
-event with its dot fits there. Any other entry that was blamed is written anew
-if no other entry explains the same fault, and if its value can be one only: at
-least what the events knew that it knows, at most what those know that know it,
-and never so much that it would name an event which knows what this one does not
-(Mattern, "Virtual time and global states of distributed systems", 1989).
+A wrong own entry is corrected if only one place fits the event, and no other event with the same
+dot fits there. Any other entry that was blamed is corrected if no other entry explains the fault,
+and if only one value is possible: at least the entries of the events that the event knows, at most
+those of the events that know it, and never so high that it names an event which knows something
+that this one does not (Mattern, "Virtual time and global states of distributed systems", 1989).
 
-Where messages are matched, clocks are rebuilt from them and from the order of
-each node. If no event knows more than that, they are all the messages that there
-were, and they decide. What a node did not learn of a message, its later events
-lack too; they get it.
+If messages are matched, clocks are rebuilt from them and from the order of each node. If no event
+knows more than the rebuilt clocks, the matched messages are all that there were, and the rebuilt
+clocks decide. Entries of a message that the receiver did not merge are added to its later events,
+too.
 
-The one rule: an ambiguous fault is left as it was, and reported. The corrected log is
-audited again: if it has a fault that the log did not have, nothing is changed.
+The one rule: an ambiguous fault is reported and not changed. The corrected log is audited again: if
+it has a fault that the log did not have, nothing is changed.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Any
 
 from ketal.auditing.dots import is_counter
 from ketal.auditing.log_model import AuditedEvent, Everything, Finding
-from ketal.auditing.report import Examined
+from ketal.auditing.report import ExaminedExecution
 from ketal.clocks.vector import join
 from ketal.model.events.control import Control
 from ketal.model.events.draft import Draft, known_receives
@@ -33,18 +32,18 @@ from ketal.model.wording import file_and_line, place_at
 
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """One event that was changed, or a fault that was left.
+    """An event that was corrected, or a fault that was not.
 
     Attributes
     ----------
     file, line
-        Where the event stood.
+        The place of the event in the log.
     code : str
         The fault; empty for an event that changed because of another one.
     dot : str
-        The event's dot, as it is now; empty where it has none.
+        The event's dot in the corrected log; empty if it has none.
     message : str
-        What was changed, or why nothing was.
+        The change, or the reason why there is none.
     """
 
     file: str
@@ -54,7 +53,7 @@ class Correction:
     message: str
 
     def to_dict(self, kind: str) -> dict[str, object]:
-        """Return it as a line of JSON; `kind` is `changed` or `left`."""
+        """Return the correction as a JSON object; `kind` is `changed` or `left`."""
         place: dict[str, object] = {"file": self.file, "line": self.line}
         return {kind: self.message, **place, "code": self.code or None, "dot": self.dot or None}
 
@@ -66,17 +65,17 @@ class Correction:
 
 @dataclass(frozen=True, kw_only=True)
 class Repair:
-    """A corrected log, and what was done to it.
+    """A corrected log, and the corrections.
 
     Attributes
     ----------
     items : tuple of Event, Control or Draft
-        The log, in the order of the file; a draft is an event whose clock is none
-        and could not be corrected.
+        The log, in the order of the file; a draft is an event whose clock is invalid and could not
+        be corrected.
     changed, left : tuple of Correction
         The corrections, and the faults that could not be corrected.
     duplicates : int
-        How many events were left out because they had been there before.
+        How many duplicates were left out.
     """
 
     items: tuple[Event | Control | Draft, ...]
@@ -87,52 +86,52 @@ class Repair:
 
 Clock = dict[str, int]
 _Items = dict[int, Event | Control | Draft]
-"""The content of a log, by position."""
+"""The records of a log, by position."""
 
 
 @dataclass(slots=True)
 class _Decision:
-    """The decision about one event: entries that are corrected, and why others are not."""
+    """The decision about one event: the corrected entries, and the faults that are left."""
 
     entries: Clock = field(default_factory=dict)
     left: list[tuple[Finding, str]] = field(default_factory=list)
     corrected: list[Finding] = field(default_factory=list)
 
-    def leave_all(self, why: str) -> None:
-        """Correct nothing after all."""
-        self.left += [(finding, why) for finding in self.corrected]
+    def leave_all(self, reason: str) -> None:
+        """Withdraw all corrections, for the given reason."""
+        self.left += [(finding, reason) for finding in self.corrected]
         self.corrected, self.entries = [], {}
 
 
-def repaired(part: Examined) -> Repair:
+def repair_execution(part: ExaminedExecution) -> Repair:
     """Correct one execution of a log."""
-    decisions = _Corrector(part).corrected()
+    decisions = _Corrector(part).decide_all()
     renamed = frozenset(
         f.event.read.node
         for f in part.execution.findings
         if f.code == "A011" and f.event.node != f.event.read.node
     )
-    items, repair = _corrected(part, decisions, renamed)
-    if repair.changed and not _holds(part, items, decisions):
+    items, repair = _apply(part, decisions, renamed)
+    if repair.changed and not _adds_no_fault(part, items, decisions):
         for decision in decisions.values():
             decision.leave_all("what corrects the faults one by one contradicts other events")
-        items, repair = _corrected(part, decisions, frozenset())
+        items, repair = _apply(part, decisions, frozenset())
     return repair
 
 
-def _corrected(
-    part: Examined, decisions: dict[int, _Decision], renamed: frozenset[str]
+def _apply(
+    part: ExaminedExecution, decisions: dict[int, _Decision], renamed: frozenset[str]
 ) -> tuple[_Items, Repair]:
-    """Return the log as it was decided, by position and as a repair."""
+    """Apply the decisions; return the log by position, and as a repair."""
     items: _Items = dict(part.controls)
     changed: list[Correction] = []
     left: list[Correction] = []
-    for event in (*part.aside, *part.execution.events):
+    for event in (*part.unjudged, *part.execution.events):
         decision = decisions.get(event.position) or _Decision()
-        items[event.position], changes = _rewritten(event, decision, renamed)
+        items[event.position], changes = _correct_event(event, decision, renamed)
         dot = str(event.dot) if event.counter else ""
         place: dict[str, Any] = {"file": event.file, "line": event.line, "dot": dot}
-        left += [Correction(**place, code=f.code, message=why) for f, why in decision.left]
+        left += [Correction(**place, code=f.code, message=reason) for f, reason in decision.left]
         if changes:
             code = decision.corrected[0].code if decision.corrected else ""
             changed.append(Correction(**place, code=code, message=changes))
@@ -148,9 +147,9 @@ def _corrected(
     )
 
 
-def _holds(part: Examined, items: _Items, decisions: dict[int, _Decision]) -> bool:
-    """Return whether a corrected log has no fault but those that were left."""
-    again = Examined(part.name, part.messages)
+def _adds_no_fault(part: ExaminedExecution, items: _Items, decisions: dict[int, _Decision]) -> bool:
+    """Audit a corrected log again; return whether it has only the faults that were left."""
+    again = ExaminedExecution(part.name, part.messages)
     for position in sorted(items):
         again.add(position, items[position])
     again.examine()
@@ -158,18 +157,18 @@ def _holds(part: Examined, items: _Items, decisions: dict[int, _Decision]) -> bo
     return left.issuperset((f.event.position, f.code) for f in again.execution.findings)
 
 
-# --- what an event is written as -----------------------------------------------------------
+# --- corrected events ----------------------------------------------------------------------
 
 
-def _rewritten(
+def _correct_event(
     event: AuditedEvent, decision: _Decision, renamed: frozenset[str]
 ) -> tuple[Event | Draft, str]:
-    """Return an event as it is written, and its changes in words."""
+    """Return the corrected event, and its changes in words."""
     read = event.read
     raw: Clock = read.clock if isinstance(read.clock, dict) else {}
     node, clock = read.node, {**raw}
     if isinstance(read, Event) and (node in renamed or renamed & clock.keys()):
-        # Names of incarnations leave room in a clock for what it had dropped.
+        # With names of incarnations, a clock has room for entries that it had dropped.
         node, clock = event.node, dict(event.clock)
     clock = {n: v for n, v in (clock | decision.entries).items() if v != 0}
     if node == read.node and clock == {n: v for n, v in raw.items() if v != 0}:
@@ -190,129 +189,133 @@ def _rewritten(
     return repaired, "; ".join(changes)
 
 
-# --- what can be decided ---------------------------------------------------------------------
+# --- decisions -------------------------------------------------------------------------------
 
 
 class _Corrector:
-    """Corrects the events of an execution in causal order, so that causes are right first."""
+    """Corrects the events of an execution in causal order, so that causes are corrected first."""
 
-    def __init__(self, part: Examined) -> None:
+    def __init__(self, part: ExaminedExecution) -> None:
         self._execution = part.execution
         self._findings: dict[int, list[Finding]] = {}
         for finding in part.execution.findings:
             self._findings.setdefault(finding.event.position, []).append(finding)
         self._matched = part.execution.pairing is not None
-        self._learned: dict[int, Clock] = {}
+        self._rebuilt: dict[int, Clock] = {}
         self._complete = self._matched and self._messages_explain_all()
 
-    def corrected(self) -> dict[int, _Decision]:
-        """Correct the events; return what was decided, by position."""
+    def decide_all(self) -> dict[int, _Decision]:
+        """Correct the events; return the decisions by position."""
         decisions: dict[int, _Decision] = {}
         for event in self._execution.in_causal_order():
             at = event.position
             if self._matched or at in self._findings or event.unknown:
-                decision = decisions[at] = self._decided(event)
+                decision = decisions[at] = self._decide(event)
                 event.correct(decision.entries)
         for at, findings in self._findings.items():
             if at not in decisions:
-                decisions[at] = _Decision(left=[(f, _why_no_place(f)) for f in findings])
+                decisions[at] = _Decision(left=[(f, _no_place_reason(f)) for f in findings])
         return decisions
 
     # --- messages ---
 
     def _messages_explain_all(self) -> bool:
-        """Return whether no event knows more than messages and the order of nodes explain.
+        """Return whether no event knows more than messages and program order explain.
 
-        Then the messages that were matched are all that there were.
+        Then the matched messages are all that there were. Fills in the rebuilt clocks (`_rebuilt`).
         """
         execution = self._execution
         for event in execution.in_causal_order():
-            before = execution.before(event)
+            before = execution.predecessor(event)
             causes = ([before] if before else []) + self._sends(event)
-            learned = join(self._learned.get(known.position, {}) for known in causes)
+            learned = join(self._rebuilt.get(known.position, {}) for known in causes)
             learned[event.node] = event.counter
-            self._learned[event.position] = learned
+            self._rebuilt[event.position] = learned
             if any(v > learned.get(n, 0) for n, v in event.certain_entries().items()):
                 return False
         return True
 
-    def _messages_tell(self, event: AuditedEvent) -> bool:
-        """Return whether an event learned exactly the clocks of its messages."""
+    def _messages_decide(self, event: AuditedEvent) -> bool:
+        """Return whether the rebuilt clock of an event is right."""
         return self._complete and event.position not in self._execution.unsure
 
     def _sends(self, event: AuditedEvent) -> list[AuditedEvent]:
         return self._execution.sends.get(event.position, [])
 
-    def _known(self, event: AuditedEvent) -> Clock:
-        """Return the join of the clocks of all that an event knows, and receives."""
-        known = (*self._execution.knowns(event), *self._sends(event))
+    def _known_entries(self, event: AuditedEvent) -> Clock:
+        """Return the join of the clocks of the events that an event knows, and of its sends."""
+        known = (*self._execution.known_events(event), *self._sends(event))
         clock = join(one.certain_entries() for one in known)
         return {node: counter for node, counter in clock.items() if node != event.node}
 
     # --- decisions ---
 
-    def _decided(self, event: AuditedEvent) -> _Decision:
+    def _decide(self, event: AuditedEvent) -> _Decision:
         decision = _Decision()
         lines = self._execution.lines
-        known = self._known(event) if self._matched else {}
+        known = self._known_entries(event) if self._matched else {}
         blamed: set[str] = set()
         for finding in self._findings.get(event.position, ()):
             no_clock = isinstance(event.unknown, Everything)
             names = finding.blamed | (lines.keys() - {event.node} if no_clock else set())
             blamed |= names
-            values, why = self._values(finding, names, known)
-            if why:
-                decision.left.append((finding, why))
+            values, reason = self._corrected_entries(finding, names, known)
+            if reason:
+                decision.left.append((finding, reason))
                 continue
             decision.corrected.append(finding)
             decision.entries |= values
         for name in sorted((event.unknown & lines.keys()) - blamed):
-            # The same as at an event before it; what was lost stays as it is.
+            # Wrong as at an event before it; an entry that names a lost event is not changed.
             if event.clock.get(name, 0) <= lines[name].top:
-                value, why = self._value(event, name)
-                if not why:
+                value, reason = self._only_value(event, name)
+                if not reason:
                     decision.entries[name] = value
         for name, value in known.items():
             if value > event.clock.get(name, 0) and name not in event.unknown:
                 decision.entries[name] = value
         return decision
 
-    def _values(self, finding: Finding, names: set[str], known: Clock) -> tuple[Clock, str]:
-        """Return the entries that correct a fault, or why there are none."""
+    def _corrected_entries(
+        self, finding: Finding, names: set[str], known: Clock
+    ) -> tuple[Clock, str]:
+        """Return the entries that correct a fault, or the reason why there are none."""
         code, event = finding.code, finding.event
         if code == "A004":
             return {}, f"{finding.dot} is lost, and nothing says what it was"
         if code == "A011":
-            return {}, "" if event.node != event.read.node else _why_no_place(finding)
+            return {}, "" if event.node != event.read.node else _no_place_reason(finding)
         if code == "A009":
             values = {n: max(known.get(n, 0), event.clock.get(n, 0)) for n in names}
-        elif not finding.certain and not (code in ("A008", "A010") and self._messages_tell(event)):
-            return {}, _WHY_NOT_CERTAIN[code]
+        elif not finding.certain and not (
+            code in ("A008", "A010") and self._messages_decide(event)
+        ):
+            return {}, _UNCERTAIN_REASONS[code]
         else:
             values = {event.node: event.counter} if code in ("A001", "A002", "A003") else {}
             for name in sorted(names):
-                values[name], why = self._value(event, name)
-                if why:
+                values[name], reason = self._only_value(event, name)
+                if reason:
                     hint = "" if self._matched else " (--match-messages may tell)"
-                    return {}, why + hint
+                    return {}, reason + hint
         if names and all(values[name] == event.clock.get(name, 0) for name in names):
-            return {}, _WHY_NOT_CERTAIN["A008"]
+            return {}, _UNCERTAIN_REASONS["A008"]
         return values, ""
 
-    def _value(self, event: AuditedEvent, name: str) -> tuple[int, str]:
-        """Return the one value that an entry can have, or why there are several."""
+    def _only_value(self, event: AuditedEvent, name: str) -> tuple[int, str]:
+        """Return the only possible value of an entry, or the reason why it is not unique."""
         last = self._execution.last(name)
         if last is None:
             return 0, ""
-        if self._messages_tell(event):
-            return self._learned[event.position].get(name, 0), ""
-        low, most = self._execution.bounds(event, name)
+        if self._messages_decide(event):
+            return self._rebuilt[event.position].get(name, 0), ""
+        low, most = self._execution.entry_bounds(event, name)
         high = last.counter if most is None else min(most, last.counter)
         if low > high:
             return 0, f"no value of the entry of {name} agrees with all that is known"
         if low < high:
-            # It knows all that the next event of the node knows, if it knows that one.
-            known = self._execution.lines[name].at.get(low + 1)
+            # A higher value means that it knows event low + 1, and so all that this event knows.
+            known = self._execution.lines[name].by_counter.get(low + 1)
             if known is None or not event.lacks(known):
                 return 0, f"the entry of {name} may be anything from {low} to {high}"
         return low, ""
@@ -321,14 +324,14 @@ class _Corrector:
 _NO_PLACE = "more than one place fits it"
 _OTHER_ENTRY = "another entry may be wrong instead"
 _LOST = "what it refers to may be lost"
-_WHY_NOT_CERTAIN = {
+_UNCERTAIN_REASONS = {
     "A001": _NO_PLACE, "A002": _NO_PLACE, "A003": _NO_PLACE,
     "A006": _LOST, "A007": _LOST, "A008": _OTHER_ENTRY, "A010": _OTHER_ENTRY,
 }  # fmt: skip
 
 
-def _why_no_place(finding: Finding) -> str:
-    """Return why an event without a place among its node's events is left as it was."""
+def _no_place_reason(finding: Finding) -> str:
+    """Return the reason why an event with an uncertain place on its node is not corrected."""
     if finding.code == "A011":
         return "which of its events are of which run cannot be told"
     if finding.code in ("A003", "A005"):

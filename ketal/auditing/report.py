@@ -1,13 +1,12 @@
-"""Auditing: is a log a possible vector-clocked execution, and if not, where not?
+"""Auditing: whether a log is a possible vector-clocked execution, and where it is not.
 
-`audit` reads a log whole, execution by execution, hands its events to
-`ketal.auditing.consistency`, which finds the contradictions, and reports each fault
-with file, line, dot, one sentence and what to do about it. The codes are stable;
-`docs/audit.md` shows an example of each.
+`audit` reads a whole log, passes the events of each execution to `ketal.auditing.consistency`,
+which finds the contradictions, and reports each fault with file, line, dot, one sentence and a hint
+how to mend it. The codes are stable; `docs/audit.md` shows an example of each.
 
-The one rule: a fault is named once, where its cause is. A valid log has none, whatever
-the order of its lines; what is no event at all (a line that is no JSON, text that the
-regular expression does not match) has no clock to judge and is counted only.
+The one rule: a fault is reported once, at its cause. A valid log has none, whatever the order of
+its lines. Records that are no events (a line that is no JSON, text that the regular expression does
+not match) have no clock to judge and are only counted.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from ketal.auditing.consistency import examine
 from ketal.auditing.faults import CODES, Audit, Fault
 from ketal.auditing.log_model import AuditedEvent, AuditedExecution, Finding
-from ketal.auditing.log_statistics import Statistics, measured, summed
+from ketal.auditing.log_statistics import Statistics, measure, sum_executions
 from ketal.auditing.restarts import read_restarts
 from ketal.logs import Log
 from ketal.logs.log_records import too_many_error
@@ -31,29 +30,29 @@ from ketal.model.log_arguments import records_of
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import file_and_line
 
-__all__ = ["CODES", "Audit", "Examined", "Fault", "audit", "examined", "summarised"]
+__all__ = ["CODES", "Audit", "ExaminedExecution", "Fault", "audit", "examine_log", "summarise"]
 
 
 @dataclass(slots=True)
-class Examined:
-    """One execution with its findings, from which `ketal.auditing.repair` begins.
+class ExaminedExecution:
+    """One execution with its findings, the input of `ketal.auditing.repair`.
 
     Attributes
     ----------
     name : str
         The execution's name.
     messages : Messages or None
-        What pairs its sends and receives.
+        Which events send and receive messages, if they are matched.
     events : list of AuditedEvent
-        Its events as they were read.
+        The events as they were read.
     controls : list of (position, Control)
-        Its control events.
+        The control events.
     rejected : list of Rejected
-        The records that are no event.
+        The records that are no events.
     execution : AuditedExecution
-        Its events and findings.
-    aside : list of AuditedEvent
-        Events that were not judged: of a node that restarted at an unknown time.
+        The events that are judged, and the findings.
+    unjudged : list of AuditedEvent
+        Events that are not judged, of nodes that restarted at an unknown place in the log.
     """
 
     name: str
@@ -62,12 +61,12 @@ class Examined:
     controls: list[tuple[int, Control]] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     execution: AuditedExecution = field(default_factory=AuditedExecution)
-    aside: list[AuditedEvent] = field(default_factory=list)
+    unjudged: list[AuditedEvent] = field(default_factory=list)
 
     def add(
         self, position: int, item: Event | Draft | Control | Rejected, file: str = "", line: int = 0
     ) -> bool:
-        """Add a record of the log; return whether it is an event to be judged."""
+        """Add a record of the log; return whether it is an event to judge."""
         if isinstance(item, Control):
             self.controls.append((position, item))
             return False
@@ -82,11 +81,12 @@ class Examined:
         return True
 
     def examine(self) -> None:
-        """Find the faults of the events, nodes that started again read as incarnations."""
-        left = _departed(self.events, self.controls)
-        restarts = read_restarts(self.events, self.controls, left)
-        left |= restarts.departed | {e.node for e in restarts.events if e.read.node in left}
-        self.execution, self.aside = examine(restarts.events, left, self.messages), restarts.aside
+        """Find the faults of the events, with restarted nodes read as incarnations."""
+        departed = _departed_nodes(self.events, self.controls)
+        restarts = read_restarts(self.events, self.controls, departed)
+        departed |= restarts.departed | {e.node for e in restarts.events if e.read.node in departed}
+        self.execution = examine(restarts.events, departed, self.messages)
+        self.unjudged = restarts.unjudged
         for event, base in restarts.starts:
             which = f"and its events from here on are read as {event.node}"
             if event.node == base:
@@ -102,23 +102,22 @@ def audit(
     match_messages: str | Mapping[str, str] | None = None,
     limits: Limits = DEFAULT,
 ) -> Audit:
-    """Check that a log can be a vector-clocked execution.
+    """Check whether a log can be a vector-clocked execution.
 
     Parameters
     ----------
     log : Log or iterable of Event
-        What to check; the order of its lines does not matter.
+        The events; the order of the lines does not matter.
     match_messages : str or mapping, optional
-        Which events send and receive messages, and what names a message, as
-        `id=msg.id,send=type:send,receive=type:recv`; a receive must then know
-        its send.
+        Which events send and receive messages, and which attribute identifies a message, as
+        `id=msg.id,send=type:send,receive=type:recv`; a receive must then know its send.
     limits : Limits
-        `events_max` bounds what is held in memory.
+        `events_max` bounds the events held in memory.
 
     Returns
     -------
     Audit
-        Faults, each named once, and statistics.
+        The faults, each reported once, and statistics.
 
     Raises
     ------
@@ -126,7 +125,7 @@ def audit(
         If the log cannot be read, `match_messages` is wrong, or the log has more
         than `events_max` events.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
 
     Examples
     --------
@@ -137,29 +136,29 @@ def audit(
     b@1 refers to a@2, but the last event of a in the log is a@1
     """
     messages = None if match_messages is None else Messages.of(match_messages)
-    return summarised(examined(log, messages, Limits.given(limits)))
+    return summarise(examine_log(log, messages, Limits.given(limits)))
 
 
-def summarised(parts: list[Examined]) -> Audit:
+def summarise(parts: list[ExaminedExecution]) -> Audit:
     """Return the audit of a log from its examined executions."""
     faults = tuple(fault for part in parts for fault in _faults(part))
     named = {part.name: _statistics(part) for part in parts}
     several = named.keys() - {""}
     return Audit(
-        faults=faults, statistics=summed(named) if several else named.get("", Statistics())
+        faults=faults, statistics=sum_executions(named) if several else named.get("", Statistics())
     )
 
 
-def examined(
+def examine_log(
     log: Log | Iterable[Event], messages: Messages | None, limits: Limits = DEFAULT
-) -> list[Examined]:
+) -> list[ExaminedExecution]:
     """Return each execution of a log with its findings."""
-    parts: dict[str, Examined] = {}
+    parts: dict[str, ExaminedExecution] = {}
     count = 0
     for position, (name, item, file, line) in enumerate(records_of(log)):
         part = parts.get(name)
         if part is None:
-            part = parts[name] = Examined(name, messages)
+            part = parts[name] = ExaminedExecution(name, messages)
         count += part.add(position, item, file, line)
         if count > limits.events_max:
             raise too_many_error("events", limits, "an audit")
@@ -168,21 +167,21 @@ def examined(
     return list(parts.values())
 
 
-def _departed(events: list[AuditedEvent], controls: list[tuple[int, Control]]) -> set[str]:
-    """Return the nodes that have left at some time, by their word or by a view."""
-    left: set[str] = set()
+def _departed_nodes(events: list[AuditedEvent], controls: list[tuple[int, Control]]) -> set[str]:
+    """Return the nodes that left at some time, by a leave event or by a view without them."""
+    departed: set[str] = set()
     members: set[str] = set()
     for position, control in controls:
         if control.kind == "leave" and control.node is not None:
-            left.add(control.node)
+            departed.add(control.node)
         elif control.kind == "view":
             before = {event.node for event in events if event.position < position}
-            left |= (members | before) - set(control.members)
+            departed |= (members | before) - set(control.members)
             members = set(control.members)
-    return left
+    return departed
 
 
-def _faults(part: Examined) -> Iterator[Fault]:
+def _faults(part: ExaminedExecution) -> Iterator[Fault]:
     for finding in part.execution.findings:
         event = finding.event
         yield Fault(
@@ -196,12 +195,12 @@ def _faults(part: Examined) -> Iterator[Fault]:
         )
 
 
-def _hint(finding: Finding, part: Examined) -> str:
+def _hint(finding: Finding, part: ExaminedExecution) -> str:
     hint = CODES[finding.code][1]
     if finding.code != "A004" or not part.rejected:
         return hint
-    # A record that could not be read may be the missing one.
-    before = part.execution.before(finding.event)
+    # A record that could not be read may be the missing event.
+    before = part.execution.predecessor(finding.event)
     for item in part.rejected:
         file, line = file_and_line(item.place)
         first = before.line if before is not None and before.file == file else 0
@@ -210,9 +209,9 @@ def _hint(finding: Finding, part: Examined) -> str:
     return hint
 
 
-def _statistics(part: Examined) -> Statistics:
+def _statistics(part: ExaminedExecution) -> Statistics:
     execution = part.execution
-    events = sorted(execution.settled(), key=lambda event: event.position)
+    events = sorted(execution.events_with_dot(), key=lambda event: event.position)
     pairing, messages = execution.pairing, None
     if pairing is not None:
         messages = {
@@ -222,9 +221,9 @@ def _statistics(part: Examined) -> Statistics:
             "ambiguous": len(pairing.ambiguous),
         }
     return replace(
-        measured([event.as_event() for event in events]),
-        # Those without a dot of their own are there, too.
-        events=len(execution.events) + len(part.aside),
+        measure([event.as_event() for event in events]),
+        # Including those without a dot of their own.
+        events=len(execution.events) + len(part.unjudged),
         duplicates=execution.duplicates,
         rejected=len(part.rejected),
         first_rejected="".join(f"{one.place}: {one.reason}" for one in part.rejected[:1]),

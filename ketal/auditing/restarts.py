@@ -1,20 +1,18 @@
-"""Nodes that start again: which run of the node an event under audit is of.
+"""Restarted nodes: assigns the events under audit to the incarnations of their node.
 
-A node whose counter begins at 1 again with other content is a new incarnation, and
-`ketal run` reads its events, and the entries of other nodes that mean them, under a
-name of their own: A, A#2, …. The audit gives the same names. As all of the log is here,
-it need not be in causal order, as for `run`: it is enough that the lines of the node that
-restarted are in its order. An entry names the first run that is as long, of those that
-are no earlier than a run which the event knows already, and later if that is known further.
+A node whose counter begins at 1 again with other content is a new incarnation. `ketal run` reads
+its events, and the entries of other nodes that refer to them, under a name of their own: A, A#2, ….
+The audit gives the same names. As it has the whole log, that need not be in causal order, as for
+`run`; it suffices that the lines of the restarted node are in its order. An incarnation is called a
+run here. An entry names the first run that is long enough and no earlier than the run which the
+event already knows; a later one, if the entry is lower than the last known one of that run.
 
-A dot that is used twice is one fault too, and a second event of counter 1 may be
-the beginning of a run or a copy with other content. It is a restart where the dot 2 is
-used again, too, and few dots are missing: a wrong own entry leaves one missing for each
+A second event of counter 1 may begin a run, or share the dot by a fault. It is a restart if the dot
+2 is used again, too, and few dots are missing: a wrong own entry leaves one dot missing for each
 that is used twice.
 
-The one rule: where the file does not have the order of a node that started again, which
-event is of which run is undecidable; then the restart is reported, and nothing else
-about that node.
+The one rule: if the file does not have the order of a restarted node, the run of its events is
+undecidable; then the restart is reported, and nothing else about that node.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from ketal.model.graph_walks import postorder
 
 @dataclass(slots=True)
 class Restarts:
-    """The restarts of an execution, and its events as they are read then.
+    """The restarts of an execution, and its events under the names of incarnations.
 
     Attributes
     ----------
@@ -42,29 +40,29 @@ class Restarts:
     starts : list of (AuditedEvent, str)
         The first event of each later run that no control event announced, and its node.
     departed : set of str
-        The runs of nodes that have several: a clock may have room for one only.
-    aside : list of AuditedEvent
-        Events that are left out, as it is not known which run they are of.
+        The runs of nodes that have several; a clock may have room for only one of them.
+    unjudged : list of AuditedEvent
+        Events that are left out, as their run is unknown.
     """
 
     events: list[AuditedEvent]
     starts: list[tuple[AuditedEvent, str]] = field(default_factory=list)
     departed: set[str] = field(default_factory=set)
-    aside: list[AuditedEvent] = field(default_factory=list)
+    unjudged: list[AuditedEvent] = field(default_factory=list)
 
 
 _Line = list[AuditedEvent]
-"""Events of a node that have an own entry, in file order."""
+"""The events of a node that have an own entry, in file order."""
 _Runs = dict[str, _Line]
-"""The events of each run of a node, by the run's name; the first run first."""
+"""The events of each run of a node by the run's name, in the order of the runs."""
 
 
 def read_restarts(
-    events: list[AuditedEvent], controls: list[tuple[int, Control]], left: set[str]
+    events: list[AuditedEvent], controls: list[tuple[int, Control]], departed: set[str]
 ) -> Restarts:
-    """Return the events of an execution, each as of the run of its node that it is of.
+    """Return the events of an execution, each under the name of its run.
 
-    `left` are the nodes that left: a clock may lack what it knows of them.
+    `departed` are the nodes that left, whose entries a clock may have dropped.
     """
     lines: dict[str, _Line] = {}
     for event in events:
@@ -78,10 +76,10 @@ def read_restarts(
         if any(INCARNATION in event.read.data for event in line):
             runs[node] = _numbered_runs(node, line)
         elif len(first := _first_events(line)) > 1 and _uses_dots_again(line):
-            firsts[node], runs[node] = first[1:], _runs(node, line, first[1:])
+            firsts[node], runs[node] = first[1:], _split_runs(node, line, first[1:])
             ordered &= _is_in_order(runs[node])
     if not ordered:
-        return _unjudged(events, firsts)
+        return _without_runs(events, firsts)
     if all(list(of_node) == [node] for node, of_node in runs.items()):
         return Restarts(events)
     unannounced = {
@@ -90,10 +88,10 @@ def read_restarts(
         for first in later
         if not _is_announced(first, lines[node], controls)
     }
-    named = _renamed(events, runs, left)
+    named = _rename_to_runs(events, runs, departed)
     starts = [(event, event.read.node) for event in named if event.position in unannounced]
-    departed = {name for of_node in runs.values() if len(of_node) > 1 for name in of_node}
-    return Restarts(named, starts, departed)
+    departed_runs = {name for of_node in runs.values() if len(of_node) > 1 for name in of_node}
+    return Restarts(named, starts, departed_runs)
 
 
 def _numbered_runs(node: str, line: _Line) -> _Runs:
@@ -106,7 +104,7 @@ def _numbered_runs(node: str, line: _Line) -> _Runs:
 
 
 def _first_events(line: _Line) -> _Line:
-    """Return the events of counter 1 that have different contents."""
+    """Return the events of counter 1, one of each content."""
     by_content: dict[bytes, AuditedEvent] = {}
     for event in line:
         if event.counter == 1:
@@ -115,7 +113,7 @@ def _first_events(line: _Line) -> _Line:
 
 
 def _uses_dots_again(line: _Line) -> bool:
-    """Return whether the own entries of a node are those of several runs."""
+    """Return whether the repeated dots of a node are evidence of several runs."""
     contents: dict[int, set[bytes]] = {}
     for event in line:
         contents.setdefault(event.counter, set()).add(event.content)
@@ -124,8 +122,8 @@ def _uses_dots_again(line: _Line) -> bool:
     return len(contents.get(2, ())) > 1 and again > 2 * holes
 
 
-def _runs(node: str, line: _Line, later: _Line) -> _Runs:
-    """Return the runs of a node of which the `later` ones begin with some events."""
+def _split_runs(node: str, line: _Line, later: _Line) -> _Runs:
+    """Return the runs of a node; each event in `later` begins a run after the first."""
     runs: _Runs = {node: []}
     name = node
     begins = {event.position for event in later}
@@ -133,22 +131,22 @@ def _runs(node: str, line: _Line, later: _Line) -> _Runs:
     for event in line:
         if event.position in begins:
             name = name_of(node, len(runs) + 1)
-        # What is there a second time is a copy, of whichever run it is.
-        of = copied.setdefault((event.counter, event.content), name)
-        runs.setdefault(of, []).append(event)
+        # An event with the dot and content of an earlier one is a copy, in the run of that one.
+        run = copied.setdefault((event.counter, event.content), name)
+        runs.setdefault(run, []).append(event)
     return runs
 
 
 def _is_in_order(runs: _Runs) -> bool:
-    """Return whether the lines of a node that started again are in its order."""
+    """Return whether the lines of a restarted node are in its order."""
     falls = sum(a.counter > b.counter for run in runs.values() for a, b in pairwise(run))
     events = sum(map(len, runs.values()))
     return 10 * falls <= events and all(len(run) > 1 for run in runs.values())
 
 
 def _is_announced(first: AuditedEvent, line: _Line, controls: list[tuple[int, Control]]) -> bool:
-    """Return whether a control event announces a run, right before its first event."""
-    # There is one before it, of an earlier run.
+    """Return whether a control event right before the first event of a run announces it."""
+    # There is an event before it, of an earlier run.
     before = line[bisect_left(line, first.position, key=lambda e: e.position) - 1]
     places = (bisect_left(controls, e.position, key=lambda c: c[0]) for e in (before, first))
     return any(
@@ -157,10 +155,10 @@ def _is_announced(first: AuditedEvent, line: _Line, controls: list[tuple[int, Co
     )
 
 
-def _unjudged(events: list[AuditedEvent], firsts: dict[str, _Line]) -> Restarts:
-    """Return the events with nothing that the nodes that started again could be judged by."""
+def _without_runs(events: list[AuditedEvent], firsts: dict[str, _Line]) -> Restarts:
+    """Return the events with all entries of the restarted nodes unknown."""
     out: list[AuditedEvent] = []
-    aside: list[AuditedEvent] = []
+    unjudged: list[AuditedEvent] = []
     used: set[tuple[str, int]] = set()
     for event in events:
         node = event.node
@@ -168,30 +166,30 @@ def _unjudged(events: list[AuditedEvent], firsts: dict[str, _Line]) -> Restarts:
             unknown = frozenset(node for node in event.clock if node in firsts)
             out.append(replace(event, unknown=unknown))
         elif (node, event.counter) in used:
-            aside.append(event)
+            unjudged.append(event)
         else:
             used.add((node, event.counter))
             out.append(replace(event, unknown=Everything()))
     starts = [(first, node) for node, later in firsts.items() for first in later]
-    return Restarts(out, starts, set(firsts), aside)
+    return Restarts(out, starts, set(firsts), unjudged)
 
 
-# --- which run an entry names -------------------------------------------------------------------
+# --- the run that an entry names -----------------------------------------------------------------
 
 
-def _renamed(
-    events: list[AuditedEvent], runs: dict[str, _Runs], left: set[str]
+def _rename_to_runs(
+    events: list[AuditedEvent], runs: dict[str, _Runs], departed: set[str]
 ) -> list[AuditedEvent]:
-    """Return the events under the names of their runs, and their entries likewise."""
+    """Return the events with their nodes and their clocks' entries renamed to runs."""
     sorted_runs = {
         node: [sorted(run, key=lambda e: (e.counter, e.position)) for run in of_node.values()]
         for node, of_node in runs.items()
     }
     several = {node for node, of_node in runs.items() if len(of_node) > 1}
-    compared = runs.keys() - several - left
+    compared = runs.keys() - several - departed
     before: dict[int, AuditedEvent | None] = {}
-    # By position, of each node that started again: the last run that the event knows, and how far.
-    # An entry that was dropped may come back; one that is lower then is of a later run.
+    # By position: the last run that the event knows of each restarted node, and its highest entry.
+    # A dropped entry may reappear; if it is lower than before, it is of a later run.
     known: dict[int, dict[str, tuple[int, int]]] = {}
     for node, of_node in sorted_runs.items():
         for number, run in enumerate(of_node):
@@ -200,26 +198,26 @@ def _renamed(
                 known[event.position] = {node: (number, event.counter)} if node in several else {}
 
     def causes(event: AuditedEvent) -> Iterator[AuditedEvent]:
-        """Yield what an event knows; what each of it knows is known when the next is asked for."""
-        of, clock, old = known[event.position], event.clock, {event.node: event.counter}
+        """Yield the events that an event knows; `known` is complete for each before the next."""
+        last_known, clock, old = known[event.position], event.clock, {event.node: event.counter}
         if (previous := before[event.position]) is not None:
             yield previous
-            of |= known[previous.position] | of
+            last_known |= known[previous.position] | last_known
             old = previous.clock | old
-        # An entry that has not moved shows no other run. Nodes that never started again come first:
-        # they decide of the others.
+        # An unchanged entry shows no other run. Nodes that never restarted come first, as their
+        # entries decide about the others.
         moved = [name for name in clock if name in runs and clock[name] != old.get(name)]
         for name in sorted(moved, key=several.__contains__):
-            least, highest = of.get(name, (0, 0))
+            least, highest = last_known.get(name, (0, 0))
             least += clock[name] < highest
-            number, cause = _event_named(event, name, sorted_runs[name], least, compared)
+            number, cause = _named_run(event, name, sorted_runs[name], least, compared)
             if name in several:
-                of[name] = max(of.get(name, (0, 0)), (number, clock[name]))
+                last_known[name] = max(last_known.get(name, (0, 0)), (number, clock[name]))
             if cause is not None:
                 yield cause
                 for other, last in known[cause.position].items():
                     if other != event.node:
-                        of[other] = max(last, of.get(other, (0, 0)))
+                        last_known[other] = max(last, last_known.get(other, (0, 0)))
 
     roots = (event for of_node in sorted_runs.values() for run in of_node for event in run)
     for _ in postorder(roots, causes):
@@ -227,22 +225,24 @@ def _renamed(
     names = {node: list(of_node) for node, of_node in runs.items()}
     out = []
     for event in events:
-        # A draft is judged under its own name.
-        of = {n: names[n][number] for n, (number, _) in known.get(event.position, {}).items()}
-        if any(of.get(name, name) != name for name in event.clock):
-            clock = {of.get(name, name): counter for name, counter in event.clock.items()}
-            event = replace(event, node=of.get(event.node, event.node), clock=clock)
+        # Drafts, which are not in `known`, keep their names.
+        run_names = {
+            n: names[n][number] for n, (number, _) in known.get(event.position, {}).items()
+        }
+        if any(run_names.get(name, name) != name for name in event.clock):
+            clock = {run_names.get(name, name): counter for name, counter in event.clock.items()}
+            event = replace(event, node=run_names.get(event.node, event.node), clock=clock)
         out.append(event)
     return out
 
 
-def _event_named(
+def _named_run(
     event: AuditedEvent, name: str, runs: list[_Line], least: int, compared: set[str]
 ) -> tuple[int, AuditedEvent | None]:
-    """Return the run that an entry names, by its place, and the event, or the last before it.
+    """Return the index of the run that an entry names, and the event or the last one before it.
 
-    It is the first run from `least` on that is as long, and whose event has no entry of a node
-    to be compared that this one lacks.
+    It is the first run from `least` on that is long enough and whose event has no higher entry of a
+    `compared` node than this event.
     """
     counter, clock = event.clock[name], event.clock
     first = min(least, len(runs) - 1)

@@ -166,7 +166,7 @@ def params_of(words: Sequence[str]) -> dict[str, ParamValue]:
             raise SettingError(f"--set {name} is given twice")
         if name in ARGUMENTS:
             raise SettingError(f"a parameter called {name!r} cannot be set; give it another name")
-        given[name] = params.value_of(value)
+        given[name] = params.parse_value(value)
     return given
 
 

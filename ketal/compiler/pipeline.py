@@ -18,8 +18,8 @@ from dataclasses import replace
 from graphlib import TopologicalSorter
 
 from ketal.analysis.bodies import Finding
-from ketal.analysis.declared_names import events_behind, names_in
-from ketal.analysis.parameters import ParamValue, with_params
+from ketal.analysis.declared_names import event_dependencies, names_in
+from ketal.analysis.parameters import ParamValue, substitute_params
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.compiler.automaton import ANONYMOUS, Automaton, LiveRegisters, Variant
 from ketal.compiler.commutation import ambiguities, order_sensitivity
@@ -232,7 +232,7 @@ class _Compilation:
             source=source,
             events=events,
             named_events=self._events_named(
-                events_behind((d.name for d, _ in events), self.events)
+                event_dependencies((d.name for d, _ in events), self.events)
             ),
             declared=(*self.events.items(), *((d.name, d.guard) for d in p.steps)),
         )
@@ -255,7 +255,7 @@ def _refuse_large(
     """
     levels_max = limits.nesting_max * EXPANDED_NESTING
     known: dict[str, tuple[int, int]] = {}
-    behind = events_behind(set().union(*map(names_in, guards)), events)
+    behind = event_dependencies(set().union(*map(names_in, guards)), events)
     for name in TopologicalSorter(behind).static_order():
         known[name] = _measure(events[name], known)
     total = 0
@@ -356,7 +356,7 @@ def compile_pattern(
     SettingError
         If the value of a parameter has another kind than its default.
     """
-    file, pattern = with_params(file, pattern, params or {})
+    file, pattern = substitute_params(file, pattern, params or {})
     try:
         return _Compilation(file, pattern, registered or {}, limits, undecided).compile(source)
     except PatternError as error:

@@ -1,1 +1,1 @@
-"""Why: the causal structure of an execution, and the reasons of verdicts."""
+"""Explanations: the causal structure of an execution, and the reasons for verdicts."""

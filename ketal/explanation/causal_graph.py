@@ -1,18 +1,18 @@
-"""The causal graph of an execution: how one event is before another, link by link.
+"""The causal graph of an execution: the links by which one event happened before another.
 
-Two links put an event directly before another: program order, from each event to the next of its
-node, and a message, from an event to one of another node that happened immediately after it. A
-message is an edge of the Hasse diagram of happened-before between nodes (Mattern, "Virtual time and
-global states of distributed systems", 1989): no event of the log is between its ends. What a log
-lacks is passed over, so program order leads to the next event that the log has, and a message
-comes from the last event that it has of what the sender had done.
+There are two kinds of links: program order, from each event to the next of its node, and a message,
+from an event to one of another node that happened immediately after it. A message is an edge
+between nodes in the Hasse diagram of happened-before (Mattern, "Virtual time and global states of
+distributed systems", 1989): no event of the log is between its ends. Events that the log lacks are
+skipped: program order leads to the next event that the log has, and a message comes from the
+sender's last event before it that the log has.
 
-Nothing but an index by node is made before it is asked for. The links to an event cost, once, a
-comparison of its clock with that of the event before it on its node, and of the messages with each
-other. Paths to one target share a breadth-first search backwards from it, which goes as far back as
-one of them asks for and visits an event once.
+Only an index by node is built in advance. The links to an event are computed once, by comparing its
+clock with that of its predecessor on the node, and the messages with each other. Paths to one
+target share a breadth-first search backwards from it, which goes only as far back as a path needs
+and visits each event once.
 
-The one rule: happened-before is that of the log's events, and each pair that it orders has a path.
+The one rule: a path leads from one event to another if and only if it happened before the other.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
 
 NODES_SHOWN = 5
-"""Nodes that are named where a log has none of a name."""
+"""How many nodes are named in an error about a node that the log lacks."""
 SEARCHES_MAX = 8
-"""Targets whose searches are kept for the next path; a match has a few, often those of the last."""
+"""How many targets' searches are cached; a match has few targets, often those of the last match."""
 
 
 class CausalGraph:
@@ -39,7 +39,7 @@ class CausalGraph:
     Parameters
     ----------
     events : iterable of Event
-        Distinct events of one execution, in any order; clocks are whole, as a run has them.
+        Distinct events of one execution, in any order, with complete clocks, as a run has them.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class CausalGraph:
         for node, own in self.nodes.items():
             own.sort(key=lambda event: event.counter)
             self._counters[node] = [event.counter for event in own]
-        # By number, those of a node in a row.
+        # An event's number is its index here; the events of a node are adjacent.
         self._events = [event for own in self.nodes.values() for event in own]
         self._numbers: dict[tuple[str, int], int] = {}
         for number, event in enumerate(self._events):
@@ -83,22 +83,22 @@ class CausalGraph:
     # --- links ---
 
     def previous(self, event: Event) -> Event | None:
-        """Return the event before one on its node; None for the first."""
+        """Return an event's predecessor on its node; None for the first event."""
         return self.last_upto(event.node, event.counter - 1)
 
     def messages_to(self, event: Event) -> tuple[Event, ...]:
-        """Return the events of other nodes that happened immediately before one, by node."""
+        """Return the events of other nodes that happened immediately before an event, by node."""
         links = (self._events[number] for number in self._links_to(self._numbers[event.dot]))
         return tuple(link for link in links if link.node != event.node)
 
     def _links_to(self, number: int) -> tuple[int, ...]:
-        """Return the events one link before one: that of its node, then the others by node."""
+        """Return the numbers of the events linked to one: its predecessor, then others by node."""
         links = self._links[number]
         if links is None:
-            links = self._links[number] = tuple(self._linked(self._events[number]))
+            links = self._links[number] = tuple(self._find_links(self._events[number]))
         return links
 
-    def _linked(self, event: Event) -> Iterator[int]:
+    def _find_links(self, event: Event) -> Iterator[int]:
         before = self.previous(event)
         old = {} if before is None else before.clock
         if before is not None:
@@ -115,12 +115,12 @@ class CausalGraph:
     # --- pasts ---
 
     def last_upto(self, node: str, counter: int) -> Event | None:
-        """Return a node's last event up to a counter; None where the log has none."""
+        """Return a node's last event up to a counter; None if the log has none."""
         place = bisect_right(self._counters.get(node, ()), counter)
         return self.nodes[node][place - 1] if place else None
 
     def last_known(self, one: Event, other: Event) -> tuple[Event | None, Event | None]:
-        """Return the last event of each node of two that the event of the other node knows."""
+        """Return the last event of `one`'s node that `other` knows, and the reverse, or None."""
         return (
             self.last_upto(one.node, other.clock.get(one.node, 0)),
             self.last_upto(other.node, one.clock.get(other.node, 0)),
@@ -139,22 +139,22 @@ class CausalGraph:
     # --- paths ---
 
     def path(self, source: Event, target: Event, *, links_max: int) -> tuple[Event, ...]:
-        """Return the events of a shortest path, by its number of links; none of one with more.
+        """Return the events of a shortest path; empty if it has more than `links_max` links.
 
-        Of several, read backwards from the target, it is the one that takes program order before a
-        message, and of messages the one of the first node by name.
+        Of several shortest paths, the one returned, read backwards from the target, prefers program
+        order to a message, and of messages that of the first node by name.
 
         Parameters
         ----------
         source, target : Event
             Two events of the log; the source happened before the target.
         links_max : int
-            How many links are searched.
+            How many links the search goes back at most.
 
         Raises
         ------
         EventError
-            If there is no path, as the clocks are not those of an execution.
+            If there is no path, since the clocks are not those of an execution.
         ValueError
             If the source did not happen before the target.
         """
@@ -179,16 +179,16 @@ class CausalGraph:
 
 
 class _PathSearch:
-    """A breadth-first search backwards from an event; events are numbers.
+    """A breadth-first search backwards from an event; events are given by number.
 
     Attributes
     ----------
     after : dict of int to int
-        Of each event that was reached the next one on the way to the target.
+        For each event reached, the next event on the way to the target.
     farthest : list of int
-        The events that `links` links reach and no fewer, in the order of their paths.
+        The events at a distance of exactly `links` links, in the order of their paths.
     links : int
-        How far back the search is.
+        How many links the search has gone back.
     """
 
     def __init__(self, target: int) -> None:
@@ -208,15 +208,15 @@ class _PathSearch:
         self.links += 1
 
     def path_from(self, source: int) -> list[int]:
-        """Return the path from an event that was reached to the target."""
+        """Return the path from an event reached to the target."""
         path = [source]
         while (event := self.after[path[-1]]) != path[-1]:
             path.append(event)
         return path
 
 
-def in_place_of(dot: Dot, events: Sequence[Event]) -> str:
-    """Return the end of an error about a missing event: those nearest to it, or the nodes."""
+def missing_event_hint(dot: Dot, events: Sequence[Event]) -> str:
+    """Return the end of a message about a missing event: the nearest events, or the nodes."""
     counters = sorted({event.counter for event in events if event.node == dot.node})
     if not counters:
         nodes = sorted({event.node for event in events})
@@ -225,6 +225,6 @@ def in_place_of(dot: Dot, events: Sequence[Event]) -> str:
         return f": it has no node {dot.node}{near(dot.node, nodes, f'its nodes are {shown}{more}')}"
     place = bisect_left(counters, dot.counter)
     beside = " and ".join(str(Dot(dot.node, c)) for c in counters[max(place - 1, 0) : place + 1])
-    by = next((event for event in events if event.clock.get(dot.node, 0) >= dot.counter), None)
-    known = "" if by is None else f", though {by.dot} is after it"
+    knower = next((event for event in events if event.clock.get(dot.node, 0) >= dot.counter), None)
+    known = "" if knower is None else f", though {knower.dot} is after it"
     return f"{known}; near it the log has {beside}"

@@ -1,10 +1,10 @@
-"""Readings of a check: of each configuration one way in which the events led to it.
+"""Readings of a check: for each configuration, one sequence of steps that led to it.
 
-A run of a check is a set of configurations, and equal ones are merged: what led to them is gone.
-Here a trail is kept beside each, the events with the steps that each may be; of the words that a
-trail may be the first one is the reading.
+A run of a check is a set of configurations. Equal ones are merged, which loses the steps that led
+to them. Here a trail is kept for each: the events, each with the steps that it may be. The reading
+is the first word of the body that a trail allows.
 
-The one rule: a reading is a word of the body, of the events that the scope was offered.
+The one rule: a reading is a word of the body over the events that the scope was offered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ketal.semantics import History, Rest, Words
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trail:
-    """The last event of a reading with the steps that it may be, and the reading before it."""
+    """The last event of a reading, with the steps that it may be, and the trail before it."""
 
     before: Trail | None
     steps: frozenset[str]
@@ -45,14 +45,14 @@ def _key(configuration: Configuration) -> Key:
     return state, dots, tuple(tuple(sorted(table.items())) for table in tables)
 
 
-def _word(trail: Trail | None, body: syntax.Body) -> History:
-    """Return the first word of a body, of those that a trail may be, with its events."""
+def _first_word(trail: Trail | None, body: syntax.Body) -> History:
+    """Return the first word of a body that a trail allows, with the trail's events."""
     trails: list[Trail] = []
     while trail is not None:
         trails.append(trail)
         trail = trail.before
     words = Words()
-    # What is left of a word → its steps so far, the last one first.
+    # The rest of the body → the steps before it, as a linked list with the last step first.
     rests: dict[Rest, Any] = {(body,): None}
     for one in reversed(trails):
         longer: dict[Rest, Any] = {}
@@ -78,33 +78,33 @@ class CheckReadings:
         self._body = machine.compiled.pattern.body
         self._trails: dict[ScopeName, Trails] = {}
 
-    def of(self, name: ScopeName, configuration: Configuration) -> Callable[[], History]:
-        """Return what reads how the run of a scope came into a configuration."""
+    def reader(self, name: ScopeName, configuration: Configuration) -> Callable[[], History]:
+        """Return a function that returns how the run of a scope reached a configuration."""
         trails = self._trails.get(name, {})
-        return partial(_word, trails.get(_key(configuration)), self._body)
+        return partial(_first_word, trails.get(_key(configuration)), self._body)
 
-    def of_scopes(self) -> Iterator[tuple[ScopeName, Callable[[], History]]]:
-        """Yield each scope with what reads how its run came into its first configuration."""
+    def scope_readers(self) -> Iterator[tuple[ScopeName, Callable[[], History]]]:
+        """Yield each scope with a function that returns how its first configuration was reached."""
         for name, trails in self._trails.items():
-            yield name, partial(_word, next(iter(trails.values()), None), self._body)
+            yield name, partial(_first_word, next(iter(trails.values()), None), self._body)
 
     def move(self, name: ScopeName, before: Iterable[Configuration], seen: Seen) -> None:
-        """Replace the trails of a scope by those of what an event makes of its configurations."""
+        """Replace the trails of a scope by those of the configurations that an event leads to."""
         trails = self._trails.get(name, {})
         moved: dict[Key, Trail | None] = {}
         for one in before:
             for group, after in step(self._machine, one, seen):
                 if (key := _key(after)) not in moved:
-                    steps = self._may_be(one, group, seen)
+                    steps = self._possible_steps(one, group, seen)
                     moved[key] = Trail(trails.get(_key(one)), steps, seen)
         self._trails[name] = moved
 
     def remove(self, name: ScopeName) -> None:
-        """Remove the trails of a scope whose run is over."""
+        """Remove the trails of a scope whose run has ended."""
         self._trails.pop(name, None)
 
-    def _may_be(self, one: Configuration, group: int, seen: Seen) -> frozenset[str]:
-        """Return the steps by which a configuration may take an event into a group."""
+    def _possible_steps(self, one: Configuration, group: int, seen: Seen) -> frozenset[str]:
+        """Return the steps that an event may be when a configuration takes it into a group."""
         automaton = self._machine.automaton
         if group != ANONYMOUS:
             return frozenset((automaton.steps[group],))

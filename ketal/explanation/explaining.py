@@ -1,11 +1,11 @@
 """`ketal.explain`: why each verdict of a finite log holds, and why an event was not taken.
 
-The log is judged once (`ketal.explanation.judged_log`); what is explained is a verdict, what each
-pattern made of an event, or that nothing matched (`near_misses`). The evidence of guards is that of
-the definition (`guard_evidence`), the chains of messages that of the log's causal graph
-(`causal_graph`).
+The log is judged once (`ketal.explanation.judged_log`). An explanation is of a verdict, of an event
+(whether the runs of each pattern took it), or of a `find` without a match (`near_misses`). Guards
+are evaluated by the definition of the language (`guard_evidence`), and paths are those of the log's
+causal graph (`causal_graph`).
 
-The one rule: what is explained is the verdict that `ketal.run` gives, and a run is shown as it was
+The one rule: every verdict explained is one that `ketal.run` gives, and a run is shown in its state
 when its scope was offered the event.
 """
 
@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from ketal.errors import EventError, SettingError, wrong_type
-from ketal.explanation.causal_graph import in_place_of
+from ketal.explanation.causal_graph import missing_event_hint
 from ketal.explanation.judged_log import Explained, JudgedLog
 from ketal.explanation.near_misses import near_misses
-from ketal.explanation.observed_run import LiveRun, ObservedRun, Offer, first_of
+from ketal.explanation.observed_run import LiveRun, ObservedRun, Offer, take_first
 from ketal.explanation.partial_matches import partial_matches
 from ketal.explanation.reasons import Explanation, PairReason, PlacedEvent, RunReason
 from ketal.explanation.step_reasons import StepReasons
@@ -39,7 +39,7 @@ from ketal.programs.program import Program
 from ketal.runtime.modes.possibly_definitely import witness
 
 FIRST = 10
-"""Verdicts that are explained where none is asked for."""
+"""How many verdicts are explained by default."""
 
 
 def explain(
@@ -51,31 +51,31 @@ def explain(
     first: int = FIRST,
     limits: Limits | None = None,
 ) -> tuple[Explanation, ...]:
-    """Return why the verdicts of a finite log hold, or what the patterns made of an event.
+    """Return why the verdicts of a finite log hold, or why an event was taken or not.
 
     Parameters
     ----------
     program : Program
         The patterns.
     log : Log or iterable of Event
-        What happened.
+        The events.
     verdict : verdict or str, optional
-        Explain this one only, given itself, by its id, or by how its id begins.
+        Explain this verdict only: the verdict itself, its id, or a prefix of its id.
     event : Dot or str, optional
-        Explain what each pattern made of this event, `n3@7`, instead.
+        Explain instead whether the runs of each pattern took this event, as `n3@7`, and why.
     first : int
-        Without either, so many verdicts are explained: matches, violations, checks that were not
-        complete and windows that timed out.
+        How many verdicts are explained if neither is given: matches, violations, incomplete checks
+        and windows that timed out.
     limits : Limits, optional
-        Other limits than those the program was compiled with; `explained_runs_max` bounds the
-        runs that are explained of one event, `path_links_max` the paths between two events.
+        Limits that replace those of the program; `explained_runs_max` bounds the runs explained for
+        an event, `path_links_max` the paths between two events.
 
     Raises
     ------
     SettingError
-        If there is no such verdict or event, or several.
-    TypeError
-        If an argument is of another class than it must be.
+        If no verdict or event is the one given, or several are.
+        TypeError
+            If an argument has the wrong type.
 
     Examples
     --------
@@ -107,20 +107,20 @@ def explain(
         raise wrong_type("first", "an int", first)
     if first < 0:
         raise SettingError(f"first is how many verdicts are explained, not {first}")
-    dot = None if event is None else dot_of(event)
+    dot = None if event is None else as_dot(event)
     judged = JudgedLog(program, log, limits, event=dot)
     return explanations(judged, verdict=name, first=first)
 
 
-def dot_of(event: Dot | str) -> Dot:
-    """Return an event's dot, of `node@counter` too.
+def as_dot(event: Dot | str) -> Dot:
+    """Return a dot that is given as such or as text, `node@counter`.
 
     Raises
     ------
     SettingError
-        If it is no dot.
+        If the text is no dot.
     TypeError
-        If it is no text either.
+        If it is neither a dot nor text.
     """
     try:
         return event if isinstance(event, Dot) else Dot.parse(event)
@@ -131,7 +131,7 @@ def dot_of(event: Dot | str) -> Dot:
 def explanations(
     judged: JudgedLog, *, verdict: str | None = None, first: int = FIRST
 ) -> tuple[Explanation, ...]:
-    """Return what `explain` returns of a judged log; of the event that it was judged for, if any.
+    """Return the explanations of a judged log: of its event, of one verdict, or of the first ones.
 
     Raises
     ------
@@ -139,10 +139,10 @@ def explanations(
         If there is no such verdict or event, or several.
     """
     if judged.event is not None:
-        return tuple(event_explained(judged, judged.event))
+        return tuple(explain_event(judged, judged.event))
     if verdict is not None:
-        return (verdict_explained(judged, judged.named(verdict)),)
-    verdicts = [verdict_explained(judged, one) for one in judged.explainable[:first]]
+        return (explain_verdict(judged, judged.verdict_by_id(verdict)),)
+    verdicts = [explain_verdict(judged, one) for one in judged.explainable[:first]]
     left = range(first - len(verdicts))
     return (*verdicts, *(one for _, one in zip(left, near_misses(judged), strict=False)))
 
@@ -150,43 +150,42 @@ def explanations(
 # --- verdicts ---------------------------------------------------------------
 
 
-def explained(judged: JudgedLog, verdict: Verdict) -> Explanation | None:
-    """Return why a verdict holds; None for a kind that says itself what there is to say."""
-    return verdict_explained(judged, verdict) if isinstance(verdict, Explained) else None
+def explanation_of(judged: JudgedLog, verdict: Verdict) -> Explanation | None:
+    """Return why a verdict holds; None for a kind of verdict that explains itself."""
+    return explain_verdict(judged, verdict) if isinstance(verdict, Explained) else None
 
 
 def diagram(judged: JudgedLog, explanation: Explanation) -> list[str]:
     """Return the events around a verdict as a space-time diagram in text."""
     verdict = explanation.verdict
-    assert verdict is not None
     assert isinstance(verdict, Explained)
     rows = rows_around(explanation, judged.graph(verdict.execution))
     return text_diagram(rows) if rows else []
 
 
-def verdict_explained(judged: JudgedLog, verdict: Explained) -> Explanation:
+def explain_verdict(judged: JudgedLog, verdict: Explained) -> Explanation:
     """Return why a verdict holds."""
     run = judged.run_of(verdict)
     if isinstance(verdict, Violation):
-        return _of_violation(judged, run, verdict)
+        return _explain_violation(judged, run, verdict)
     if isinstance(verdict, Incomplete):
-        return _of_incomplete(judged, run, verdict)
-    return _of_taken(judged, run, verdict)
+        return _explain_incomplete(judged, run, verdict)
+    return _explain_steps(judged, run, verdict)
 
 
-def _of_taken(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOut) -> Explanation:
+def _explain_steps(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOut) -> Explanation:
     graph, reasons = judged.graph(verdict.execution), StepReasons(run, verdict.scope)
     taken = tuple((step, graph[dot]) for step, dot in verdict.steps)
     placed = judged.placed_steps(run, taken)
-    # What the run was after the last step is not asked for.
+    # `replay` also yields the run after the last step, which is not needed.
     steps = tuple(
-        reasons.of(step, live, event)
-        for (step, event), live in zip(placed, reasons.taking(taken), strict=False)
+        reasons.reason(step, live, event)
+        for (step, event), live in zip(placed, reasons.replay(taken), strict=False)
     )
-    of_run = functools.partial(judged.placed, run)
-    most = run.limits.path_links_max
+    placed_in_run = functools.partial(judged.placed, run)
+    links_max = run.limits.path_links_max
     pairs = tuple(
-        PairReason.of(graph, of_run, one, other, links_max=most)
+        PairReason.of(graph, placed_in_run, one, other, links_max=links_max)
         for (_, one), (_, other) in pairwise(taken)
     )
     statements: tuple[str, ...] = ()
@@ -194,7 +193,7 @@ def _of_taken(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOut) ->
     if isinstance(verdict, TimedOut):
         statements = (f"`{reasons.window_text}` was over before a match",)
     elif run.compiled.pattern.mode is not None:
-        extension = tuple(map(of_run, witness(run, run.events, verdict)))
+        extension = tuple(map(placed_in_run, witness(run, run.events, verdict)))
     return Explanation(
         verdict.pattern,
         verdict,
@@ -205,18 +204,18 @@ def _of_taken(judged: JudgedLog, run: ObservedRun, verdict: Match | TimedOut) ->
     )
 
 
-def _of_violation(judged: JudgedLog, run: ObservedRun, verdict: Violation) -> Explanation:
+def _explain_violation(judged: JudgedLog, run: ObservedRun, verdict: Violation) -> Explanation:
     extension: Sequence[Event] = ()
     if run.compiled.pattern.mode is not None:
         extension = witness(run, run.events, verdict)
-        run = judged.played(run, extension)
-    # By its id: a run over one extension does not know what was lost, and is never in doubt.
+        run = judged.rerun(run, extension)
+    # By its id: a run over one extension has no losses, so its verdicts are never uncertain.
     offer = run.observed.violated[verdict.id]
     placed = tuple(judged.placed(run, event) for event in extension)
-    return offer_explained(judged, run, offer, verdict, placed)
+    return explain_offer(judged, run, offer, verdict, placed)
 
 
-def _of_incomplete(judged: JudgedLog, run: ObservedRun, verdict: Incomplete) -> Explanation:
+def _explain_incomplete(judged: JudgedLog, run: ObservedRun, verdict: Incomplete) -> Explanation:
     read = run.observed.ended[verdict.id]
     expected = " or ".join(verdict.expected) or "nothing"
     return Explanation(
@@ -230,8 +229,8 @@ def _of_incomplete(judged: JudgedLog, run: ObservedRun, verdict: Incomplete) -> 
 # --- events -----------------------------------------------------------------
 
 
-def event_explained(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
-    """Yield what each pattern made of the event that a log was judged for.
+def explain_event(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
+    """Yield, for each pattern, whether its runs took the event that the log was judged for.
 
     Raises
     ------
@@ -243,7 +242,7 @@ def event_explained(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
         raise SettingError(f"no run was offered an event {dot}{_why_no_run(judged, dot)}")
     for run, event in runs:
         for offer in run.observed.offers:
-            yield offer_explained(judged, run, offer)
+            yield explain_offer(judged, run, offer)
         if not run.observed.offers:
             yield Explanation(
                 run.compiled.name,
@@ -254,18 +253,18 @@ def event_explained(judged: JudgedLog, dot: Dot) -> Iterator[Explanation]:
 
 
 def _why_no_run(judged: JudgedLog, dot: Dot) -> str:
-    """Return why no run was offered an event."""
+    """Return the reason why no run was offered an event, as the end of a message."""
     for run in judged.runs:
         for event in run.events:
             if event.counter == dot.counter and base_node(event.node) == dot.node:
                 return f": {dot.node} restarted, and a run was offered {event.dot}"
     if any(event.dot == dot for event in judged.events):
         return ": the log has it, and it was late or refused"
-    return f", and the log has none{in_place_of(dot, judged.events)}"
+    return f", and the log has none{missing_event_hint(dot, judged.events)}"
 
 
 def _why_unoffered(run: ObservedRun, event: Event) -> Iterator[str]:
-    """Yield why no single run of a pattern was offered an event."""
+    """Yield the reason why no scope of a pattern was offered an event, as lines of text."""
     mode = run.compiled.pattern.mode
     if mode is not None:
         yield (
@@ -273,7 +272,7 @@ def _why_unoffered(run: ObservedRun, event: Event) -> Iterator[str]:
             "that gives it"
         )
         return
-    failed = list(StepReasons(run, FrozenMapping(())).of_alphabet(event))
+    failed = list(StepReasons(run, FrozenMapping(())).alphabet_failures(event))
     if len(failed) == len(run.compiled.events):
         yield "it is no event of the pattern:"
         yield from (f"  {one}" for one in failed)
@@ -283,24 +282,24 @@ def _why_unoffered(run: ObservedRun, event: Event) -> Iterator[str]:
         yield "no copy of the pattern was offered it"
 
 
-def offer_explained(
+def explain_offer(
     judged: JudgedLog,
     run: ObservedRun,
     offer: Offer,
     verdict: Violation | None = None,
     extension: tuple[PlacedEvent, ...] = (),
 ) -> Explanation:
-    """Return what the runs of a scope made of an event that they were offered.
+    """Return why the runs of a scope took an event that they were offered, or did not.
 
-    `verdict` is the violation that it was, if that is explained; `extension`, of a verdict of a
-    `mode`, the linear extension that gives it.
+    `verdict` is the violation to explain, if any; `extension` is the linear extension that gives
+    it, for a verdict of a `mode`.
     """
     event = judged.placed(run, offer.seen.event)
     reasons = StepReasons(run, offer.scope)
     live, cut = offer.live, offer.cut
     if run.compiled.strategy == "any":
-        live, cut = first_of(partial_matches(run, offer), run.limits.explained_runs_max)
-    runs = [_of_run(judged, run, reasons, one, event) for one in live]
+        live, cut = take_first(partial_matches(run, offer), run.limits.explained_runs_max)
+    runs = [_run_reason(judged, run, reasons, one, event) for one in live]
     statements = [] if verdict is not None else [str(one) for one in offer.verdicts]
     if offer.halted:
         statements.append("the run had ended before, at a violation (`on violation halt`)")
@@ -316,12 +315,12 @@ def offer_explained(
         execution=run.execution,
         statements=tuple(statements),
         extension=extension,
-        # Those that had come furthest first.
+        # The runs with the most steps first.
         runs=tuple(sorted(runs, key=lambda one: -len(one.taken))),
     )
 
 
-def _of_run(
+def _run_reason(
     judged: JudgedLog, run: ObservedRun, reasons: StepReasons, live: LiveRun, event: PlacedEvent
 ) -> RunReason:
     state = run.machine.automaton.named((live.configuration.state,))

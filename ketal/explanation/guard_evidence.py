@@ -1,11 +1,11 @@
-"""Why a guard holds of an event, or does not: the literals that decide it, with their values.
+"""Why a guard holds for an event, or does not: the literals that decide it, with their values.
 
-A guard that holds does so by every operand of `&&` and by the first true one of `||`; one that
-does not hold fails by the first operand of `&&` that is not true and by every one of `||`; under
-`!` it is the other way round. What is left out does not matter: whatever it were, the guard would
-be decided the same.
+A guard that holds is decided by all operands of `&&` and by the first true operand of `||`. A guard
+that does not hold is decided by the first operand of `&&` that is not true and by all operands of
+`||`; `!` swaps the two cases. The operands left out do not matter: whatever their values, the guard
+would be decided the same way.
 
-Whether a literal holds is asked of `ketal.semantics`, the definition of the language.
+`ketal.semantics`, the definition of the language, evaluates the literals.
 
 The one rule: the literals of an answer decide the guard.
 """
@@ -33,20 +33,22 @@ Relational = syntax.Causal | syntax.Conc
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A literal of a guard, and what it was decided by.
+    """A literal of a guard, with its truth value and the facts that decide it.
 
     Attributes
     ----------
     guard : str
-        The literal, as a pattern has it; of `Causal(G)` and `Conc(G)` the relation alone is one.
+        The literal in pattern syntax. `Causal(G)` and `Conc(G)` stand for the relation alone; the
+        literals of `G` have evidence of their own.
     holds : bool or None
-        Whether it is true; None for unknown.
+        Whether the literal is true; None for unknown.
     because : str
-        What decided it, in words.
+        The facts that decide it, in words.
     values : dict of str to Any
-        The values that a comparison read, by their text; None where there is none.
+        The values that a comparison reads, by their text in the pattern; None for an absent value.
     events : tuple of Dot
-        The earlier events that a relation was asked of: where it fails, the first that it fails of.
+        The earlier events that a relation compares with the event; if it fails, the first that
+        fails.
     """
 
     guard: str
@@ -72,7 +74,7 @@ _HOLDS = {True: "holds", False: "fails", None: "is unknown"}
 
 
 class GuardEvidence(Guards):
-    """The guards of a pattern, and why they hold."""
+    """Evaluates the guards of a pattern, and yields the evidence that decides them."""
 
     def __init__(self, compiled: CompiledPattern) -> None:
         super().__init__(dict(compiled.declared), {}, {}, clocks_decide=not compiled.undecided)
@@ -81,26 +83,26 @@ class GuardEvidence(Guards):
         self._names = DeclaredNames(declared=frozenset(self.guards))
 
     def answer(self, name: str, values: list[Any], at: Moment) -> Truth:
-        """Return what a registered guard answers; a failure of it is unknown, as in a run."""
+        """Return the answer of a registered guard; unknown if the guard raises, as in a run."""
         assert at.event is not None
         return self._calls[name](at.event, tuple(values))
 
     def text(self, guard: syntax.Guard) -> str:
-        """Return a guard as a pattern has it."""
+        """Return a guard in pattern syntax."""
         return render_guard(guard, self._names)
 
-    def of(
+    def decide(
         self, guard: syntax.Guard, event: Event, history: History, node: str | None = None
     ) -> tuple[bool, tuple[Evidence, ...]]:
-        """Return whether a guard holds of an event after a history, and what decides it.
+        """Return whether a guard holds for an event after a history, and the evidence.
 
-        Under `at every node`, `node` is whose copy of the pattern is offered the event.
+        Under `at every node`, `node` is the node whose copy of the pattern is offered the event.
         """
         at = self.moment(event, history, node)
         return self.truth(guard, at) is True, tuple(self._decisive(guard, at, True))
 
     def conditions(self, guard: syntax.Guard) -> Iterator[syntax.Guard]:
-        """Yield the guards that must all hold for a guard to hold, in the order of the text."""
+        """Yield the guards whose conjunction a guard is, in the order of the text."""
         match guard:
             case syntax.Name(name):
                 yield from self.conditions(self.guards[name])
@@ -114,47 +116,47 @@ class GuardEvidence(Guards):
                 yield guard
 
     def _decisive(self, guard: syntax.Guard, at: Moment, wanted: bool) -> Iterator[Evidence]:
-        """Yield the literals that decide whether a guard is `wanted`, true or false."""
+        """Yield the literals that decide whether the truth of a guard is `wanted`."""
         match guard:
             case syntax.Name(name):
                 yield from self._decisive(self.guards[name], at, wanted)
             case syntax.Not(operand):
                 yield from self._decisive(operand, at, not wanted)
             case syntax.And(operands):
-                yield from self._of_operands(operands, at, wanted, every=wanted)
+                yield from self._operand_literals(operands, at, wanted, every=wanted)
             case syntax.Or(operands):
-                yield from self._of_operands(operands, at, wanted, every=not wanted)
+                yield from self._operand_literals(operands, at, wanted, every=not wanted)
             case syntax.Causal(inner, anchor) | syntax.Conc(inner, anchor):
-                # As `inner && relation`.
+                # Decided like `inner && relation`.
                 relation = self.truth(type(guard)(syntax.Truth(True), anchor), at)
                 held = [self.truth(inner, at) is wanted, relation is wanted]
-                chosen = _deciding(held, every=wanted)
+                chosen = _deciding_indices(held, every=wanted)
                 if 0 in chosen:
                     yield from self._decisive(inner, at, wanted)
                 if 1 in chosen:
-                    yield self._related(guard, at, wanted, holds=held[1])
+                    yield self._relation_evidence(guard, at, wanted, holds=held[1])
             case _:
-                yield self._compared(guard, at, wanted)
+                yield self._comparison_evidence(guard, at, wanted)
 
-    def _of_operands(
+    def _operand_literals(
         self, operands: tuple[syntax.Guard, ...], at: Moment, wanted: bool, *, every: bool
     ) -> Iterator[Evidence]:
-        """Yield what decides operands of which every one, or else one, is to be `wanted`."""
+        """Yield the literals that decide whether all operands, or any, are `wanted`."""
         held = [self.truth(operand, at) is wanted for operand in operands]
-        for number in _deciding(held, every=every):
+        for number in _deciding_indices(held, every=every):
             yield from self._decisive(operands[number], at, wanted)
 
     # --- literals ---
 
-    def _written(self, guard: syntax.Guard, wanted: bool) -> str:
+    def _literal_text(self, guard: syntax.Guard, wanted: bool) -> str:
         return self.text(guard if wanted else syntax.Not(guard))
 
-    def _compared(self, guard: syntax.Guard, at: Moment, wanted: bool) -> Evidence:
-        """Return what decides a literal that reads values."""
+    def _comparison_evidence(self, guard: syntax.Guard, at: Moment, wanted: bool) -> Evidence:
+        """Return the evidence of a literal other than a relation."""
         truth = self.truth(guard, at)
         holds = truth if wanted or truth is None else not truth
-        values = dict(self._read(guard, at))
-        parts = [f"{name} is {shown(value)}" for name, value in values.items()]
+        values = dict(self._values_read(guard, at))
+        parts = [f"{name} is {json_text(value)}" for name, value in values.items()]
         if isinstance(guard, syntax.Localhost) and at.event is not None:
             parts = [f"the event is {'' if at.local else 'not '}of the copy's own node"]
         registered = isinstance(guard, syntax.Function) and guard.name in self._calls
@@ -162,10 +164,10 @@ class GuardEvidence(Guards):
             parts.append(_UNANSWERED if registered else "values of these kinds are not compared")
         elif not parts:
             parts = ["the registered guard answers so" if registered else "whatever the event is"]
-        return Evidence(self._written(guard, wanted), holds, ", ".join(parts), values)
+        return Evidence(self._literal_text(guard, wanted), holds, ", ".join(parts), values)
 
-    def _read(self, guard: syntax.Guard, at: Moment) -> Iterator[tuple[str, Any]]:
-        """Yield the values that a literal reads, by their text."""
+    def _values_read(self, guard: syntax.Guard, at: Moment) -> Iterator[tuple[str, Any]]:
+        """Yield the text in the pattern and the value of each value that a literal reads."""
         match guard:
             case syntax.Call():
                 read: list[syntax.Value] = [syntax.Field("type")]
@@ -183,18 +185,20 @@ class GuardEvidence(Guards):
                     for node in walk(guard)
                     if isinstance(node, syntax.Field | syntax.Attribute | syntax.Reference)
                 ]
-                # The field of a reference is no value by itself.
+                # The field inside a reference is not a value by itself.
                 within = {id(node.of) for node in read if isinstance(node, syntax.Reference)}
                 read = [node for node in read if id(node) not in within]
         for value in read:
             yield render_value(value, self._names), self.value(value, at)
 
-    def _related(self, guard: Relational, at: Moment, wanted: bool, *, holds: bool) -> Evidence:
-        """Return what decides a relation of `Causal` or `Conc`, apart from the guard inside."""
+    def _relation_evidence(
+        self, guard: Relational, at: Moment, wanted: bool, *, holds: bool
+    ) -> Evidence:
+        """Return the evidence of the relation of a `Causal` or `Conc`, without its inner guard."""
         assert at.event is not None
         event = at.event
         relation = happened_before if isinstance(guard, syntax.Causal) else concurrent
-        text = self._written(guard, wanted)
+        text = self._literal_text(guard, wanted)
         anchors = self._anchors(guard.anchor, at.history)
         dots = tuple(anchor.dot for anchor in anchors)
         if not anchors:
@@ -202,8 +206,10 @@ class GuardEvidence(Guards):
             because = "the step has no event yet" if of_step else "no event was taken before it"
             return Evidence(text, holds, because, {})
         if self.related(relation, guard.anchor, at) is None:
-            of = anchors[0].dot if len(anchors) == 1 else f"{len(anchors):,} events"
-            because = f"{self._undecided} clocks do not tell how {event.dot} and {of} are ordered"
+            others = anchors[0].dot if len(anchors) == 1 else f"{len(anchors):,} events"
+            because = (
+                f"{self._undecided} clocks do not tell how {event.dot} and {others} are ordered"
+            )
             return Evidence(text, None, because, {}, dots)
         wrong = [anchor for anchor in anchors if not relation(anchor, event)]
         if wrong or len(anchors) == 1:
@@ -221,8 +227,8 @@ class GuardEvidence(Guards):
         return [event for step, event in history if step == anchor][-1:]
 
 
-def _deciding(held: list[bool], *, every: bool) -> list[int]:
-    """Return the numbers of the operands that decide whether every one, or else one, holds."""
+def _deciding_indices(held: list[bool], *, every: bool) -> list[int]:
+    """Return the indices of the operands that decide whether all hold (or one, if not `every`)."""
     if all(held) if every else not any(held):
         return list(range(len(held)))
     return [held.index(not every)]
@@ -231,17 +237,19 @@ def _deciding(held: list[bool], *, every: bool) -> list[int]:
 _UNANSWERED = "the registered guard does not answer true or false"
 
 
-def shown(value: Any) -> str:
-    """Return a value as JSON has it; `absent` for none."""
-    return "absent" if value is None else json.dumps(value, ensure_ascii=False, default=_plain)
+def json_text(value: Any) -> str:
+    """Return a value as JSON text; `absent` for None."""
+    return (
+        "absent" if value is None else json.dumps(value, ensure_ascii=False, default=_json_default)
+    )
 
 
-def _plain(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def order_in_words(one: Event, other: Event) -> str:
-    """Return how happened-before orders two different events, with the entries that show it."""
+    """Return how happened-before orders two different events, with the clock entries as proof."""
     if happened_before(one, other):
         return f"{other.dot} is after {one.dot}: {_knows(other, one)}"
     if happened_before(other, one):
@@ -250,7 +258,7 @@ def order_in_words(one: Event, other: Event) -> str:
 
 
 def _knows(one: Event, other: Event) -> str:
-    """Return what an event knows of the node of another one: `b@7 knows a:5 >= 3`."""
+    """Return the comparison of an event's clock with another event: `b@7 knows a:5 >= 3`."""
     if one.node == other.node:
         sign = ">" if one.counter > other.counter else "<"
         return f"on {one.node}, {one.counter} {sign} {other.counter}"

@@ -1,4 +1,4 @@
-"""A finite log, judged once by observed runs, with what its explanations are made of.
+"""A finite log, judged once by observed runs, with the places and graphs for explanations.
 
 The one rule: its verdicts are those that `ketal.run` gives.
 """
@@ -28,27 +28,27 @@ from ketal.programs.program import Program, checked_program
 from ketal.runtime.batch_run import LogPass
 
 Explained = Match | Violation | Incomplete | TimedOut
-"""The verdicts that can be explained; one of another kind says itself what there is to say."""
+"""The kinds of verdicts that can be explained; those of other kinds explain themselves."""
 
 
 class JudgedLog(LogPass):
-    """A pass over a finite log by observed runs, whose verdicts are kept.
+    """A pass of observed runs over a finite log; keeps the verdicts.
 
     Parameters
     ----------
     program, log, limits
         As for `ketal.explain`.
     event : Dot, optional
-        The event of which every offer to a scope is recorded.
+        Every offer of this event to a scope is recorded.
     moves_max : int
-        How many moves of the check of a pattern are recorded, for each execution.
+        How many moves of each `check` are recorded, per execution.
 
     Attributes
     ----------
     events : list of Event
-        The events as they were read, of all executions.
+        The events of all executions, as they were read.
     places : VerdictPlaces
-        Where they stand in the log.
+        The places of the events in the log.
     """
 
     def __init__(
@@ -69,47 +69,47 @@ class JudgedLog(LogPass):
         self._runs: list[ObservedRun] = []
         super().__init__(
             self.program,
-            watched(log, self._recorded),
+            watched(log, self._record_events),
             Limits.given(limits, self.program.compiled[0].limits),
             make_run=self._make_run,
-            on_named=self.places.name,
+            on_named=self.places.record_place,
         )
 
     @functools.cached_property
     def verdicts(self) -> list[Verdict]:
-        """What `ketal.run` gives; the log is judged when it is first asked for."""
+        """The verdicts that `ketal.run` gives; the first access judges the log."""
         return list(super().__iter__())
 
     def __iter__(self) -> Iterator[Verdict]:
-        """Yield the verdicts, once all is judged."""
+        """Yield the verdicts, after the whole log is judged."""
         return iter(self.verdicts)
 
     def _make_run(self, compiled: CompiledPattern, limits: Limits, **options: Any) -> PatternRun:
-        run = self._observed(compiled, limits, **options)
+        run = self._new_run(compiled, limits, **options)
         self._runs.append(run)
         return run
 
-    def _observed(self, compiled: CompiledPattern, limits: Limits, **options: Any) -> ObservedRun:
+    def _new_run(self, compiled: CompiledPattern, limits: Limits, **options: Any) -> ObservedRun:
         options |= {"wanted": self.event, "moves_max": self._moves_max}
         return ObservedRun(compiled, limits, **options)
 
-    def _recorded(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-        """Yield batches of records, keeping their events and places."""
+    def _record_events(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        """Pass on batches of records, and record their events and places."""
         for batch in self.places.watched(batches):
             self.events += (item for item in batch.items if isinstance(item, Event))
             yield batch
 
-    # --- what was judged ---
+    # --- the judged log ---
 
     @property
     def runs(self) -> list[ObservedRun]:
-        """The runs of the patterns, of each execution; the log is judged first."""
+        """The runs of all patterns over all executions; the first access judges the log."""
         _ = self.verdicts
         return self._runs
 
     @functools.cached_property
-    def _runs_of(self) -> dict[str, list[ObservedRun]]:
-        """The runs of the patterns, by their execution."""
+    def _runs_by_execution(self) -> dict[str, list[ObservedRun]]:
+        """The runs of the patterns, by execution."""
         out: dict[str, list[ObservedRun]] = {}
         for run in self.runs:
             out.setdefault(run.execution, []).append(run)
@@ -117,53 +117,53 @@ class JudgedLog(LogPass):
 
     @functools.cached_property
     def explainable(self) -> list[Explained]:
-        """Those of the verdicts that can be explained."""
+        """The verdicts that can be explained."""
         return [one for one in self.verdicts if isinstance(one, Explained)]
 
-    def named(self, name: str) -> Explained:
-        """Return the verdict whose id is, or begins with, a name.
+    def verdict_by_id(self, prefix: str) -> Explained:
+        """Return the verdict whose id begins with a prefix.
 
         Raises
         ------
         SettingError
-            If there is none, or several.
+            If no verdict has such an id, or several have.
         """
-        named = [one for one in self.explainable if name and one.id.startswith(name)]
-        if len({one.id for one in named}) != 1:
-            some = f"{len(named):,} verdicts have" if named else "no verdict has"
+        matching = [one for one in self.explainable if prefix and one.id.startswith(prefix)]
+        if len({one.id for one in matching}) != 1:
+            some = f"{len(matching):,} verdicts have" if matching else "no verdict has"
             raise SettingError(
-                f"{some} an id that begins with {name!r}; "
+                f"{some} an id that begins with {prefix!r}; "
                 "`ketal run --output json` has the ids of the verdicts"
             )
-        return named[0]
+        return matching[0]
 
     def run_of(self, verdict: Explained) -> ObservedRun:
-        """Return the run that gave a verdict."""
-        runs = self._runs_of[verdict.execution]
+        """Return the run that reported a verdict."""
+        runs = self._runs_by_execution[verdict.execution]
         return next(run for run in runs if run.compiled.name == verdict.pattern)
 
-    def played(self, run: ObservedRun, extension: Iterable[Event]) -> ObservedRun:
-        """Return the run of a pattern over one linear extension."""
-        played = self._observed(run.compiled, run.limits, execution=run.execution)
-        played.process(tuple(extension))
-        return played
+    def rerun(self, run: ObservedRun, extension: Iterable[Event]) -> ObservedRun:
+        """Return a new run of the same pattern over one linear extension."""
+        again = self._new_run(run.compiled, run.limits, execution=run.execution)
+        again.process(tuple(extension))
+        return again
 
     def graph(self, execution: str) -> CausalGraph:
-        """Return the causal graph of an execution, of its events as they were judged."""
+        """Return the causal graph of an execution's events, as the runs were offered them."""
         graph = self._graphs.get(execution)
         if graph is None:
-            # Not as they were read: a node that restarted has another name in a run.
-            runs = self._runs_of.get(execution, ())
+            # Not the events as read: to a run, a restarted node has its incarnation's name.
+            runs = self._runs_by_execution.get(execution, ())
             events = {event.dot: event for run in runs for event in run.events}
             graph = self._graphs[execution] = CausalGraph(events.values())
         return graph
 
     def placed(self, run: ObservedRun, event: Event) -> PlacedEvent:
-        """Return an event that a run was offered, and where it stands in the log."""
+        """Return an event that a run was offered, with its place in the log."""
         return PlacedEvent(event, self.places.at(run.execution, event.dot))
 
     def placed_steps(
         self, run: ObservedRun, taken: Iterable[tuple[str, Event]]
     ) -> tuple[tuple[str, PlacedEvent], ...]:
-        """Return steps that a run took, each with its event and where that stands in the log."""
+        """Return the steps that a run took, each with its event and its place in the log."""
         return tuple((step, self.placed(run, event)) for step, event in taken)

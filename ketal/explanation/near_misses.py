@@ -1,10 +1,10 @@
-"""Near misses: how far a `find` came that matched nothing, and which events could nearly go on.
+"""Near misses: how far a `find` without a match came, and which events nearly continued it.
 
-How far it came is asked of the engine: the body's beginnings, the longest first, are patterns of
-their own, and the first that has a match is a longest one. The events that a scope was offered
-after that match are then judged by the definition.
+The engine finds a longest partial match: the prefixes of the body, the longest first, are compiled
+as patterns of their own, until one has a match. The events that the scope was offered are then
+judged against the steps expected next, by the definition of the language.
 
-The one rule: what is shown was taken by the pattern's own steps, and no event could go on with it.
+The one rule: a partial match shown is of the pattern's own steps, and no event could continue it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ketal.compiler.pipeline import compile_pattern
 from ketal.engine.configurations import Seen
 from ketal.errors import PatternError
 from ketal.explanation.judged_log import JudgedLog
-from ketal.explanation.observed_run import LiveRun, ObservedRun, first_of
+from ketal.explanation.observed_run import LiveRun, ObservedRun, take_first
 from ketal.explanation.partial_matches import may_follow
 from ketal.explanation.reasons import Explanation, PlacedEvent, RunReason, StepReason
 from ketal.explanation.step_reasons import StepReasons
@@ -33,7 +33,7 @@ from ketal.programs.program import Program
 from ketal.semantics import History
 
 SHOWN = 3
-"""Events that came nearest which are shown."""
+"""How many of the nearest events are shown."""
 _UNJUDGED: dict[Literal["unscoped", "untimed"], str] = {
     "unscoped": "the key of `partition by`",
     "untimed": "the time that `within` needs",
@@ -41,7 +41,7 @@ _UNJUDGED: dict[Literal["unscoped", "untimed"], str] = {
 
 
 def near_misses(judged: JudgedLog) -> Iterator[Explanation]:
-    """Yield, for each find that matched nothing, how far it came and what nearly went on."""
+    """Yield, for each find without a match, how far it came and the events that came nearest."""
     for run in judged.runs:
         compiled = run.compiled
         counts = judged.summary["patterns"][compiled.name]
@@ -62,11 +62,11 @@ def near_misses(judged: JudgedLog) -> Iterator[Explanation]:
 
 
 def _near_miss(judged: JudgedLog, run: ObservedRun) -> Explanation:
-    taken, scope = _furthest(judged, run)
+    taken, scope = _longest_partial_match(judged, run)
     reasons = StepReasons(run, scope)
-    *_, live = reasons.taking(taken)
+    *_, live = reasons.replay(taken)
     most = run.limits.near_misses_max
-    following, cut = first_of(_following(run, run.observed.offered(scope), live), most)
+    following, cut = take_first(_possible_successors(run, run.observed.offered(scope), live), most)
     candidates = [judged.placed(run, event) for event in following]
     state = run.machine.automaton.named((live.configuration.state,))
     names = " or ".join(run.machine.automaton.expected((live.configuration.state,)))
@@ -79,14 +79,14 @@ def _near_miss(judged: JudgedLog, run: ObservedRun) -> Explanation:
         execution=run.execution,
         statements=statements,
         runs=(RunReason(state, judged.placed_steps(run, taken)),),
-        near=tuple(_nearest(reasons, live, candidates)),
+        near=tuple(_nearest_reasons(reasons, live, candidates)),
     )
 
 
-def _furthest(judged: JudgedLog, run: ObservedRun) -> tuple[History, FrozenMapping]:
-    """Return what a run of a find took that came furthest, and its scope."""
+def _longest_partial_match(judged: JudgedLog, run: ObservedRun) -> tuple[History, FrozenMapping]:
+    """Return the steps of a longest partial match of a find, and its scope."""
     events = {event.dot: event for event in run.events}
-    for compiled in _beginnings(run.compiled):
+    for compiled in _prefixes(run.compiled):
         program = Program((compiled,), judged.program.file, ())
         verdicts = JudgedLog(program, run.events, run.limits).verdicts
         match = next((one for one in verdicts if isinstance(one, Match)), None)
@@ -96,11 +96,11 @@ def _furthest(judged: JudgedLog, run: ObservedRun) -> tuple[History, FrozenMappi
     return (), max(run.observed.offered_scopes(), key=lambda one: len(run.observed.offered(one)))
 
 
-def _beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
-    """Yield the patterns of the beginnings of a body, the longest first.
+def _prefixes(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
+    """Yield the proper prefixes of a pattern's body as patterns, the longest first.
 
-    A beginning is some of the blocks that follow one another; one that is no pattern by itself,
-    as it may be empty, is left out.
+    A prefix ends between two blocks of the sequence. Prefixes that may be empty, and so are no
+    patterns, are skipped.
     """
     pattern = compiled.pattern
     items = pattern.body.items if isinstance(pattern.body, syntax.Sequence) else ()
@@ -112,7 +112,7 @@ def _beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
         body = blocks[0] if length == 1 else syntax.Sequence(blocks)
         assert not isinstance(body, syntax.Absent)
         steps = {node.name for node in walk(body) if isinstance(node, syntax.Step)}
-        beginning = replace(
+        prefix = replace(
             pattern,
             body=body,
             declarations=tuple(
@@ -123,13 +123,13 @@ def _beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
             returns=None,
             limit=1,
         )
-        # What the pattern names is declared in it, or is an event that the file shares.
+        # Each name is declared in the pattern, or is an event that the file declares for all.
         shared = tuple(event for event in compiled.named_events if event not in pattern.events)
-        file = syntax.File((beginning,), events=shared)
+        file = syntax.File((prefix,), events=shared)
         try:
             yield compile_pattern(
                 file,
-                beginning,
+                prefix,
                 registered=registered,
                 limits=compiled.limits,
                 undecided=compiled.undecided,
@@ -138,8 +138,10 @@ def _beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
             continue
 
 
-def _following(run: ObservedRun, offered: Sequence[Seen], live: LiveRun) -> Iterator[Event]:
-    """Yield the events that a scope was offered, and that may follow what a run had taken."""
+def _possible_successors(
+    run: ObservedRun, offered: Sequence[Seen], live: LiveRun
+) -> Iterator[Event]:
+    """Yield the events of a scope that may follow every event that a run has taken."""
     taken = {event.dot for _, event in live.taken}
     before = [seen for seen in offered if seen.dot in taken]
     for seen in offered:
@@ -147,13 +149,13 @@ def _following(run: ObservedRun, offered: Sequence[Seen], live: LiveRun) -> Iter
             yield seen.event
 
 
-def _nearest(
+def _nearest_reasons(
     reasons: StepReasons, live: LiveRun, candidates: Sequence[PlacedEvent]
 ) -> list[StepReason]:
-    """Return why the events that came nearest are none of the steps that a run expects.
+    """Return why the nearest events do not satisfy the steps that a run expects.
 
-    Nearest is what fewest conditions of a step's guard fail of; of equals what the first
-    conditions hold of, as they are written.
+    The nearest events fail the fewest conditions of a step; of equals, the nearest is the one whose
+    first failure is latest in the text of the guard.
     """
     judged = (
         (reasons.distance(live, one), number, one)

@@ -1,8 +1,8 @@
-"""The run of a pattern, observed: it keeps the events that it was offered, and its steps.
+"""An observed run of a pattern: records the events that it was offered, and the steps taken.
 
-An `ObservedRun` does what a `PatternRun` does, with `ObservedSteps`. The steps that a check had
-taken come from its `check_readings`; the runs of a `find next` or `find strict` have their own; a
-`find any` keeps no partial matches (`partial_matches` seeks them).
+An `ObservedRun` is a `PatternRun` with `ObservedSteps`. The steps that a check has taken come from
+`check_readings`; the runs of a `find next` or `find strict` keep their own; a `find any` keeps no
+partial matches (`partial_matches` searches for them).
 
 The one rule: an observed run gives the verdicts that any run gives.
 """
@@ -38,14 +38,14 @@ from ketal.semantics import History
 T = TypeVar("T")
 
 
-def first_of(items: Iterator[T], most: int) -> tuple[list[T], bool]:
-    """Return the first of some items, however high the limit, and whether there are more."""
+def take_first(items: Iterator[T], most: int) -> tuple[list[T], bool]:
+    """Return the first `most` items, and whether more follow; `most` may exceed `sys.maxsize`."""
     first = [item for _, item in zip(range(most), items, strict=False)]
     return first, next(items, None) is not None
 
 
 class LiveRun:
-    """A run of a scope, as it was when an event was offered; `read` returns what it had taken."""
+    """The state of a scope's run when an event was offered; `read` computes the steps taken."""
 
     __slots__ = ("configuration", "read")
 
@@ -55,36 +55,36 @@ class LiveRun:
 
     @property
     def taken(self) -> History:
-        """The steps that it had taken, with their events.
+        """The steps that the run had taken, with their events.
 
-        Of several readings that led to one configuration it is one; it is made when asked for, as
-        it may be as long as the log.
+        If several readings led to the configuration, it is one of them. It is computed on first
+        access, as it may be as long as the log.
         """
         return self.read()
 
 
 @dataclass(slots=True)
 class Offer:
-    """An event as a scope was offered it.
+    """The offer of an event to a scope.
 
     Attributes
     ----------
     scope : FrozenMapping
-        The scope's key; of a copy of the pattern with its `node`.
+        The scope's key, with the `node` of a copy of the pattern.
     seen : Seen
         The event.
     by : Event
-        The event by which the scope was offered it: itself, or of what the node of a copy learned
-        later the event of the node that knew of it.
+        The event with which the scope was offered it: the event itself or, if the node of a copy
+        learned of it later, the event of that node that knew it.
     live : list of LiveRun
-        The runs that could have taken it: of a check its configurations, of a find also the run
-        that it could start.
+        The runs that could have taken the event: for a check its configurations, for a find also
+        the run that the event could start.
     cut : bool
         Whether there were more runs than `explained_runs_max`.
     halted : bool
-        Whether the run of the check had ended before, at a violation.
+        Whether the check had halted before, at a violation.
     verdicts : list of RunVerdict
-        What it brought about.
+        The verdicts that the offer produced.
     """
 
     scope: FrozenMapping
@@ -103,14 +103,14 @@ class Move:
     Attributes
     ----------
     position : int
-        The place, among the events of the execution as they were offered, of the one with which
-        the scope was offered it: of what a copy's node learns later, a later one.
+        The index, among the events of the execution in offer order, of the event with which the
+        scope was offered this one: its own, or a later one if a copy's node learned of it later.
     scope : FrozenMapping
         The scope's key.
     event : Event
         The event.
     before, after : tuple of int
-        The states that the run may be in; none once it is halted.
+        The states that the run may be in; empty once it has halted.
     """
 
     position: int
@@ -121,16 +121,16 @@ class Move:
 
 
 class ObservedSteps(ScopeSteps):
-    """Offers events to the runs of scopes, and records what is wanted of them.
+    """Offers events to the runs of scopes, and records the offers that explanations need.
 
     Parameters
     ----------
     scopes, verdicts, limits, copies
         As for `ScopeSteps`.
     events : sequence of Event
-        The events of the execution so far; grows as the pattern is offered them.
+        The events of the execution so far; the list grows as the pattern is offered them.
     wanted : Dot or None
-        The event of which every offer is recorded.
+        Every offer of this event is recorded.
     moves_max : int
         How many moves of a check are recorded.
 
@@ -139,13 +139,14 @@ class ObservedSteps(ScopeSteps):
     offers : list of Offer
         The offers of the wanted event.
     violated : dict of str to Offer
-        The events that violated the pattern, by the id of the violation.
+        The offers that violated the pattern, by the id of the violation.
     ended : dict of str to callable
-        What returns what a check had taken that was not complete at the end, by the verdict's id.
+        For each check that was incomplete at the end, a function that returns the steps it had
+        taken, by the verdict's id.
     moves : list of Move
-        What the scopes of a check were offered, and the states that followed.
+        The moves of the scopes of a check, up to `moves_max`.
     moved : int
-        How many moves there were.
+        How many moves there were, recorded or not.
     """
 
     takes_by_mask = False
@@ -179,36 +180,38 @@ class ObservedSteps(ScopeSteps):
         self._offered: dict[ScopeName, list[Seen]] = {}
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
-        """Offer an event of the alphabet to its scope, and record what is wanted of it."""
+        """Offer an event of the alphabet to its scope, and record the offer if needed."""
         scope = self.scopes.get(name)
         seen = Seen(event, mask, 0 if scope is None else scope.offered)
         if self.verdicts.compiled.kind == "check":
-            return self._step_checked(name, scope, seen)
+            return self._step_check(name, scope, seen)
         self._offered.setdefault(name, []).append(seen)
-        offer = self._offer(name, seen, self._waiting(scope)) if event.dot == self._wanted else None
+        offer = (
+            self._offer(name, seen, self._live_runs(scope)) if event.dot == self._wanted else None
+        )
         out = super().step(name, event, mask)
         if offer is not None:
             offer.verdicts = out
             self.offers.append(offer)
         return out
 
-    def _scope_of(self, name: ScopeName) -> FrozenMapping:
+    def _scope_key(self, name: ScopeName) -> FrozenMapping:
         return mapping_of(self.scopes.key_of(name))
 
     def _offer(self, name: ScopeName, seen: Seen, live: Iterator[LiveRun]) -> Offer:
-        runs, cut = first_of(live, self.limits.explained_runs_max)
-        return Offer(self._scope_of(name), seen, self._events[-1], runs, cut)
+        runs, cut = take_first(live, self.limits.explained_runs_max)
+        return Offer(self._scope_key(name), seen, self._events[-1], runs, cut)
 
     # --- a check ---
 
-    def _step_checked(self, name: ScopeName, scope: Scope | None, seen: Seen) -> list[RunVerdict]:
+    def _step_check(self, name: ScopeName, scope: Scope | None, seen: Seen) -> list[RunVerdict]:
         run = None if scope is None else scope.run
         before = run.configurations if isinstance(run, CheckRun) else self._machine.fresh
         halted = isinstance(run, CheckRun) and run.halted
         out = super().step(name, seen.event, seen.mask)
         violated = [verdict for verdict in out if verdict.kind == "violation"]
         if violated or seen.dot == self._wanted:
-            live = (LiveRun(one, self._readings.of(name, one)) for one in before)
+            live = (LiveRun(one, self._readings.reader(name, one)) for one in before)
             offer = self._offer(name, seen, live)
             offer.halted, offer.verdicts = halted, out
             self.violated.update((verdict.id, offer) for verdict in violated)
@@ -217,9 +220,9 @@ class ObservedSteps(ScopeSteps):
         self.moved += 1
         if len(self.moves) < self._moves_max:
             scope = self.scopes.get(name)
-            # A scope that is over is removed; a new one would begin in the initial state.
+            # A finished scope has been removed; its successor would start in the initial state.
             after = scope.run.states() if scope and isinstance(scope.run, CheckRun) else (0,)
-            position, key = len(self._events) - 1, self._scope_of(name)
+            position, key = len(self._events) - 1, self._scope_key(name)
             self.moves.append(Move(position, key, seen.event, states(before), after))
         policy = self._machine.compiled.pattern.violation_policy
         if violated and policy != "skip":
@@ -231,7 +234,7 @@ class ObservedSteps(ScopeSteps):
 
     def close(self) -> list[RunVerdict]:
         """End every window and every run."""
-        readings = {self._scope_of(name): read for name, read in self._readings.of_scopes()}
+        readings = {self._scope_key(name): read for name, read in self._readings.scope_readers()}
         out = super().close()
         for verdict in out:
             if verdict.kind == "incomplete":
@@ -240,16 +243,16 @@ class ObservedSteps(ScopeSteps):
 
     # --- a find ---
 
-    def _waiting(self, scope: Scope | None) -> Iterator[LiveRun]:
-        """Yield the runs of a `find next` or `find strict` that wait, and a fresh one."""
+    def _live_runs(self, scope: Scope | None) -> Iterator[LiveRun]:
+        """Yield the waiting runs of a `find next` or `find strict`, and a fresh run."""
         run = None if scope is None else scope.run
         if isinstance(run, RunsFind):
             for configuration, taken in run.beginnings():
-                yield self.live(configuration, taken)
-        yield self.live(self._machine.start(), ())
+                yield self.live_run(configuration, taken)
+        yield self.live_run(self._machine.start(), ())
 
-    def live(self, configuration: Configuration, taken: Taken) -> LiveRun:
-        """Return a run of a find that took these events."""
+    def live_run(self, configuration: Configuration, taken: Taken) -> LiveRun:
+        """Return a find's run in a configuration, with the steps taken."""
         steps = self._machine.automaton.steps
         return LiveRun(
             configuration, lambda: tuple((steps[number], seen.event) for number, seen in taken)
@@ -257,22 +260,22 @@ class ObservedSteps(ScopeSteps):
 
     def offered_scopes(self) -> list[FrozenMapping]:
         """Return the scopes of a find that were offered an event."""
-        return list(map(self._scope_of, self._offered))
+        return list(map(self._scope_key, self._offered))
 
     def offered(self, scope: FrozenMapping) -> list[Seen]:
-        """Return the events that a scope of a find was offered, in their order."""
+        """Return the events that a scope of a find was offered, in offer order."""
         return self._offered.get(tuple(map(keyed, scope.values())), [])
 
 
 class ObservedRun(PatternRun):
-    """One pattern over one execution, observed; arguments are those of the two classes.
+    """One pattern over one execution, observed; takes the arguments of both classes.
 
     Attributes
     ----------
     events : list of Event
         The events of the execution, in the order in which they were offered.
     observed : ObservedSteps
-        What the scopes were offered.
+        The offers that were recorded.
     """
 
     __slots__ = ("events", "observed")
@@ -298,7 +301,7 @@ class ObservedRun(PatternRun):
         self.observed = self.steps
 
     def concerned_by(self, event: Event) -> bool:
-        """Return True: an event that changes nothing is observed, too."""
+        """Return True: events that change nothing are observed, too."""
         return True
 
     def process(self, events: Sequence[Event]) -> list[tuple[int, list[RunVerdict]]]:
@@ -310,7 +313,7 @@ class ObservedRun(PatternRun):
         return out
 
     def count(self, events: Iterable[Event]) -> None:
-        """Count events which other runs of the pattern are offered, in every order (`mode`)."""
+        """Count events that other runs of the pattern are offered in every order (`mode`)."""
         counted = list(events)
         self.events += counted
         super().count(counted)

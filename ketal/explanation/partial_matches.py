@@ -1,6 +1,6 @@
-"""Partial matches of a `find any`, by the definition: its engine keeps events, not partial matches.
+"""Searches the partial matches of a `find any`, whose engine keeps events only.
 
-The one rule: a partial match is one that an event could have gone on with.
+The one rule: a partial match is one that the offered event could have continued.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ketal.model.events.happened_before import happened_before
 
 
 def partial_matches(run: ObservedRun, offer: Offer) -> Iterator[LiveRun]:
-    """Yield what `find any` could have taken before an event; the latest events come first."""
+    """Yield the partial matches of a `find any` before an event, those of later events first."""
     machine, offered = run.machine, run.observed.offered(offer.scope)
     breakers, window = Breakers(machine), MatchWindow(machine)
     if machine.automaton.nots:
@@ -25,8 +25,8 @@ def partial_matches(run: ObservedRun, offer: Offer) -> Iterator[LiveRun]:
             breakers.add(seen)
     todo: list[tuple[Configuration, Taken]] = [(machine.start(), ())]
     while todo:
-        here, taken = todo.pop()
-        yield run.observed.live(here, taken)
+        configuration, taken = todo.pop()
+        yield run.observed.live_run(configuration, taken)
         earlier = [seen for _, seen in taken]
         for seen in offered:
             if not may_follow(machine, seen, offer.seen) or not all(
@@ -36,9 +36,11 @@ def partial_matches(run: ObservedRun, offer: Offer) -> Iterator[LiveRun]:
             places = [window.position(one) for one in (*earlier, seen, offer.seen)]
             if max(places) - min(places) >= window.length:
                 continue
-            at = here
-            if earlier and machine.pending[here.state]:
-                at = here._replace(broken=breakers.broken(here, earlier[-1], seen))
+            at = configuration
+            if earlier and machine.pending[configuration.state]:
+                at = configuration._replace(
+                    broken=breakers.broken(configuration, earlier[-1], seen)
+                )
             todo += [
                 (after, (*taken, (group, seen)))
                 for group, after in step(machine, at, seen)

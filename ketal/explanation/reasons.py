@@ -1,6 +1,6 @@
-"""Reasons: why a verdict is so, or why an event was not taken, as data and as text.
+"""Reasons: why a verdict was reported, or why an event was not taken, as data and as text.
 
-The one rule: what a reason says in words stands in its data too.
+The one rule: every fact in the text of a reason is in its data, too.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import counted, scope_text
 
 SHOWN_STEPS = 8
-"""Steps of a run, and links of a path, that the text shows; of more, the first and the last."""
+"""How many steps of a run, or links of a path, the text shows; of more, the first and the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedEvent:
-    """An event, and where it stands in the log.
+    """An event, with its place in the log.
 
     Attributes
     ----------
     event : Event
         The event.
     place : str
-        `file:line`; empty where it is not known.
+        `file:line`; empty if unknown.
     """
 
     event: Event
@@ -55,16 +55,16 @@ class PlacedEvent:
 
 @dataclass(frozen=True, slots=True)
 class StepReason:
-    """Why an event is, or is not, the event of a step.
+    """Why an event satisfies a step, or does not.
 
     Attributes
     ----------
     step : str
-        The step.
+        The step's name.
     holds : bool
-        Whether it is.
+        Whether the event satisfies it.
     evidence : tuple of Evidence
-        What decided it: the guard's literals, the `not`s before it and the window.
+        What decides it: the guard's literals, the `not`s before the event and the window.
     event : PlacedEvent
         The event.
     """
@@ -76,7 +76,7 @@ class StepReason:
 
     @property
     def failed(self) -> tuple[Evidence, ...]:
-        """What does not hold, in the order of the pattern: the first one is the reason."""
+        """The evidence that does not hold, in the order of the pattern: the first is the reason."""
         return tuple(one for one in self.evidence if one.holds is not True)
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class StepReason:
         }
 
     def lines(self, event: str) -> Iterator[str]:
-        """Yield it as text, in which the event is called `event`."""
+        """Yield it as lines of text that call the event `event`."""
         if self.holds:
             yield f"{event} is {self.step}"
             return
@@ -100,14 +100,14 @@ class StepReason:
 
 @dataclass(frozen=True, slots=True)
 class PlacedLink:
-    """A link of a causal path, from an event to the one after it."""
+    """A link of a causal path, from an event to the next event of the path."""
 
     source: PlacedEvent
     target: PlacedEvent
 
     @property
     def kind(self) -> Literal["program order", "message"]:
-        """`program order` on one node, `message` between two."""
+        """`program order` between events of one node, `message` between two nodes."""
         return "program order" if self.source.event.node == self.target.event.node else "message"
 
     @property
@@ -142,15 +142,15 @@ class PairReason:
     first, second : PlacedEvent
         The events.
     order : str
-        `before`, `concurrent`, or `after` where the second happened before the first.
+        `before`, `concurrent`, or `after` if the second happened before the first.
     path : tuple of PlacedLink
-        A shortest chain of messages and steps of a node from the earlier to the later one; empty
-        where that has more than `links_max` links.
+        A shortest path from the earlier event to the later one; empty if it has more than
+        `links_max` links.
     links_max : int
-        How many links were searched (limit `path_links_max`).
+        How many links the search went back (limit `path_links_max`).
     known : tuple of (PlacedEvent or None)
-        Of concurrent events the last of the first one's node that the second knows, and the last
-        of the second one's node that the first knows.
+        For concurrent events, the last event of the first one's node that the second knows, and the
+        last event of the second one's node that the first knows; None if it knows no event.
     """
 
     first: PlacedEvent
@@ -170,7 +170,7 @@ class PairReason:
         *,
         links_max: int,
     ) -> PairReason:
-        """Return how two different events of an execution are ordered, and what shows it."""
+        """Return how two different events of an execution are ordered, with the path as proof."""
 
         def path(source: Event, target: Event) -> tuple[PlacedLink, ...]:
             events = graph.path(source, target, links_max=links_max)
@@ -202,16 +202,16 @@ class PairReason:
         return out
 
     def last_known(self) -> Iterator[tuple[PlacedEvent, PlacedEvent, PlacedEvent | None]]:
-        """Yield each of concurrent events, the other one, and the last that this one knows of it.
+        """Yield (event, other, last) for each of two concurrent events.
 
-        What is known is an event of the node of the first in each triple.
+        `last` is the last event of the event's node that `other` knows, if any.
         """
         yield self.first, self.second, self.known[0]
         yield self.second, self.first, self.known[1]
 
     @property
     def too_long(self) -> str:
-        """The text in the place of a path that has too many links; empty where it has not."""
+        """The text that replaces a path with too many links; empty if there is no such path."""
         if self.order == "concurrent" or self.path:
             return ""
         return f"the shortest path has more than {self.links_max:,} links (limit path_links_max)"
@@ -223,36 +223,35 @@ class PairReason:
             yield f"  {self.too_long}"
             return
         if self.order == "concurrent":
-            for of, by, last in self.last_known():
-                what = "nothing" if last is None else f"{last} and nothing after it"
-                yield f"  of {of.event.node}, {by.dot} knows {what}"
+            for event, other, last in self.last_known():
+                known = "nothing" if last is None else f"{last} and nothing after it"
+                yield f"  of {event.event.node}, {other.dot} knows {known}"
             return
         yield f"  {self.path[0].source}"
-        for line in _shortened([str(link) for link in self.path], "links"):
+        for line in _shorten([str(link) for link in self.path], "links"):
             yield f"  {line}"
 
 
-def _shortened(lines: list[str], what: str) -> list[str]:
-    """Return lines without the middle ones, if there are many."""
+def _shorten(lines: list[str], noun: str) -> list[str]:
+    """Return lines, the middle ones replaced by their number if there are many."""
     if len(lines) <= SHOWN_STEPS:
         return lines
     half = SHOWN_STEPS // 2
-    return [*lines[:half], f"… {len(lines) - 2 * half:,} more {what}", *lines[-half:]]
+    return [*lines[:half], f"… {len(lines) - 2 * half:,} more {noun}", *lines[-half:]]
 
 
 @dataclass(frozen=True, slots=True)
 class RunReason:
-    """What a run had taken when an event was offered, and what it made of the event.
+    """The state of a run when an event was offered, and which expected steps the event satisfies.
 
     Attributes
     ----------
     state : str
-        The state of the automaton that it was in.
+        The state of the automaton.
     taken : tuple of (str, PlacedEvent)
-        The steps that it had taken, with their events.
+        The steps that the run had taken, with their events.
     steps : tuple of StepReason or None
-        Of each step that was expected there, whether the event is one; None where there is no
-        event.
+        For each step expected next, whether the event satisfies it; None if there is no event.
     """
 
     state: str
@@ -261,7 +260,7 @@ class RunReason:
 
     @property
     def accepts(self) -> bool:
-        """Whether the event is one of the expected steps."""
+        """Whether the event satisfies one of the expected steps."""
         return any(step.holds for step in self.steps or ())
 
     def to_dict(self) -> dict[str, Any]:
@@ -276,7 +275,7 @@ class RunReason:
         """Yield it as text."""
         if self.taken:
             yield f"in {self.state}, after:"
-            for line in _shortened([f"{s} = {e}" for s, e in self.taken], "steps"):
+            for line in _shorten([f"{s} = {e}" for s, e in self.taken], "steps"):
                 yield f"  {line}"
         else:
             yield f"in {self.state}, with nothing taken yet:"
@@ -288,37 +287,37 @@ class RunReason:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """Why a verdict holds, what a pattern made of an event, or how far it came without a match.
+    """Why a verdict holds, why an event was taken or not, or how close a `find` came to a match.
 
     Attributes
     ----------
     pattern : str
         The pattern.
     verdict : Verdict or None
-        The verdict; None where an event was asked for, or nothing matched.
+        The verdict; None if an event is explained, or nothing matched.
     event : PlacedEvent or None
-        The event of a violation, or the one that was asked for.
+        The event of a violation, or the event that is explained.
     scope : mapping or None
         The scope in which the event was offered.
     learned_by : PlacedEvent or None
-        Of another node's event, under `at every node`, the event of the copy's node that knows of
-        it first; with `receiving`, the one that received its message.
+        For another node's event, under `at every node`, the first event of the copy's node that
+        knows it; with `receiving`, the event that received its message.
     execution : str
-        The execution's name where a log holds several, else empty.
+        The execution's name if the log has several, else empty.
     statements : tuple of str
-        Further sentences about it.
+        Further facts, as sentences.
     extension : tuple of PlacedEvent
-        Of a verdict of a `mode`, a linear extension of the scope's events that gives it, up to
-        the verdict.
+        For a verdict of a `mode`, a linear extension of the scope's events that gives it, up to the
+        verdict.
     steps : tuple of StepReason
-        Of a match, why each of its events is that of its step.
+        For a match, why each of its events satisfies its step.
     pairs : tuple of PairReason
-        Of a match, how each event is ordered with the next.
+        For a match, how each event is ordered with the next.
     runs : tuple of RunReason
-        Of a violation or an event, the runs that could have taken it; of a check that was not
-        complete, where it ended; where nothing matched, one that came furthest.
+        For a violation or an event, the runs that could have taken it; for an incomplete check, the
+        run at the end of the log; if nothing matched, a run that came furthest.
     near : tuple of StepReason
-        Where nothing matched, the events that came nearest to go on, and what failed.
+        If nothing matched, the events that came nearest to continuing that run, and what failed.
 
     Examples
     --------
@@ -379,12 +378,12 @@ class Explanation:
         return out
 
     def lines(self) -> Iterator[str]:
-        """Yield it as text, indented below its first line."""
+        """Yield it as lines of text, indented after the first."""
         yield self._head()
         yield from (f"  {line}" for line in self._details())
 
     def _head(self) -> str:
-        """Return the first line: the verdict, or what is explained."""
+        """Return the first line: the verdict, or the pattern and the event."""
         if self.verdict is not None:
             return str(self.verdict)
         scope = scope_text(self.scope or {})
@@ -396,14 +395,14 @@ class Explanation:
         if self.verdict is not None and self.event is not None and self.event.place:
             yield f"at {self.event.place}"
         if self.learned_by is not None:
-            by = self.learned_by
-            received = self.event is not None and self.event.dot in by.event.receives
+            learner = self.learned_by
+            received = self.event is not None and self.event.dot in learner.event.receives
             how = "received its message" if received else "learned of it"
-            yield f"{by.event.node} {how} with {by}"
+            yield f"{learner.event.node} {how} with {learner}"
         yield from self.statements
         if self.extension:
             yield "where the events come in this order:"
-            events = _shortened([str(event) for event in self.extension], "events")
+            events = _shorten([str(event) for event in self.extension], "events")
             yield from (f"  {event}" for event in events)
         for step, pair in zip_longest(self.steps, self.pairs):
             yield f"{step.step} = {step.event}"

@@ -1,6 +1,6 @@
-"""Why an event is, or is not, the event of a step: the guard, the `not`s before it, the window.
+"""Why an event satisfies a step, or does not: its guard, the `not`s before it, the window.
 
-The one rule: a step holds if each of the three does, as the definition of the language has it.
+The one rule: an event satisfies a step if it passes all three, as `ketal.semantics` defines them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ketal.semantics import History
 
 
 class StepReasons:
-    """The reasons of the steps of one pattern in the scope of a key."""
+    """Explains, in one scope of a pattern, why events satisfy its steps or do not."""
 
     def __init__(self, run: ObservedRun, scope: FrozenMapping) -> None:
         compiled = run.compiled
@@ -35,34 +35,34 @@ class StepReasons:
         self._guards = dict(compiled.guards)
         self._nots = not_guards(compiled.pattern.body)
         self._window = MatchWindow(run.machine)
-        # Whose copy of the pattern it is, under `at every node`.
+        # Under `at every node`, the node whose copy of the pattern runs in the scope.
         self._node: str | None = scope.get("node") if run.copies is not None else None
-        # Of a check nothing is asked.
+        # Empty for a check, which has neither `not`s nor a window.
         self._offered = run.observed.offered(scope)
         self._seen = {seen.dot: seen for seen in self._offered}
 
     @property
     def window_text(self) -> str:
-        """The window as a pattern has it."""
+        """The window in pattern syntax."""
         if self._window.us is not None:
             return f"within {self._window.us / 1_000_000:g} s"
         return f"within {self._window.events} events"
 
-    def of_alphabet(self, event: Event) -> Iterator[Evidence]:
-        """Yield, of each event that the pattern declares, what fails of an event first."""
+    def alphabet_failures(self, event: Event) -> Iterator[Evidence]:
+        """Yield, for each `event` declaration that an event fails, the first literal that fails."""
         for decl, _ in self._machine.compiled.events:
-            holds, evidence = self._evidence.of(decl.guard, event, (), self._node)
+            holds, evidence = self._evidence.decide(decl.guard, event, (), self._node)
             if not holds:
                 yield next(one for one in evidence if one.holds is not True)
 
-    def taking(self, taken: History) -> Iterator[LiveRun]:
-        """Yield the run as it was before each of the steps that it took, and after the last."""
-        here = self._machine.start()
-        yield LiveRun(here, tuple)
+    def replay(self, taken: History) -> Iterator[LiveRun]:
+        """Replay a history: yield the run before each of its steps, then after the last one."""
+        configuration = self._machine.start()
+        yield LiveRun(configuration, tuple)
         for length, (name, event) in enumerate(taken, 1):
-            moves = dict(step_of(self._machine, here, self._seen_of(event)))
-            here = moves[self._machine.automaton.steps.index(name)]
-            yield LiveRun(here, partial(lambda n: taken[:n], length))
+            moves = dict(step_of(self._machine, configuration, self._seen_of(event)))
+            configuration = moves[self._machine.automaton.steps.index(name)]
+            yield LiveRun(configuration, partial(lambda n: taken[:n], length))
 
     def _seen_of(self, event: Event) -> Seen:
         seen = self._seen.get(event.dot)
@@ -75,56 +75,65 @@ class StepReasons:
         return seen
 
     def expected(self, live: LiveRun, event: PlacedEvent) -> tuple[StepReason, ...]:
-        """Return of each step that a run expects whether an event is one."""
+        """Return, for each step that a run expects next, whether an event satisfies it, and why."""
         names = self._machine.automaton.expected((live.configuration.state,))
-        return tuple(self.of(name, live, event) for name in names)
+        return tuple(self.reason(name, live, event) for name in names)
 
-    def of(self, step: str, live: LiveRun, event: PlacedEvent) -> StepReason:
-        """Return whether a run can take an event as a step, and why."""
-        holds, evidence = self._evidence.of(self._guards[step], event.event, live.taken, self._node)
-        beside = self._beside(step, live, event.event)
-        holds = holds and all(one.holds for one in beside)
-        return StepReason(step, holds, (*evidence, *beside), event)
+    def reason(self, step: str, live: LiveRun, event: PlacedEvent) -> StepReason:
+        """Return whether a run can take an event as the given step, and why."""
+        holds, evidence = self._evidence.decide(
+            self._guards[step], event.event, live.taken, self._node
+        )
+        others = self._other_evidence(step, live, event.event)
+        holds = holds and all(one.holds for one in others)
+        return StepReason(step, holds, (*evidence, *others), event)
 
     def distance(self, live: LiveRun, reason: StepReason) -> tuple[int, int]:
-        """Return how many conditions of a step fail, and how many come after the first of them."""
+        """Return how many conditions of a step fail, and how many follow from the first failure on.
+
+        The `not`s and the window count as conditions after those of the guard.
+        """
         event = reason.event.event
-        at = self._evidence.moment(event, live.taken, self._node)
+        moment = self._evidence.moment(event, live.taken, self._node)
         conditions = list(self._evidence.conditions(self._guards[reason.step]))
         failed = [
-            n for n, one in enumerate(conditions) if self._evidence.truth(one, at) is not True
+            n for n, one in enumerate(conditions) if self._evidence.truth(one, moment) is not True
         ]
-        beside = self._beside(reason.step, live, event)
-        failed += [len(conditions) for one in beside if not one.holds]
+        others = self._other_evidence(reason.step, live, event)
+        failed += [len(conditions) for one in others if not one.holds]
         return len(failed), len(conditions) - min(failed, default=0)
 
-    def _beside(self, step: str, live: LiveRun, event: Event) -> tuple[Evidence, ...]:
-        """Return the evidence of the `not`s before an event, and of the window."""
-        return (*self._barred(step, live, event), *self._in_window(live, event))
+    def _other_evidence(self, step: str, live: LiveRun, event: Event) -> tuple[Evidence, ...]:
+        """Return the evidence of the `not`s before an event and of the window."""
+        return (*self._not_evidence(step, live, event), *self._window_evidence(live, event))
 
     # --- nots ---
 
-    def _barred(self, step: str, live: LiveRun, event: Event) -> Iterator[Evidence]:
-        """Yield the evidence of the `not`s between the event before and this one."""
+    def _not_evidence(self, step: str, live: LiveRun, event: Event) -> Iterator[Evidence]:
+        """Yield the evidence of the `not`s between the prior event and this one."""
         if not live.taken or self._machine.compiled.kind == "check":
             return
         automaton = self._machine.automaton
         enabled = (automaton.variants[v] for v in automaton.enabled[live.configuration.state])
-        ways = [
-            list(self._of_way(variant, live.taken, event))
+        alternatives = [
+            list(self._variant_evidence(variant, live.taken, event))
             for variant in enabled
             if automaton.steps[variant.step] == step
         ]
-        yield from next((way for way in ways if all(one.holds for one in way)), ways[0])
+        yield from next(
+            (held for held in alternatives if all(one.holds for one in held)), alternatives[0]
+        )
 
-    def _of_way(self, way: Variant, taken: History, event: Event) -> Iterator[Evidence]:
+    def _variant_evidence(
+        self, variant: Variant, taken: History, event: Event
+    ) -> Iterator[Evidence]:
         prior = taken[-1][1]
         between = list(self._between(prior, event))
         where = f"between {prior.dot} and {event.dot}"
-        for number in way.nots:
+        for number in variant.nots:
             guard = self._nots[number]
             text = f"not {self._evidence.text(guard)}"
-            breaker = next((x for x in between if self._is_one(guard, x, taken)), None)
+            breaker = next((x for x in between if self._satisfies(guard, x, taken)), None)
             if breaker is None:
                 of = f"none of the {len(between):,} events" if between else "no event"
                 because = f"{of} of the pattern {where} is one"
@@ -133,7 +142,7 @@ class StepReasons:
                 because = f"{breaker} is one, {where}"
                 yield Evidence(text, False, because, {}, (breaker.dot,))
 
-    def _is_one(self, guard: syntax.Guard, event: Event, taken: History) -> bool:
+    def _satisfies(self, guard: syntax.Guard, event: Event, taken: History) -> bool:
         moment = self._evidence.moment(event, taken, self._node)
         return self._evidence.truth(guard, moment) is True
 
@@ -149,7 +158,7 @@ class StepReasons:
 
     # --- the window ---
 
-    def _in_window(self, live: LiveRun, event: Event) -> Iterator[Evidence]:
+    def _window_evidence(self, live: LiveRun, event: Event) -> Iterator[Evidence]:
         if not live.taken or not self._window.bounded:
             return
         events = [*(event for _, event in live.taken), event]

@@ -1,7 +1,7 @@
-"""The few events around a verdict: its own, and those that show how they are ordered.
+"""The events to show around a verdict: its own, and those that show how these are ordered.
 
-Between two events of the verdict of which the one happened before the other stand those of a
-shortest path, between concurrent ones the last that each knows of the other's node.
+Two ordered events of the verdict are shown with the events of a shortest path between them; two
+concurrent ones with the last event of each one's node that the other knows.
 
 The one rule: at most `EVENTS_MAX` events are shown, the verdict's own first.
 """
@@ -18,16 +18,16 @@ from ketal.model.events.happened_before import canonical_key, happened_before
 from ketal.pictures.text_diagram import DiagramRow
 
 EVENTS_MAX = 24
-"""Events of one diagram."""
+"""How many events a diagram has at most."""
 TAKEN_MAX = 6
-"""Of the steps that a run had taken, the last so many are shown."""
+"""How many of the last steps that a run had taken are shown."""
 
 Marked = tuple[str, Event]
-"""What an event is in the verdict, and the event."""
+"""A label (the name of a step, the kind of the verdict), and the event that has it."""
 
 
 def rows_around(explanation: Explanation, graph: CausalGraph) -> list[DiagramRow]:
-    """Return the rows of a diagram of the events around a verdict; none where it has no event."""
+    """Return the rows of a diagram of the events around a verdict; empty if it has no event."""
     marked = marked_events(explanation)[-EVENTS_MAX:]
     own = {event.dot: event for _, event in marked}
     shown = dict(own)
@@ -39,7 +39,7 @@ def rows_around(explanation: Explanation, graph: CausalGraph) -> list[DiagramRow
     rows = []
     for event in sorted(shown.values(), key=canonical_key):
         sources = [source for source in graph.messages_to(event) if source.dot in shown]
-        names = ", ".join(name for name, of in marked if of.dot == event.dot)
+        names = ", ".join(name for name, own_event in marked if own_event.dot == event.dot)
         received = f"from {', '.join(str(source.dot) for source in sources)}" if sources else ""
         before = graph.previous(event)
         rows.append(
@@ -55,7 +55,7 @@ def rows_around(explanation: Explanation, graph: CausalGraph) -> list[DiagramRow
 
 
 def marked_events(explanation: Explanation) -> list[Marked]:
-    """Return the verdict's own events, with what each is in it."""
+    """Return the verdict's own events with their labels."""
     if explanation.steps:
         return [(step.step, step.event.event) for step in explanation.steps]
     marked: list[Marked] = []
@@ -71,7 +71,7 @@ def marked_events(explanation: Explanation) -> list[Marked]:
 
 
 def _between(one: Event, other: Event, graph: CausalGraph) -> Iterator[Event]:
-    """Yield the events that show how two are ordered."""
+    """Yield the events that show how two events are ordered."""
     if happened_before(one, other):
         yield from graph.path(one, other, links_max=EVENTS_MAX)[1:-1]
     else:

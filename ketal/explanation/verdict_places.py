@@ -1,12 +1,12 @@
-"""Where the events of verdicts stand in the log: file and line.
+"""The places of verdicts' events in the log: file and line.
 
-An event stands where its dot was read first, as what has the dot again is a duplicate. Once a node
-has restarted the execution says where each event stands (`name`), for a dot alone does not tell of
-which incarnation a record is. The records that were read last are kept, and looked through when a
-place is asked for; of an event that was read long before its verdict the place is not known. Where
-a log is held in memory to be judged, all of its records are kept.
+An event's place is where its dot was read first, as later records of the dot are duplicates. Once a
+node has restarted, the execution reports the places of its events (`record_place`), as a dot alone
+does not tell the incarnation of a record. The latest records are kept, and indexed when a place is
+requested; the place of an event that was read long before its verdict is unknown. For a log that is
+held in memory, all records are kept.
 
-The one rule: a place that is not known is left out, and never guessed.
+The one rule: an unknown place is left out, never guessed.
 """
 
 from __future__ import annotations
@@ -28,49 +28,49 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.model.wording import place_at
 
 RECORDS_MAX = 32_768
-"""So many records, and at most twice as many places, are kept where not all are.
+"""How many records are kept unless all are, with at most twice as many places.
 
-One batch may go beyond it.
+A single batch may have more records.
 """
 _PLACES_SHOWN = 4
-"""Places of a match that stand behind it; of more, the first and the last."""
+"""How many places of a match are shown; of more, the first and the last."""
 
 
 class VerdictPlaces:
-    """The places of the events of verdicts, of the records that were read last, or of all."""
+    """The places of verdicts' events, from the latest records or, if `all_kept`, from all."""
 
     def __init__(self, *, all_kept: bool) -> None:
-        self._most = sys.maxsize if all_kept else RECORDS_MAX
+        self._records_max = sys.maxsize if all_kept else RECORDS_MAX
         self._unread: deque[RecordBatch] = deque()
-        """The newest batches, that no place was asked for since."""
+        """The latest batches, not yet indexed in `_places`."""
         self._unread_records = 0
         self._places: dict[tuple[str, Dot], str] = {}
         self._named: dict[tuple[str, Dot], str] = {}
 
     def watched(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-        """Yield batches of records, keeping the last ones."""
+        """Pass on batches of records, and keep the latest ones."""
         for batch in batches:
             self.keep(batch)
             yield batch
 
     def keep(self, batch: RecordBatch) -> None:
-        """Keep a batch, and no more of the older ones than there is room for."""
+        """Keep a batch, and evict the oldest ones that exceed the limit."""
         self._unread.append(batch)
         self._unread_records += len(batch.items)
-        while self._unread_records > self._most and len(self._unread) > 1:
+        while self._unread_records > self._records_max and len(self._unread) > 1:
             self._unread_records -= len(self._unread.popleft().items)
 
-    def name(self, execution: str, dot: Dot, place: str) -> None:
+    def record_place(self, execution: str, dot: Dot, place: str) -> None:
         """Record the place of an event whose node has restarted, under its incarnation's name."""
         self._named[execution, dot] = place
         self._evict(self._named)
 
     def at(self, execution: str, dot: Dot) -> str:
-        """Return the place of an event; empty where it is not known."""
+        """Return the place of an event; empty if unknown."""
         return self.of_dots(execution, (dot,))[0]
 
     def of_dots(self, execution: str, dots: Iterable[Dot]) -> list[str]:
-        """Return the place of each event; empty where it is not known."""
+        """Return the place of each event; empty if unknown."""
         if self._unread:
             for batch in self._unread:
                 for item, line in zip(batch.items, batch.lines, strict=True):
@@ -85,15 +85,15 @@ class VerdictPlaces:
         return [named.get(key) or places.get(key, "") for key in keys]
 
     def _evict(self, places: dict[tuple[str, Dot], str]) -> None:
-        """Remove the oldest places once there are twice as many as there is room for."""
-        if len(places) > 2 * self._most:
-            for key in list(islice(places, len(places) - self._most)):
+        """Evict the oldest places down to the limit once there are twice as many."""
+        if len(places) > 2 * self._records_max:
+            for key in list(islice(places, len(places) - self._records_max)):
                 del places[key]
 
     # --- of verdicts ---
 
     def of(self, verdict: Verdict) -> str:
-        """Return where a verdict's event stands in the log, if it has one and that is known."""
+        """Return the place of a verdict's event; empty if it has none or the place is unknown."""
         if isinstance(verdict, Rejected):
             return verdict.place
         if isinstance(verdict, Violation | Overflow) and verdict.event is not None:
@@ -101,11 +101,11 @@ class VerdictPlaces:
         return ""
 
     def of_steps(self, verdict: Match | TimedOut) -> list[str]:
-        """Return where each event of a verdict's steps stands; empty where that is not known."""
+        """Return the place of each event of a verdict's steps; empty if unknown."""
         return self.of_dots(verdict.execution, [dot for _, dot in verdict.steps])
 
     def text(self, verdict: Verdict) -> str:
-        """Return the places of a verdict's events, in their order; those in the middle as dots."""
+        """Return the places of a verdict's events in order; `…` replaces the middle of many."""
         if isinstance(verdict, Violation):
             return self.of(verdict)
         if not isinstance(verdict, Match | TimedOut):

@@ -1,11 +1,10 @@
-"""The words of a picture: labels broken into lines, and text made fit for XML.
+"""The texts of pictures: labels broken into lines, and text made fit for XML.
 
-A guard is code, so it is set in a fixed-width face, where the width of a line is its
-number of columns and no metrics of a font are needed.
+A guard is code, so it is set in a fixed-width font, in which the width of a line is its number of
+columns and no font metrics are needed.
 
-The one rule: a line breaks before `&&` and `||` if it can, at a blank if it must,
-inside of a word only where a word is longer than a line. Text cut from a label for its
-length is marked with an ellipsis.
+The one rule: a line breaks before `&&` and `||` if possible, otherwise at a blank, and inside a
+word only if the word is longer than a line. Text cut from a label is replaced by an ellipsis.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ NAME_COLUMNS_MAX = 24
 ELLIPSIS = "…"
 INDENT = "  "
 
-# Quoted strings are kept whole, so an operator inside of one is no place to break.
+# Quoted strings are kept whole, so lines do not break at an operator inside one.
 _PARTS = re.compile(r'\s*(?:"(?:\\.|[^"\\])*"|\S)+')
 
 
 def xml_text(text: str) -> str:
-    """Return a text on one line, with every character that does not print as an escape.
+    """Return a text on one line, with every character that does not print escaped.
 
-    XML cannot hold some of these; others, as those that turn the direction of writing, would
-    reorder what stands beside them.
+    XML cannot represent some of these; others, such as those that change the direction of writing,
+    would reorder the text beside them.
     """
     return printable(re.sub(r"[\t\n\r\u2028\u2029\x85]", " ", text))
 
 
 def clipped(text: str, columns_max: int) -> str:
-    """Return a text, with an ellipsis for its middle where it is longer than `columns_max`.
+    """Return a text, with its middle replaced by an ellipsis if it is longer than `columns_max`.
 
-    Names that begin alike, as those of the nodes of one program do, differ at the end.
+    The end is kept, as names with a common beginning, such as those of nodes, differ there.
     """
     if columns(text) <= columns_max:
         return text
@@ -49,7 +48,7 @@ def clipped(text: str, columns_max: int) -> str:
 
 
 def short_label(text: str, columns_max: int = NAME_COLUMNS_MAX) -> str:
-    """Return a text fit for XML, and clipped."""
+    """Return a text made fit for XML and clipped."""
     return clipped(xml_text(text), columns_max)
 
 
@@ -79,7 +78,7 @@ def _wrap(text: str) -> list[str]:
             if lines[-1]:
                 lines.append(INDENT)
             for part in _PARTS.findall(clause):
-                _append(lines, part)
+                _append_word(lines, part)
     return [line for line in lines if line.strip()]
 
 
@@ -93,7 +92,7 @@ def _clauses(text: str) -> list[str]:
     return clauses
 
 
-def _append(lines: list[str], part: str) -> None:
+def _append_word(lines: list[str], part: str) -> None:
     """Append a word to the last line, or to lines of its own."""
     if lines[-1] == INDENT:
         part = part.lstrip()

@@ -1,9 +1,9 @@
-"""The page of a space-time diagram: one HTML file that needs nothing else.
+"""The page of a space-time diagram: one self-contained HTML file.
 
-Markup, style and script are files of `ketal.pictures.page`, put together with the data.
+Markup, style and script are files of `ketal.pictures.page`, combined with the data.
 
-The one rule: text of a log is data of the page, and never its markup. A character of it that only
-formats others, as one that turns the direction of writing, is shown as its escape.
+The one rule: text of a log is data of the page, and never markup. Format characters in it, such as
+those that change the direction of writing, are shown as escapes.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _SCRIPTS = ("execution.js", "guards.js", "diagram.js", "automaton.js", "panel.js
 def page_html(title: str, data: dict[str, Any]) -> str:
     """Return the page; `page/panel.js` reads the data."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    text = _ESCAPE.sub(_formatting_shown, text)
+    text = _ESCAPE.sub(_show_format_character, text)
     parts = {
         "title": escape(printable(title)),
-        "style": _part("style.css"),
-        "script": "\n".join(map(_part, _SCRIPTS)),
-        # In a script element only these could end it, or begin a comment.
+        "style": _read_part("style.css"),
+        "script": "\n".join(map(_read_part, _SCRIPTS)),
+        # Only these characters could end a script element, or begin a comment in it.
         "data": text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
     }
-    return re.sub(r"{{(\w+)}}", lambda name: parts[name[1]], _part("page.html"))
+    return re.sub(r"{{(\w+)}}", lambda name: parts[name[1]], _read_part("page.html"))
 
 
-def _formatting_shown(escape: re.Match[str]) -> str:
-    """Return an escape of JSON; that of a format character as one of the backslash before it."""
+def _show_format_character(escape: re.Match[str]) -> str:
+    """Return an escape of JSON; for a format character, escape its backslash to show it."""
     code = escape[1]
     shown = code is not None and unicodedata.category(chr(int(code, 16))) == "Cf"
     return "\\" + escape[0] if shown else escape[0]
 
 
-def _part(name: str) -> str:
+def _read_part(name: str) -> str:
     return (importlib.resources.files("ketal.pictures.page") / name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What every picture in SVG has: its document, its style sheet, texts, lines and heads of arrows.
+"""The parts that SVG pictures share: document, style sheet, texts, lines, shapes, arrow heads.
 
 The one rule: every text is escaped here and nowhere else.
 """
@@ -29,24 +29,24 @@ def svg_document(
     description: str = "",
     corner_px: int = 6,
 ) -> str:
-    """Return a picture as a whole.
+    """Return a whole SVG document.
 
     Parameters
     ----------
     kind : str
         The class of the picture, to which its style sheet is limited.
     title : str
-        What it shows.
+        The title.
     view : (float, float, float, float)
-        The left, the top, the width and the height of all that is drawn.
+        The left, the top, the width and the height of the view box.
     style : str
         The style sheet.
     drawn : iterable of str
-        The elements of the picture, those above others last.
+        The elements of the picture, from bottom to top.
     description : str
-        What there is to say of it beside; may be empty.
+        The long description; may be empty.
     corner_px : int
-        How round the corners of its ground are.
+        The radius of the corners of the background.
     """
     left, top, width, height = map(px, view)
     name = escaped(title)
@@ -78,17 +78,16 @@ monospace;fill:#24292f;white-space:pre}}
 .{kind} .ground{{fill:#15191f}}
 {dark}}}
 """.strip()
-"""Colours are plain values, those for light first: librsvg, CairoSVG and resvg know no CSS
-variables and leave out what is in @media. There the size is too: CairoSVG draws nothing where it is
-`auto`."""
+"""Colours are plain values, the light ones first: librsvg, CairoSVG and resvg know no CSS variables
+and ignore @media rules. The size is in one, too, as CairoSVG draws nothing if it is `auto`."""
 _HALO = "text{stroke:#fff;stroke-width:3;stroke-linejoin:round;paint-order:stroke}\n"
 _DARK_HALO = "text{stroke:#15191f}\n"
 
 
 def style_sheet(kind: str, light: str, dark: str, *, halo: bool = False) -> str:
-    """Return the style sheet of a picture of a class, from its own rules for light and dark pages.
+    """Return the style sheet of the pictures of a class, with rules for light and dark pages.
 
-    With `halo`, texts are set off from the lines that they stand over.
+    With `halo`, texts are outlined in the background colour, to be legible over lines.
     """
     own, own_dark = (
         "\n".join(f".{kind} {rule}" for rule in f"{around * halo}{rules.strip()}".splitlines())
@@ -98,14 +97,14 @@ def style_sheet(kind: str, light: str, dark: str, *, halo: bool = False) -> str:
 
 
 def text_width(text: str, size: float = LABEL_PX) -> float:
-    """Return how many pixels a text takes."""
+    """Return the width of a text in pixels."""
     return columns(text) * size * COLUMN_EM
 
 
 def text_at(
     x: float, y: float, text: str, kind: str = "", *, size: int = LABEL_PX, tip: str = ""
 ) -> str:
-    """Return a text on a base line; `tip` is what a pointer on it shows, if that is another one."""
+    """Return a text at a base line, with the tooltip `tip` if that differs from the text."""
     form = f' class="{kind}"' if kind else ""
     title = f"<title>{escaped(tip)}</title>" if tip and tip != text else ""
     return f'<text{form} x="{px(x)}" y="{px(y)}" font-size="{size}">{title}{escaped(text)}</text>'
@@ -132,8 +131,8 @@ def rect(kind: str, left: float, top: float, width: float, height: float, corner
 
 
 def polygon(kind: str, corners: Iterable[Point]) -> str:
-    """Return an area with straight sides."""
-    return f'<polygon class="{kind}" points="{" ".join(map(at, corners))}"/>'
+    """Return a polygon."""
+    return f'<polygon class="{kind}" points="{" ".join(map(point_text, corners))}"/>'
 
 
 def towards(start: Point, end: Point, distance: float) -> Point:
@@ -143,28 +142,28 @@ def towards(start: Point, end: Point, distance: float) -> Point:
 
 
 def arrow_head(tip: Point, base: Point, half_width: float) -> str:
-    """Return the head of an arrow; `base` is the middle of its other end."""
+    """Return the head of an arrow; `base` is the middle of the side opposite the tip."""
     length = math.dist(tip, base)
     dx, dy = (base[0] - tip[0]) / length, (base[1] - tip[1]) / length
     sides = (half_width, -half_width)
     return polygon("tip", [tip, *((base[0] - dy * half, base[1] + dx * half) for half in sides)])
 
 
-def titled(tip: str, drawn: str, attribute: str = "") -> str:
-    """Return elements as one, with what a pointer on them shows, and perhaps an attribute."""
+def with_tooltip(tip: str, drawn: str, attribute: str = "") -> str:
+    """Return a group of elements with a tooltip, and optionally an attribute."""
     return f"<g{attribute and ' '}{attribute}><title>{escaped(tip)}</title>{drawn}</g>"
 
 
-def at(point: Point) -> str:
-    """Return a point as paths and polygons have it."""
+def point_text(point: Point) -> str:
+    """Return a point in the syntax of paths and polygons."""
     return f"{px(point[0])},{px(point[1])}"
 
 
 def escaped(text: str) -> str:
-    """Return a text as XML has it, on one line."""
+    """Return a text escaped for XML, on one line."""
     return escape(xml_text(text))
 
 
 def px(value: float) -> str:
-    """Return a coordinate with a digit after the point at most."""
+    """Return a coordinate with at most one decimal."""
     return f"{value:.1f}".removesuffix(".0")

@@ -9,7 +9,7 @@ a     b
 ┊     ◆   b@2 write  Second
 ```
 
-A line is dotted where events of its node are left out. The lattice of rows and columns is that of
+A line is dotted where events of its node are left out. The grid of rows and columns is that of
 Lamport, "Time, clocks, and the ordering of events in a distributed system", 1978.
 
 The one rule: rows are in an order that respects happened-before, so messages only lead downwards.
@@ -25,7 +25,7 @@ from ketal.model.wording import padded
 from ketal.pictures.labels import clipped
 
 COLUMN_MIN, COLUMN_MAX = 5, 14
-"""How wide the column of a node is."""
+"""The least and the greatest width of a node's column."""
 _EVENT, _MARKED = "●", "◆"
 _LINE, _DOTTED = "│", "┊"
 
@@ -37,15 +37,15 @@ class DiagramRow:
     Attributes
     ----------
     node : str
-        Its node.
+        The event's node.
     label : str
-        What is written beside it.
+        The text beside it.
     senders : tuple of str
-        The nodes from which it received a message that is shown.
+        The nodes from which it received a message, if that is shown.
     marked : bool
-        Whether it is one of those that the diagram is about.
+        Whether the event is one of those that the diagram is about.
     follows : bool
-        Whether it is the very next event of its node after the one shown before.
+        Whether it immediately follows the node's event shown before.
     """
 
     node: str
@@ -56,7 +56,7 @@ class DiagramRow:
 
 
 def text_diagram(rows: Sequence[DiagramRow]) -> list[str]:
-    """Return the lines of a diagram; the nodes stand in the order of their names."""
+    """Return the lines of a diagram, with the nodes in the order of their names."""
     nodes = sorted({node for row in rows for node in (row.node, *row.senders)})
     widths = [min(max(columns(node) + 2, COLUMN_MIN), COLUMN_MAX) for node in nodes]
     starts = [sum(widths[:number]) for number in range(len(nodes) + 1)]
@@ -66,7 +66,7 @@ def text_diagram(rows: Sequence[DiagramRow]) -> list[str]:
     lines = ["".join(heads).rstrip()]
     column_of = dict(zip(nodes, starts, strict=False))
     below = dict.fromkeys(nodes, _DOTTED)  # each node's line at the row that is drawn
-    for row, after in zip(rows, _next_of_node(rows), strict=True):
+    for row, after in zip(rows, _successors(rows), strict=True):
         cells = [" "] * starts[-1]
         for node, line in below.items():
             cells[column_of[node]] = line
@@ -78,8 +78,8 @@ def text_diagram(rows: Sequence[DiagramRow]) -> list[str]:
     return lines
 
 
-def _next_of_node(rows: Sequence[DiagramRow]) -> list[DiagramRow | None]:
-    """Return for each row the next one of its node."""
+def _successors(rows: Sequence[DiagramRow]) -> list[DiagramRow | None]:
+    """Return, for each row, the next row of its node."""
     after: dict[str, DiagramRow] = {}
     out = []
     for row in reversed(rows):
@@ -89,7 +89,7 @@ def _next_of_node(rows: Sequence[DiagramRow]) -> list[DiagramRow | None]:
 
 
 _SIDES = ((1, min, "├", "▶"), (-1, max, "┤", "◀"))
-"""Senders on the left, then on the right: their step towards the event, the furthest, the signs."""
+"""For senders on the left and on the right: the step to the event, the furthest, the signs."""
 
 
 def _draw_messages(cells: list[str], here: int, senders: set[int], starts: Sequence[int]) -> None:
@@ -98,6 +98,6 @@ def _draw_messages(cells: list[str], here: int, senders: set[int], starts: Seque
         if own := {sender for sender in senders if (here - sender) * step > 0}:
             far = furthest(own)
             for at in range(far, here - step, step):
-                # What another sender sent joins here, and the line of any node is crossed.
+                # Arrows of several senders merge, and cross the lines of other nodes.
                 cells[at] = "┼" if at in starts else "─"
             cells[far], cells[here - step] = begin, head

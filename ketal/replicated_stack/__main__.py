@@ -1,6 +1,6 @@
 """Runs the replicated stack: `python -m ketal.replicated_stack --bug NAME --seed 3 FOLDER`.
 
-The one rule: the folder has a log and a history for each process then, and nothing is judged.
+The one rule: the folder then has a log and a history for each process; patterns are not run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ketal.replicated_stack.node import Bug
 
 
 def main() -> None:
-    """Run it, and print what the checker says."""
+    """Run the stack, and print the faults that the checker reports."""
     parser = argparse.ArgumentParser(prog="python -m ketal.replicated_stack")
     parser.add_argument("folder", type=Path, help="where the logs go; it is made")
     parser.add_argument("--bug", choices=[bug.value for bug in Bug], default=Bug.NONE.value)

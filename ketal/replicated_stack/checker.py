@@ -1,10 +1,10 @@
-"""What went wrong in a run, from what the nodes wrote down themselves: no clock is looked at.
+"""Finds the faults of a run from the histories that the nodes write, without any clock.
 
-Each line of a history is what a node did, in its order: an operation that it applied, with the
-operations that this builds on; that it was turned on with these operations and elements; its state
-at the end. The stack is simple enough to be played again from that.
+Each line of a history is an action of a node, in order: an operation that it applied, with the
+operations that this depends on; being turned on, with its initial operations and elements; its
+state at the end. The stack is simple enough to be replayed from that.
 
-The one rule: `faults_of` is what the patterns are compared with, and it knows nothing of them.
+The one rule: the patterns are compared with `faults_of`, which is independent of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ History = list[dict[str, Any]]
 
 
 def histories(folder: Path) -> dict[str, History]:
-    """Return the histories of a run by the names of its processes."""
+    """Return the histories of a run by process name."""
     return {
         path.stem: [json.loads(line) for line in path.read_text().splitlines()]
         for path in sorted(folder.glob("*.history"))
@@ -28,12 +28,12 @@ def histories(folder: Path) -> dict[str, History]:
 
 
 def faults_of(folder: Path) -> dict[Bug, list[str]]:
-    """Return what went wrong in a run: sentences, by the mistake that it shows."""
-    found: dict[Bug, list[str]] = {}
+    """Return the faults of a run as sentences, by the bug that each shows."""
+    faults: dict[Bug, list[str]] = {}
     for name, history in histories(folder).items():
         for bug, sentence in _faults(history):
-            found.setdefault(bug, []).append(f"{name}: {sentence}")
-    return found
+            faults.setdefault(bug, []).append(f"{name}: {sentence}")
+    return faults
 
 
 def _faults(history: History) -> Iterator[tuple[Bug, str]]:

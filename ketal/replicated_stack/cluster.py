@@ -1,7 +1,7 @@
-"""A run of the replicated stack: processes on this machine, a seeded workload, and faults.
+"""Runs the replicated stack: processes on this machine, a seeded workload, and faults.
 
-The one rule: a run ends when all that was sent is acknowledged, so that what is different then
-stays so.
+The one rule: a run ends when all messages are acknowledged, so that a difference between nodes is
+then permanent.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from ketal.replicated_stack.transport import Faults, Transport
 from ketal.trace import Collector, JsonLines, KafkaSink, LogSender, Tracer
 
 ROUNDS_MAX = 40
-"""Rounds of comparing at the end; nodes with a bug may never agree."""
+"""How often nodes compare their operations at the end; with a bug they may never agree."""
 IDLE_S = 0.01
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run is to be; one node may be stopped in the midst of its work, and started again.
+    """The parameters of a run; one node may be killed during its work, and restarted.
 
     Parameters
     ----------
     seed : int
-        What the workload and the faults are drawn with.
+        The seed of the workload and of the faults.
     bug : Bug
-        What is wrong with the protocol.
+        The bug in the protocol.
     nodes : int
-        How many nodes; the last one joins when the others are at work.
+        How many nodes there are; the last one joins while the others are at work.
     steps : int
-        What each does.
+        How many steps each node takes.
     faults : Faults
-        What the network does.
+        The faults of the network.
     collector : tuple of (str, int), Topic or None
-        Where events are sent to besides, as they happen.
+        A destination to which events are also sent, as they happen.
     pause_s : float
-        How long a node waits between two steps, at most.
+        The longest pause of a node between two steps.
     off : float
         The share of the steps that turn a node off.
     embedded : Path or None
-        A pattern file. Each process has a monitor of its own for it, which its peers' events come
-        to by TCP; the ids of what it finds are in `NODE.verdicts` at the end.
+        A pattern file. Each process has a monitor of its own for it, which gets its peers' events
+        by TCP; at the end, the ids of its verdicts are in `NODE.verdicts`.
     """
 
     seed: int
@@ -69,20 +69,20 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic of Kafka to which events are sent.
+    """A Kafka topic to which events are sent.
 
     Attributes
     ----------
     bootstrap_servers, name : str
-        Where it is.
+        The servers and the name of the topic.
     """
 
     bootstrap_servers: str
     name: str
 
 
-class _Sinks:
-    """A sink that writes to a file, and to a topic besides; collectors are sent the file."""
+class _EventSinks:
+    """A sink that writes to a file and to topics; the file is also sent to collectors."""
 
     def __init__(self, path: Path, others: Iterable[tuple[str, int] | Topic]) -> None:
         file = JsonLines(path)
@@ -105,22 +105,22 @@ class _Sinks:
             sink.write(event)
 
     def flush(self) -> None:
-        """Send to the topic what was not sent yet; the file holds all."""
+        """Send unsent events to the topics; the file needs no flush."""
         for producer in self._producers:
             producer.flush()
 
     def close(self) -> None:
-        """Send what was not sent yet."""
+        """Send unsent events to all destinations."""
         self.flush()
         for sender in self._senders:
             sender.close()
 
 
 class _EmbeddedMonitor:
-    """The monitor of a process, with what it has found.
+    """The monitor of a process, with the ids of its verdicts.
 
-    When the process is started again it is fed the log of its earlier runs, and its peers send
-    theirs from the beginning.
+    When the process is restarted, the monitor is fed the log of its earlier runs, and its peers
+    send theirs from the beginning.
 
     Parameters
     ----------
@@ -129,11 +129,11 @@ class _EmbeddedMonitor:
     log : Path
         The log of the process.
     port : int
-        Where the events of its peers come.
+        The port to which its peers send their events.
     """
 
     def __init__(self, patterns: Path, log: Path, port: int) -> None:
-        self._found: list[str] = []
+        self._verdict_ids: list[str] = []
         handlers = dict.fromkeys(("violation", "match"), self._record)
         self._monitor = ketal.Monitor(ketal.load(patterns), on=handlers)
         if log.exists():
@@ -142,34 +142,34 @@ class _EmbeddedMonitor:
         self.collector = Collector(self._monitor, port=port)
 
     def _record(self, verdict: Any) -> None:
-        self._found.append(verdict.id)
+        self._verdict_ids.append(verdict.id)
 
     def end(self, path: Path) -> None:
-        """Wait for what is under way, and write the ids of what was found."""
+        """Wait for events in flight, and write the ids of the verdicts to a file."""
         self.collector.wait()
         self.collector.close()
         self._monitor.close()
-        path.write_text("".join(f"{name}\n" for name in sorted(self._found)))
+        path.write_text("".join(f"{name}\n" for name in sorted(self._verdict_ids)))
 
 
 def run(plan: RunPlan, folder: Path) -> None:
-    """Run the processes of a plan; a folder has their logs and histories then, and no others."""
+    """Run the processes of a plan; the folder then has their logs and histories, and no others."""
     folder.mkdir(parents=True, exist_ok=True)
     for left in (*folder.glob("*.jsonl"), *folder.glob("*.history")):
         left.unlink()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    listeners = {f"n{number}": _listener() for number in range(1, plan.nodes + 1)}
+    listeners = {f"n{number}": _open_listener() for number in range(1, plan.nodes + 1)}
     ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
-    held = {name: _held_port() for name in listeners} if plan.embedded is not None else {}
-    monitors = {name: one.getsockname()[1] for name, one in held.items()}
+    reserved = {name: _reserve_port() for name in listeners} if plan.embedded is not None else {}
+    monitors = {name: one.getsockname()[1] for name, one in reserved.items()}
     pipes: dict[str, Connection] = {}
     processes: dict[str, Any] = {}
 
     def start(name: str, stops_at: int | None) -> None:
         ours, theirs = context.Pipe()
         arguments = (plan, name, listeners[name], ports, monitors, folder, theirs, stops_at)
-        processes[name] = context.Process(target=_process, args=arguments, daemon=True)
+        processes[name] = context.Process(target=_run_process, args=arguments, daemon=True)
         processes[name].start()
         theirs.close()
         pipes[name] = ours
@@ -180,7 +180,7 @@ def run(plan: RunPlan, folder: Path) -> None:
     try:
         for name in ports:
             start(name, stops_at if name == stopped else None)
-        _ask(pipes, "ready?")
+        _ask_all(pipes, "ready?")
         for pipe in pipes.values():
             pipe.send("work")
         for name in ports:
@@ -189,11 +189,11 @@ def run(plan: RunPlan, folder: Path) -> None:
             except EOFError:
                 processes[name].join()
                 start(name, None)
-                _ask({name: pipes[name]}, "ready?")
+                _ask_all({name: pipes[name]}, "ready?")
                 pipes[name].send("work")
                 pipes[name].recv()
-        _settle(pipes)
-        _ask(pipes, "end")
+        _compare_until_stable(pipes)
+        _ask_all(pipes, "end")
         for pipe in pipes.values():
             pipe.send("all have ended")
         for process in processes.values():
@@ -201,33 +201,33 @@ def run(plan: RunPlan, folder: Path) -> None:
     finally:
         for process in processes.values():
             process.kill()
-        for one in (*listeners.values(), *held.values()):
+        for one in (*listeners.values(), *reserved.values()):
             one.close()
 
 
-def _listener() -> socket.socket:
+def _open_listener() -> socket.socket:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(64)
     return listener
 
 
-def _held_port() -> socket.socket:
+def _reserve_port() -> socket.socket:
     """Return a socket that holds a free port, where a server that reuses addresses can listen."""
-    held = socket.socket()
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    held.bind(("127.0.0.1", 0))
-    return held
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
 
 
-def _settle(pipes: Mapping[str, Connection]) -> None:
-    """Have the nodes compare until nothing is sent any more but that."""
+def _compare_until_stable(pipes: Mapping[str, Connection]) -> None:
+    """Have the nodes compare their operations until that changes nothing any more."""
     before: list[Any] = []
     for _ in range(ROUNDS_MAX):
-        _ask(pipes, "compare")
+        _ask_all(pipes, "compare")
         while True:
-            answers = _ask(pipes, "idle?")
-            if all(idle for idle, _, _ in answers) and answers == _ask(pipes, "idle?"):
+            answers = _ask_all(pipes, "idle?")
+            if all(idle for idle, _, _ in answers) and answers == _ask_all(pipes, "idle?"):
                 break
             time.sleep(IDLE_S)
         have = [(on, operations) for _, _, (on, operations) in answers]
@@ -236,7 +236,7 @@ def _settle(pipes: Mapping[str, Connection]) -> None:
         before = have
 
 
-def _ask(pipes: Mapping[str, Connection], question: str) -> list[Any]:
+def _ask_all(pipes: Mapping[str, Connection], question: str) -> list[Any]:
     for pipe in pipes.values():
         pipe.send(question)
     return [pipe.recv() for pipe in pipes.values()]
@@ -245,7 +245,7 @@ def _ask(pipes: Mapping[str, Connection], question: str) -> list[Any]:
 # --- one process ---
 
 
-def _process(
+def _run_process(
     plan: RunPlan,
     name: str,
     listener: socket.socket,
@@ -255,12 +255,12 @@ def _process(
     pipe: Connection,
     stops_at: int | None,
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles Ctrl-C, and kills this one.
     others: list[Any] = [] if plan.collector is None else [plan.collector]
     others += [("127.0.0.1", port) for other, port in monitors.items() if other != name]
     log = folder / f"{name}.jsonl"
     own = None if plan.embedded is None else _EmbeddedMonitor(plan.embedded, log, monitors[name])
-    sink = _Sinks(log, others)
+    sink = _EventSinks(log, others)
     tracer = Tracer(name, sink, monitor=None if own is None else own.collector)
     node = StackNode(tracer, plan.bug, folder)
     rng = random.Random(f"{plan.seed} {tracer.node}")
@@ -280,36 +280,36 @@ def _process(
 async def _work(
     node: StackNode, plan: RunPlan, rng: random.Random, pipe: Connection, stops_at: int | None
 ) -> bool:
-    """Work, and answer the parent's questions; return whether it was stopped in the midst."""
+    """Do the work and answer the parent's questions; return whether the node is to be killed."""
     await node.transport.start()
-    await _next(pipe)
+    await _receive(pipe)
     pipe.send("ready")
-    await _next(pipe)
+    await _receive(pipe)
     if node.name == f"n{plan.nodes}":
         await asyncio.sleep(plan.pause_s * plan.steps / 3)  # It joins late.
     for step in range(plan.steps):
         if step == stops_at:
             return True
-        _step(node, plan, rng)
+        _take_random_step(node, plan, rng)
         await asyncio.sleep(rng.random() * plan.pause_s)
     if not node.is_on:
         node.turn_on()
     pipe.send("done")
-    while (question := await _next(pipe)) != "end":
+    while (question := await _receive(pipe)) != "end":
         if question == "compare":
             node.compare()
-        pipe.send((node.transport.idle, node.transport.sent, node.has))
+        pipe.send((node.transport.idle, node.transport.sent, node.status))
     node.end()
     return False
 
 
-async def _next(pipe: Connection) -> Any:
+async def _receive(pipe: Connection) -> Any:
     while not pipe.poll():
         await asyncio.sleep(IDLE_S / 4)
     return pipe.recv()
 
 
-def _step(node: StackNode, plan: RunPlan, rng: random.Random) -> None:
+def _take_random_step(node: StackNode, plan: RunPlan, rng: random.Random) -> None:
     choice = rng.random()
     if not node.is_on:
         node.turn_on()

@@ -1,10 +1,10 @@
-"""`ketal demo`: a bug in the replicated stack, found while it runs, and why.
+"""`ketal demo`: a bug in the replicated stack, found while the stack runs, and explained.
 
-Processes run the stack; what they record goes over TCP to a monitor, which judges it as it comes.
-Then what was found is drawn and explained, and the pattern that found it is asked about the same
+Processes run the stack; the events that they record are sent over TCP to a monitor, which judges
+them on arrival. Then the first verdict is explained and drawn, and its pattern is run on the same
 events in 1,000 other orders.
 
-The one rule: nothing that is shown was made beforehand.
+The one rule: everything shown is the result of the run; nothing is prepared in advance.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import ketal
-from ketal.explanation.explaining import diagram, verdict_explained
+from ketal.explanation.explaining import diagram, explain_verdict
 from ketal.explanation.judged_log import JudgedLog
 from ketal.replicated_stack.cluster import RunPlan, Topic, run
 from ketal.replicated_stack.node import Bug
@@ -29,9 +29,9 @@ from ketal.trace import Collector, TopicCollector
 RUNS_MAX = 50
 NODES, STEPS, OFF, LATE_S, PAUSE_S = 3, 8, 0.3, 0.02, 0.04
 WAIT_S = 30.0
-"""How long events may be under way when the processes have ended."""
+"""How long to wait for events in flight after the processes have ended."""
 WIDTH = 80
-_SHOWN = ("on", "off", "push", "pop")
+_PRINTED_CALLS = ("on", "off", "push", "pop")
 """The calls of the stack that are printed."""
 
 
@@ -41,15 +41,15 @@ class Demo:
     Parameters
     ----------
     seed : int
-        The first seed of the workload; of a run in which nothing went wrong the next one follows.
+        The first seed of the workload; after a run without a fault, the next seed is used.
     bug : Bug
-        What is wrong with the protocol.
+        The bug in the protocol.
     folder : Path or None
-        Where logs and the page go; None: a new one for temporary files.
+        The folder for logs and the page; None for a new temporary folder.
     shuffles : int
         How many orders of arrival are tried.
     kafka : bool
-        Whether events go by way of a real Kafka broker, which is started for it.
+        Whether events are sent through a real Kafka broker, which the demo starts.
     line : callable
         Prints a line.
     """
@@ -71,7 +71,7 @@ class Demo:
         self._line = line
 
     def run(self) -> bool:
-        """Run and judge the stack, until something goes wrong; return whether it did."""
+        """Run and judge the stack until a fault is found; return whether one was."""
         if not self._kafka:
             return self._run()
         from ketal.streaming.broker.server import Broker
@@ -88,22 +88,22 @@ class Demo:
             seed, folder = self._seed + number, self._folder / f"run{number + 1}"
             self._line("")
             self._line(f"run {number + 1}, with the seed {seed}:")
-            watched = _WatchedMonitor(self._program, self._line)
-            self._run_once(seed, folder, watched, servers)
-            watched.close()
-            if watched.verdicts:
+            monitor = _WatchedMonitor(self._program, self._line)
+            self._run_once(seed, folder, monitor, servers)
+            monitor.close()
+            if monitor.verdicts:
                 break
-            self._line(f"  {watched.events} events, and nothing went wrong")
+            self._line(f"  {monitor.events} events, and nothing went wrong")
         else:
             return False
-        self._line(f"  {watched.events} events, {watched.verdicts} found")
+        self._line(f"  {monitor.events} events, {monitor.verdicts} found")
         pattern = self._explain(folder)
         if self._shuffles:
             self._shuffle(folder, pattern)
         self._write_page(folder)
         return True
 
-    def _run_once(self, seed: int, folder: Path, watched: _WatchedMonitor, servers: str) -> None:
+    def _run_once(self, seed: int, folder: Path, monitor: _WatchedMonitor, servers: str) -> None:
         def run_to(collector: tuple[str, int] | Topic) -> None:
             slow = Faults(late_s=LATE_S)
             plan = RunPlan(
@@ -112,7 +112,7 @@ class Demo:
             run(plan, folder)
 
         if not servers:
-            with Collector(watched) as collector:
+            with Collector(monitor) as collector:
                 run_to(collector.address)
                 collector.wait(timeout_s=WAIT_S)
             return
@@ -120,26 +120,26 @@ class Demo:
 
         topic = Topic(servers, f"ketal-demo-{seed}")
         make_topic(servers, topic.name, partitions=4)
-        with TopicCollector(consumer_of(servers, topic.name), watched) as by_topic:
+        with TopicCollector(consumer_of(servers, topic.name), monitor) as by_topic:
             run_to(topic)
             by_topic.wait(len(events_of(folder)), timeout_s=WAIT_S)
 
-    # --- afterwards ---
+    # --- after the run ---
 
     def _explain(self, folder: Path) -> str:
-        """Explain what was found first; return its pattern."""
+        """Explain the first verdict; return its pattern."""
         judged = JudgedLog(self._program, recorded_log(folder))
         first = next(v for v in judged.verdicts if isinstance(v, ketal.Violation | ketal.Match))
-        explained = verdict_explained(judged, first)
+        explanation = explain_verdict(judged, first)
         self._line("")
         self._line("Why:")
-        for text in (line.replace(f"{folder}/", "") for line in explained.lines()):
+        for text in (line.replace(f"{folder}/", "") for line in explanation.lines()):
             indent = " " * (2 + len(text) - len(text.lstrip()))
             for line in _wrapped(text.strip(), indent, indent + "  "):
                 self._line(line)
         self._line("")
         self._line("The events around it, a column for each node, time downwards:")
-        for text in diagram(judged, explained):
+        for text in diagram(judged, explanation):
             self._line(f"  {text}"[:WIDTH])
         return first.pattern
 
@@ -147,15 +147,15 @@ class Demo:
         events = events_of(folder)
         causal = self._program.only([pattern])
         arrival = protocol(causal_order=False).only([pattern])
-        right = _answers(causal, events)
+        right = _verdict_keys(causal, events)
         same, counts = 0, Counter[str]()
         for number in range(self._shuffles):
             order = random.Random(number).sample(events, len(events))
-            answers = _answers(arrival, order)
+            answers = _verdict_keys(arrival, order)
             counts["false"] += bool(answers - right)
             counts["missed"] += bool(right - answers)
             counts["right"] += answers == right
-            same += _answers(causal, order) == right
+            same += _verdict_keys(causal, order) == right
         n = f"{self._shuffles:,}"
         self._line("")
         self._line(f"The automaton of {pattern}, and the same events, shuffled {n} times:")
@@ -176,7 +176,7 @@ class Demo:
 
 
 class _WatchedMonitor:
-    """The monitor of a run, which prints the calls that come and the verdicts that it gives."""
+    """The monitor of a run, which prints the calls and the verdicts as they arrive."""
 
     def __init__(self, program: ketal.Program, line: Callable[[str], None]) -> None:
         self._line = line
@@ -190,7 +190,7 @@ class _WatchedMonitor:
         if isinstance(item, ketal.Event):
             self.events += 1
             call = item.type.removeprefix("ReplicatedStack.")
-            if call in _SHOWN:
+            if call in _PRINTED_CALLS:
                 self._line(f"  {item.dot!s:<8} {call} {item.data.get('value', '')}".rstrip())
         return self._monitor.feed(item, place=place)
 
@@ -200,8 +200,8 @@ class _WatchedMonitor:
             self._line(line)
 
 
-def _answers(program: ketal.Program, events: Sequence[ketal.Event]) -> set[tuple[str, str]]:
-    """Return what is found: the copy and the event of a violation, the events of a match."""
+def _verdict_keys(program: ketal.Program, events: Sequence[ketal.Event]) -> set[tuple[str, str]]:
+    """Return the verdicts: scope and event of each violation, scope and text of each match."""
     result = ketal.run(program, events)
     violations = {(str(verdict.scope), str(verdict.event)) for verdict in result.violations}
     return violations | {(str(verdict.scope), str(verdict)) for verdict in result.matches}

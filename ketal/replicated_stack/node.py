@@ -1,12 +1,12 @@
-"""The protocol of the replicated stack, as one process of it runs it.
+"""The protocol of the replicated stack, as each process runs it.
 
-What is pushed and popped on a node is sent to the nodes that are on, and applied there once all
-that it builds on is applied. A node that is off takes no part in the messaging. To be turned on it
-asks node n1, which always is, for the state. Each time that it is on is a **session**; an operation
-is addressed to a session, and what comes for another one is not taken. Nodes that are on compare
-which operations they have, when one is turned on and at the end, and send what is missing.
+Each push and pop on a node is sent as an operation to the nodes that are on, and applied there once
+all operations that it depends on are applied. A node that is off takes no part in the messaging. To
+be turned on it requests the state from node n1, which is always on. Each period of being on is a
+**session**; an operation is addressed to a session, and ignored in any other. Nodes that are on
+compare their operations, when one is turned on and at the end, and send the missing ones.
 
-`Bug` is what can be switched on. The one rule: the protocol never looks at clocks.
+`Bug` has the bugs that can be enabled. The one rule: the protocol never reads clocks.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from ketal.replicated_stack.transport import Message, Transport
 from ketal.trace import Tracer
 
 FIRST = "n1"
-"""The node that is on from the beginning to the end, and serves the state."""
+"""The node that is always on, and serves the state to others."""
 
 
 class Bug(enum.Enum):
-    """A mistake in the protocol."""
+    """A bug in the protocol."""
 
     NONE = "none"
     EARLY_DELIVERY = "early-delivery"
-    """An operation is applied before those that it builds on."""
+    """An operation is applied before those that it depends on."""
     APPLIES_WHEN_OFF = "applies-when-off"
-    """A node that is off goes on applying what it is sent."""
+    """A node that is off continues to apply operations."""
     OLD_SESSION = "old-session"
-    """What was addressed to an earlier session is applied in a later one."""
+    """An operation that was addressed to an earlier session is applied in a later one."""
     EARLY_ACKNOWLEDGEMENT = "early-acknowledgement"
     """An operation is acknowledged before it is applied."""
     LOST_UPDATE = "lost-update"
-    """Of two concurrent pushes the one that is applied later takes the other's place."""
+    """Of two concurrent pushes, the one applied later replaces the other."""
     STALE_COPY = "stale-copy"
-    """Who is turned on is served a copy of the stack that was made earlier."""
+    """A node that is turned on is served an outdated copy of the stack."""
 
 
 class StackNode:
@@ -48,11 +48,11 @@ class StackNode:
     Parameters
     ----------
     tracer : Tracer
-        Records its events.
+        Records the node's events.
     bug : Bug
-        What is wrong with it.
+        The bug in its protocol.
     folder : Path
-        Where it writes its history, for the checker.
+        The folder for its history, which the checker reads.
     """
 
     def __init__(self, tracer: Tracer, bug: Bug, folder: Path) -> None:
@@ -63,7 +63,7 @@ class StackNode:
         self._history = (folder / f"{self.name}.history").open("a", buffering=1)
         self.is_on = False
         self._session = ""
-        self._sessions = self._made = 0
+        self._sessions = self._operations_made = 0
         self._view: dict[str, str] = {}
         self._operations: dict[str, Message] = {}
         self._elements: dict[str, tuple[int, Any]] = {}
@@ -78,26 +78,26 @@ class StackNode:
         self._pop = call(self._operate, type="ReplicatedStack.pop", at="begin")
         self.top = call(self._top, type="ReplicatedStack.top")
 
-    def _write_history(self, what: str, **more: Any) -> None:
-        """Append what the node does to its history, for the checker; no clock is in it."""
-        self._history.write(json.dumps({"what": what, **more}) + "\n")
+    def _write_history(self, action: str, **more: Any) -> None:
+        """Append an action to the node's history, for the checker; it contains no clock."""
+        self._history.write(json.dumps({"what": action, **more}) + "\n")
 
-    # --- what a program calls ---
+    # --- calls of a program ---
 
     def push(self, value: int) -> None:
-        """Push a value on the stack, here and on all nodes that are on."""
-        self._push(self._next(), "push", value, self._session)
+        """Push a value on the stack of this node and of all nodes that are on."""
+        self._push(self._new_operation_id(), "push", value, self._session)
 
     def pop(self) -> None:
-        """Pop the top of the stack, here and on all nodes that are on."""
+        """Pop the top of the stack of this node and of all nodes that are on."""
         if self._elements:
-            self._pop(self._next(), "pop", self._highest(), self._session)
+            self._pop(self._new_operation_id(), "pop", self._top_operation(), self._session)
 
     def _top(self) -> Any:
-        return self._elements[self._highest()][1] if self._elements else None
+        return self._elements[self._top_operation()][1] if self._elements else None
 
     def turn_on(self) -> None:
-        """Be turned on: at once where this is the first node, else when the state is there."""
+        """Turn the node on: the first node at once, others when they receive the state."""
         if self._node == FIRST:
             self.on({}, {}, {})
         elif not self._asked:
@@ -105,7 +105,7 @@ class StackNode:
             self._send(FIRST, "ask")
 
     def turn_off(self) -> None:
-        """Be turned off, and say so."""
+        """Turn the node off, and notify the others."""
         view = list(self._view)
         self.off()
         for to in view:
@@ -113,11 +113,11 @@ class StackNode:
 
     # --- the protocol ---
 
-    def _next(self) -> str:
-        self._made += 1
-        return f"{self.name}:{self._made}"
+    def _new_operation_id(self) -> str:
+        self._operations_made += 1
+        return f"{self.name}:{self._operations_made}"
 
-    def _highest(self) -> str:
+    def _top_operation(self) -> str:
         return max(self._elements, key=lambda op: (self._elements[op][0], op))
 
     def _on(
@@ -156,7 +156,7 @@ class StackNode:
             self._send(to, "operation", operation=operation, session=addressed)
 
     def compare(self, to: str | None = None) -> None:
-        """Say which operations are here, to one node or all that are on; they send the others."""
+        """Send the list of operations to one node, or all that are on; they send missing ones."""
         if self.is_on:
             for other in [to] if to else self._view:
                 self._send(other, "compare", session=self._session, has=[*self._operations])
@@ -195,7 +195,7 @@ class StackNode:
     def _handle_compare(self, sender: str, message: Message) -> None:
         self._view[sender] = message["session"]
         if self._bug is Bug.STALE_COPY:
-            return  # It is taken to have the state that it was served.
+            return  # The sender is assumed to have the state that it was served.
         missing = [o for op, o in self._operations.items() if op not in message["has"]]
         if missing:
             self._send(sender, "missing", session=message["session"], operations=missing)
@@ -235,7 +235,7 @@ class StackNode:
         return self._bug is Bug.EARLY_DELIVERY or self._operations.keys() >= {*operation["after"]}
 
     def _apply_waiting(self) -> None:
-        """Apply what waits for nothing any more."""
+        """Apply the waiting operations whose dependencies are all applied."""
         again = True
         while again:
             again = False
@@ -255,7 +255,7 @@ class StackNode:
             self._elements.pop(operation["value"], None)
         else:
             if self._bug is Bug.LOST_UPDATE and by == "message" and self._elements:
-                last = self._highest()
+                last = self._top_operation()
                 if last not in operation["after"]:
                     del self._elements[last]
             self._elements[op] = operation["height"], operation["value"]
@@ -279,13 +279,13 @@ class StackNode:
         )  # fmt: skip
 
     def end(self) -> None:
-        """Write down the state that it has at the end."""
+        """Write the final state to the history."""
         self._write_history(
             "end", on=self.is_on, operations=[*self._operations], elements=self._elements
         )
         self._history.close()
 
     @property
-    def has(self) -> tuple[bool, list[str]]:
-        """Whether it is on, and which operations it has."""
+    def status(self) -> tuple[bool, list[str]]:
+        """Whether the node is on, and which operations it has."""
         return self.is_on, sorted(self._operations)

@@ -1,8 +1,8 @@
-"""What the patterns find in seeded runs, beside what the checker says went wrong.
+"""Compares the verdicts of the patterns with the faults that the checker reports, in seeded runs.
 
     python -m ketal.replicated_stack.tables --runs 200
 
-The one rule: a run is wrong if the checker says so, whatever bug is switched on.
+The one rule: a run is wrong if the checker reports a fault, whatever bug is enabled.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ PATTERN_OF = {
     Bug.LOST_UPDATE: "LostUpdate",
     Bug.STALE_COPY: "StaleCopy",
 }
-"""The pattern that finds each mistake."""
-ALSO = {Bug.EARLY_DELIVERY: "CausalDelivery", Bug.APPLIES_WHEN_OFF: "Session",
+"""The pattern that finds each bug."""
+ALSO_FOUND_BY = {Bug.EARLY_DELIVERY: "CausalDelivery", Bug.APPLIES_WHEN_OFF: "Session",
         Bug.OLD_SESSION: "Session"}  # fmt: skip
-"""What may find it too, if not in every run."""
+"""Another pattern that may find a bug, but not in every run."""
 SESSION_BUGS = (Bug.APPLIES_WHEN_OFF, Bug.OLD_SESSION)
 
 
 def recorded_log(folder: Path) -> ketal.Log:
-    """Return the log of a run that was recorded in a folder."""
+    """Return the log of the run that was recorded in a folder."""
     return ketal.read_log(*sorted(folder.glob("*.jsonl")))
 
 
 def events_of(folder: Path) -> list[ketal.Event]:
-    """Return the events of a run that was recorded in a folder."""
+    """Return the events of the run that was recorded in a folder."""
     return [item for item in recorded_log(folder) if isinstance(item, ketal.Event)]
 
 
-def arrived(events: Iterable[ketal.Event], rng: random.Random) -> list[ketal.Event]:
-    """Return events as they may arrive: those of a node in their order, of several in any."""
+def shuffled_arrival(events: Iterable[ketal.Event], rng: random.Random) -> list[ketal.Event]:
+    """Return events in a possible order of arrival, which keeps the order of each node."""
     lines: dict[str, list[ketal.Event]] = {}
     for event in sorted(events, key=lambda event: event.counter, reverse=True):
         lines.setdefault(event.node, []).append(event)
@@ -67,8 +67,8 @@ def protocol(*, causal: bool = True, causal_order: bool = True) -> ketal.Program
     return ketal.compile(text)
 
 
-def found_in(program: ketal.Program, events: Sequence[ketal.Event]) -> set[str]:
-    """Return the names of the patterns that find something."""
+def patterns_found(program: ketal.Program, events: Sequence[ketal.Event]) -> set[str]:
+    """Return the names of the patterns with a match or a violation."""
     result = ketal.run(program, events)
     return {verdict.pattern for verdict in (*result.matches, *result.violations)}
 
@@ -79,9 +79,9 @@ class Tables:
     Parameters
     ----------
     runs : int
-        How many seeds each bug is run with.
+        How many seeds are run for each bug.
     first_seed : int
-        The first of them.
+        The first seed.
     """
 
     def __init__(self, runs: int, first_seed: int = 0) -> None:
@@ -92,7 +92,7 @@ class Tables:
         }
 
     def run(self) -> None:
-        """Run all seeds, and judge them."""
+        """Run all seeds, and count the results."""
         patterns = protocol()
         sessions = {
             (causal, order): protocol(causal=causal, causal_order=order).only(["Session"])
@@ -104,9 +104,9 @@ class Tables:
                 run(RunPlan(seed, bug), folder)
                 faults = set(checker.faults_of(folder))
                 wrong = {PATTERN_OF[one] for one in faults}
-                also = {ALSO[one] for one in faults & ALSO.keys()}
-                events = arrived(events_of(folder), random.Random(seed))
-                found = found_in(patterns, events)
+                also = {ALSO_FOUND_BY[one] for one in faults & ALSO_FOUND_BY.keys()}
+                events = shuffled_arrival(events_of(folder), random.Random(seed))
+                found = patterns_found(patterns, events)
                 counts["runs"] += 1
                 counts["wrong"] += bool(wrong)
                 counts["found"] += bool(wrong) and wrong <= found
@@ -114,7 +114,7 @@ class Tables:
                 if bug is Bug.NONE or bug in SESSION_BUGS:
                     for key, program in sessions.items():
                         stray = not faults.isdisjoint(SESSION_BUGS)
-                        self._compare(key, stray, bool(found_in(program, events)))
+                        self._compare(key, stray, bool(patterns_found(program, events)))
                 shutil.rmtree(folder)
 
     def _compare(self, key: tuple[bool, bool], wrong: bool, found: bool) -> None:

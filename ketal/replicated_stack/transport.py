@@ -1,9 +1,9 @@
-"""Messages between the processes of the stack, over TCP and through faults.
+"""Messages between the processes of the stack, over TCP with injected faults.
 
-Each message is sent again until it is acknowledged, and handled once. Faults come in between:
-frames are lost, doubled, and late, so that they overtake each other.
+Each message is resent until it is acknowledged, and handled once. The faults: frames are lost,
+duplicated, and delayed, so that they overtake each other.
 
-The one rule: what is sent to a process that lives is handled by it, some time, once.
+The one rule: a message to a live process is eventually handled, exactly once.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ RESEND_S = 0.025
 
 @dataclass(frozen=True)
 class Faults:
-    """What the network does to frames.
+    """The faults that the network injects.
 
     Attributes
     ----------
     lost, doubled : float
-        The share of the frames.
+        The share of frames that are lost, and that are sent twice.
     late_s : float
-        How long a frame may be under way.
+        The longest delay of a frame.
     """
 
     lost: float = 0.1
@@ -44,17 +44,17 @@ class Transport:
     Parameters
     ----------
     name : str
-        The run of the process, as `n3#2`: a process that was started again has another.
+        The incarnation of the process, as `n3#2`; a restarted process has another one.
     listener : socket
-        Where it listens; it outlives the process.
+        The listening socket, which outlives the process.
     ports : mapping of str to int
-        Where all listen.
+        The port of each node.
     faults : Faults
-        What happens to frames on their way.
+        The faults to inject.
     rng : Random
-        Decides which.
+        Draws the faults.
     handle : callable
-        Takes the sender's node and a message.
+        Called with the sender's node and a message.
     """
 
     def __init__(
@@ -74,20 +74,20 @@ class Transport:
         self._unacknowledged: dict[str, asyncio.Task[None]] = {}
         self._handled: set[str] = set()
         self._readers: list[asyncio.Task[None]] = []
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._in_flight: set[asyncio.Task[None]] = set()
         self.sent = 0
 
     async def start(self) -> None:
-        """Take messages from now on."""
+        """Begin to accept messages."""
         await asyncio.start_server(self._accept, sock=self._listener)
 
     @property
     def idle(self) -> bool:
-        """Whether all that was sent is acknowledged."""
+        """Whether all messages sent are acknowledged."""
         return not self._unacknowledged
 
     def send(self, to: str, message: Message) -> None:
-        """Send a message, until it is acknowledged."""
+        """Send a message, and resend it until it is acknowledged."""
         self.sent += 1
         identifier = f"{self._name}:{self.sent}"
         frame = {"id": identifier, "from": self._node, "message": message}
@@ -96,16 +96,16 @@ class Transport:
 
     async def _resend(self, to: str, frame: Message) -> None:
         while True:
-            self._put(to, frame)
+            self._transmit(to, frame)
             await asyncio.sleep(RESEND_S)
 
-    def _put(self, to: str, frame: Message) -> None:
+    def _transmit(self, to: str, frame: Message) -> None:
         for _ in range(2 if self._rng.random() < self._faults.doubled else 1):
             if self._rng.random() >= self._faults.lost:
                 late_s = self._rng.random() * self._faults.late_s
                 task = asyncio.create_task(self._write(to, frame, late_s))
-                self._under_way.add(task)
-                task.add_done_callback(self._under_way.discard)
+                self._in_flight.add(task)
+                task.add_done_callback(self._in_flight.discard)
 
     async def _write(self, to: str, frame: Message, late_s: float) -> None:
         await asyncio.sleep(late_s)
@@ -115,14 +115,14 @@ class Transport:
             self._writers[to].write(json.dumps(frame).encode() + b"\n")
             await self._writers[to].drain()
         except OSError:
-            self._writers.pop(to, None)  # It was stopped; it is tried again.
+            self._writers.pop(to, None)  # The peer was killed; the message is resent.
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A coroutine here would be complained of when it is cancelled at the end.
+        # A task of its own: asyncio would log the cancellation of a coroutine at the end.
         self._readers.append(asyncio.create_task(self._read(reader, writer)))
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.closing(writer):  # A connection is closed once nothing holds its writer.
+        with contextlib.closing(writer):  # The reference to the writer keeps the connection open.
             while line := await reader.readline():
                 frame = json.loads(line)
                 if "acknowledges" in frame:
@@ -133,4 +133,4 @@ class Transport:
                 if frame["id"] not in self._handled:
                     self._handled.add(frame["id"])
                     self._handle(frame["from"], frame["message"])
-                self._put(frame["from"], {"acknowledges": frame["id"]})
+                self._transmit(frame["from"], {"acknowledges": frame["id"]})

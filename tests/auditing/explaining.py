@@ -1,11 +1,10 @@
-"""The slow, obvious meaning of an audit: which single faults give the log that is there?
+"""The slow, obvious definition of an audit: which single faults explain a log?
 
-A log is a list of (node, clock), one a line. It is a vector-clocked execution if
-the three rules of docs/audit.md hold. An explanation is one fault that, undone,
-makes it one: an entry that is written otherwise, an event that is there twice,
-events that were lost. Every event, entry and value is tried.
+A log is a list of (node, clock), one per line. It is a vector-clocked execution if the three rules
+of docs/audit.md hold. An explanation is one fault whose repair makes it an execution: a wrong
+entry, a repeated event, lost events. Every event, entry and value is tried.
 
-The one rule: nothing of `ketal`'s auditor is used here.
+The one rule: nothing of ketal's auditor is used here.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ Row = tuple[str, Clock]
 class Cause(NamedTuple):
     """One fault that explains a log.
 
-    `kind` is `own`, `low` or `high` (an entry is wrong, and too low or too high),
-    `extra` or `lost`; `line` is where it is named, from 1; `rows` is the log
-    without it, where that can be one only.
+    `kind` is `own`, `low` or `high` (the own entry is wrong, another entry is too low or too high),
+    `extra` or `lost`; `line` is where the fault is reported, from 1; `rows` is the log without the
+    fault, if that is unique.
     """
 
     kind: str
@@ -39,7 +38,7 @@ class Cause(NamedTuple):
 
 
 def log_of(lines: Iterable[tuple[str, Clock, dict[str, Any]]]) -> Log:
-    """Return a log as a reader gives it: an event without an own entry is a draft."""
+    """Return a log as a reader yields it: an event without an own entry is a draft."""
     items: list[Any] = []
     for number, (node, clock, data) in enumerate(lines, 1):
         if node in clock:
@@ -76,7 +75,7 @@ def valid(rows: list[Row]) -> bool:
 
 
 def causes(rows: list[Row]) -> list[Cause]:
-    """Return every single fault that explains a log that is no execution."""
+    """Return all single faults that explain a log that is no execution."""
     nodes = sorted({node for node, _ in rows} | {name for _, clock in rows for name in clock})
     return [*_wrong_entries(rows, nodes), *_extra(rows), *_lost(rows, nodes)]
 
@@ -111,7 +110,7 @@ def _lost(rows: list[Row], nodes: list[str]) -> Iterator[Cause]:
             for last in range(first, most + 1):
                 if last in have:
                     break
-                # The least clocks that the lost events can have do best.
+                # If any clocks of the lost events are possible, the least ones are.
                 before = have.get(first - 1, {})
                 whole = rows + [(node, {**before, node: c}) for c in range(first, last + 1)]
                 if valid(whole):
@@ -119,7 +118,7 @@ def _lost(rows: list[Row], nodes: list[str]) -> Iterator[Cause]:
 
 
 def _where_lost(rows: list[Row], node: str, first: int, last: int) -> int:
-    """Return the line of the next event of the node; else of the first that refers to it."""
+    """Return the line of the node's next event, or of the first event that refers to the lost."""
     after = [
         (clock[node], line)
         for line, (name, clock) in enumerate(rows, 1)
@@ -135,14 +134,14 @@ def _where_lost(rows: list[Row], node: str, first: int, last: int) -> int:
     return min(knows)[1]
 
 
-def named(found: list[Cause], rows: list[Row]) -> list[int]:
-    """Return the lines that are named, by the rules of docs/audit.md; one, mostly."""
+def reported_lines(found: list[Cause], rows: list[Row]) -> list[int]:
+    """Return the lines that an audit reports, by the rules of docs/audit.md; mostly one."""
     kinds = {cause.kind for cause in found}
     if "lost" in kinds:
         return [next(cause.line for cause in found if cause.kind == "lost")]
     if "extra" in kinds or "own" in kinds:
         kind = "extra" if "extra" in kinds else "own"
-        # What leaves the fewest lines in the wrong order; of two alike, the later one.
+        # The cause that leaves the fewest lines in the wrong order; of ties, the later one.
         _, _, line, cause = min(
             (_misorders(cause, rows), -cause.line, cause.line, cause)
             for cause in found
@@ -154,10 +153,10 @@ def named(found: list[Cause], rows: list[Row]) -> list[int]:
 
 
 def _two_holes(cause: Cause, rows: list[Row]) -> list[int]:
-    """Return the lines behind two holes, if they are likelier than one wrong own entry.
+    """Return the lines after two holes, if these are more likely than one wrong own entry.
 
-    The last event of a node, alone behind a hole, may be the one that another hole is
-    waiting for; but not if line and clock are those of a last event.
+    The last event of a node, alone after a hole, may belong in another hole; but not if its line
+    and its clock are those of a last event.
     """
     node, clock = rows[cause.line - 1]
     counter = clock.get(node, 0)
@@ -181,7 +180,7 @@ def _two_holes(cause: Cause, rows: list[Row]) -> list[int]:
 
 
 def _misorders(cause: Cause, rows: list[Row]) -> int:
-    """Count the neighbours of a node whose lines are in the wrong order without the cause."""
+    """Count the neighbours on a node whose lines are in the wrong order after the repair."""
     lines = {
         clock[node]: line
         for line, (node, clock) in enumerate(cause.rows or rows, 1)
@@ -190,8 +189,8 @@ def _misorders(cause: Cause, rows: list[Row]) -> int:
     return sum(lines[a] > lines[b] for a, b in pairwise(sorted(lines)))
 
 
-def spoilt(rng: random.Random, rows: list[Row]) -> list[Row]:
-    """Return a log with one fault in it, anywhere; perhaps one that shows nowhere."""
+def with_random_fault(rng: random.Random, rows: list[Row]) -> list[Row]:
+    """Return a log with one random fault, which may have no effect."""
     at = rng.randrange(len(rows))
     node, clock = rows[at]
     kind = rng.choice(("entry", "entry", "own", "own", "lost", "extra"))

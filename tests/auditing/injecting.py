@@ -1,16 +1,15 @@
-"""Faults put into a valid log, each with the line where the auditor must name it.
+"""Injects faults into a valid log, each with the line where the auditor must report it.
 
-A log is a list of plain records, one a line; an injection takes the record of one
-event, spoils it, and returns the line of the fault, or None where this event
-cannot have the fault. Records that are touched, their neighbours along the node
-and their counterparts are left alone afterwards (`Rig.busy`), so that several
-faults in one log stay several causes.
+A log is a list of plain records, one per line; an injection changes the record of one event, and
+returns the line of the fault, or None if this event cannot have the fault. Changed records, their
+neighbours along the node and their counterparts are not changed again (`Rig.busy`), so that several
+faults in one log have several causes.
 
-Some injections give the same log as another one would. What is named then is in
-docs/audit.md and in `tests/auditing/test_causes.py`; here such a place is left out:
-the last event of a node, whose own entry leaves no hole; in a file that was
-shuffled, events of a node between which it learned nothing, for only their own
-entries tell them apart; a fall that may be a rise of the event before.
+Some injections give the same log as others would. docs/audit.md and `tests/auditing/test_causes.py`
+define what is reported then; here such places are skipped: the last event of a node, whose own
+entry leaves no hole; in a shuffled file, events of a node between which it learned nothing, as only
+their own entries distinguish them; an entry that goes backwards if the entry before it may be too
+high instead.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from ketal.model.events.event import Event
 Line = dict[str, Any]
 Clock = dict[str, int]
 MATCH = "id=message,send=sent:yes,receive=got:yes"
-"""What pairs the messages of a rig that has them."""
+"""The option that matches the messages of a rig that has them."""
 
 
 class Rig:
-    """A valid log that faults are put into.
+    """A valid log into which faults are injected.
 
     Parameters
     ----------
     events : list of Event
         The log, in the order of its file.
     rng : random.Random
-        Where the choices come from.
+        The source of random choices.
     messages : bool
-        Whether the messages that the clocks tell of are named in the records.
+        Whether the records name the messages that the clocks imply.
     """
 
     def __init__(self, events: list[Event], rng: random.Random, *, messages: bool = False) -> None:
@@ -82,7 +81,7 @@ class Rig:
                 self.records[send]["data"] |= {"message": f"m{index}", "sent": "yes"}
         return senders
 
-    # --- what is around an event ------------------------------------------------------
+    # --- the neighbourhood of an event ------------------------------------------------
 
     def dot(self, index: int) -> tuple[str, int]:
         node = self.records[index]["node"]
@@ -107,14 +106,14 @@ class Rig:
         return {self.at[node, c] for c in around if (node, c) in self.at}
 
     def _alike(self, node: str, counter: int, other: int) -> bool:
-        """Return whether nothing was learned between two events of a node."""
+        """Return whether two events of a node know the same of other nodes."""
         if (node, other) not in self.at:
             return False
         one, two = self.clean[self.at[node, counter]], self.clean[self.at[node, other]]
         return one | {node: 0} == two | {node: 0}
 
     def around(self, index: int) -> set[int]:
-        """Return the events whose clocks are evidence about this one."""
+        """Return the events whose clocks are evidence about an event."""
         learned = {self.at[dot] for dot in self.news(index)}
         return learned | self.near(*self.dot(index))
 
@@ -124,12 +123,12 @@ class Rig:
     # --- the file -----------------------------------------------------------------------
 
     def expected(self, lines: dict[int, str]) -> list[tuple[int, str]]:
-        """Return (line, code) of each fault by the line it has in the written log."""
+        """Return (line, code) of each fault, with its line in the written log."""
         numbers = {index: number for number, index in enumerate(self.order(), 1)}
         return sorted((numbers[index], code) for index, code in lines.items())
 
     def order(self) -> list[int]:
-        """Return the indices of the records as written; extra ones are -1 - their place."""
+        """Return the indices of the records in file order; extra ones as -1 - their place."""
         out: list[int] = []
         after: dict[int, list[int]] = {}
         for place, (index, _) in enumerate(self.extra):
@@ -147,7 +146,7 @@ class Rig:
         ]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    # --- the faults: each returns the index of the line that must be named -------------
+    # --- the faults: each returns the index of the record that must be reported --------
 
     def own_missing(self, index: int) -> int | None:
         del self.records[index]["clock"][self.dot(index)[0]]
@@ -195,13 +194,13 @@ class Rig:
         return index
 
     def far_too_large(self, index: int) -> int | None:
-        """Raise the own entry, so far that no two look like events after many lost ones."""
+        """Raise the own entry so far that two such events do not look like ones after a loss."""
         node, _ = self.dot(index)
         self.records[index]["clock"][node] = self.last[node] + self.rng.randint(2, 10**6)
         return index
 
     def _alone(self, index: int) -> bool:
-        """Return whether a shuffled file leaves it open which of two events has a wrong entry."""
+        """Return whether, in a shuffled file, either of two events may have the wrong entry."""
         node, counter = self.dot(index)
         return self.shuffled and (
             self._alike(node, counter, counter - 1) or self._alike(node, counter, counter + 1)
@@ -241,7 +240,7 @@ class Rig:
         return index
 
     def not_transitive(self, index: int) -> int | None:
-        """Forget an entry that came with a message, down to what the node knew before."""
+        """Lower an entry that came with a message to what the node knew before."""
         before, news = self.before(index), self.news(index)
         for name, _ in sorted(news):
             taught = [
@@ -280,7 +279,7 @@ class Rig:
         return index
 
     def _is_sender(self, index: int, name: str) -> bool:
-        """Return whether to forget an entry is to not know the send of a message."""
+        """Return whether lowering an entry makes the event not know the send of a message."""
         return index in self.sender and self.dot(self.sender[index])[0] == name
 
     def _set(self, index: int, name: str, value: int) -> None:
@@ -305,7 +304,7 @@ FAULTS: dict[str, tuple[str, Callable[[Rig, int], int | None]]] = {
     "send unknown": ("A009", Rig.send_unknown),
     "backwards": ("A010", Rig.backwards),
 }
-"""Name → (code, injection); a restart, A011, is put in by `restarted`."""
+"""Name → (code, injection); a restart, A011, is injected by `with_restart`."""
 
 
 CROWDED: dict[str, tuple[str, Callable[[Rig, int], int | None]]] = {
@@ -316,30 +315,30 @@ CROWDED: dict[str, tuple[str, Callable[[Rig, int], int | None]]] = {
 """Own entries that may be wrong side by side."""
 
 
-def crowd(rig: Rig, kinds: Sequence[str], count: int) -> dict[int, str]:
-    """Put wrong own entries in beside each other; return the lines and codes to expect.
+def inject_crowded(rig: Rig, kinds: Sequence[str], count: int) -> dict[int, str]:
+    """Inject wrong own entries side by side; return the lines and codes to expect.
 
     Parameters
     ----------
     rig : Rig
         The log.
     kinds : sequence of str
-        Of `CROWDED`, from which each one is chosen.
+        The keys of `CROWDED` from which each fault is chosen.
     count : int
-        How many, if there are so many places: the last event of a node is left alone.
+        How many at most; the last event of a node is not changed.
     """
     places = [i for i in range(len(rig.records)) if rig.dot(i)[1] < rig.last[rig.dot(i)[0]]]
     expected = {}
     for index in rig.rng.sample(places, min(count, len(places))):
-        code, spoil = CROWDED[rig.rng.choice(kinds)]
-        if spoil(rig, index) is not None:
+        code, injection = CROWDED[rig.rng.choice(kinds)]
+        if injection(rig, index) is not None:
             expected[index] = code
     return expected
 
 
 def inject(rig: Rig, name: str, count: int) -> dict[int, str]:
-    """Put up to `count` faults of a class in; return the lines and codes to expect."""
-    code, spoil = FAULTS[name]
+    """Inject up to `count` faults of a class; return the lines and codes to expect."""
+    code, injection = FAULTS[name]
     expected: dict[int, str] = {}
     indices = list(range(len(rig.records)))
     rig.rng.shuffle(indices)
@@ -348,7 +347,7 @@ def inject(rig: Rig, name: str, count: int) -> dict[int, str]:
             break
         if not rig.free(index):
             continue
-        named = spoil(rig, index)
+        named = injection(rig, index)
         if named is None:
             continue
         rig.busy |= rig.around(index)
@@ -356,12 +355,11 @@ def inject(rig: Rig, name: str, count: int) -> dict[int, str]:
     return expected
 
 
-def restarted(events: list[Event], node: str, cut: int) -> tuple[list[Event], int]:
-    """Let a node forget all and count from 1 again, from its event `cut` on.
+def with_restart(events: list[Event], node: str, cut: int) -> tuple[list[Event], int]:
+    """Restart a node, so that it counts from 1 again without its clock, at its event `cut`.
 
-    All clocks are as they would have been: what was known of the event before the
-    restart is not known by what came after it. A clock has room for one run of the
-    node; the later one is written into it.
+    All clocks are as they would have been: events after the restart do not know what
+    the events before it knew. A clock has room for one run of the node: the later one.
 
     Returns
     -------

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 
 import ketal
-from ketal.auditing.repair import Repair, repaired
-from ketal.auditing.report import CODES, Examined, examined
+from ketal.auditing.repair import Repair, repair_execution
+from ketal.auditing.report import CODES, ExaminedExecution, examine_log
 from ketal.auditing.restarts import read_restarts
 from ketal.logs import Log, read_log
 from ketal.logs.traces.message_pairing import Messages
@@ -45,8 +45,8 @@ def faults(path: Path, rows: list[dict[str, Any]], **options: Any) -> list[tuple
 
 def repair(path: Path, rows: list[dict[str, Any]], match: str | None = None) -> Repair:
     messages = None if match is None else Messages.of(match)
-    (part,) = examined(read_log(write(path, rows)), messages)
-    return repaired(part)
+    (part,) = examine_log(read_log(write(path, rows)), messages)
+    return repair_execution(part)
 
 
 A = [row("a", {"a": 1}, "send", msg=1), row("a", {"a": 2}), row("a", {"a": 3})]
@@ -192,7 +192,7 @@ def test_what_is_named_where_two_faults_look_the_same(
 
 
 def two_nodes(own: dict[int, int]) -> list[dict[str, Any]]:
-    """Return 20 events of a, of which b learns each third; some own entries are others."""
+    """Return 20 events of a, of which b knows each third, with some own entries replaced."""
     rows = []
     for n in range(1, 21):
         rows.append(row("a", {"a": own.get(n, n)}, at=n))
@@ -244,7 +244,7 @@ def test_many_events_with_one_dot_are_each_tried_once() -> None:
 def test_who_knows_a_late_event_is_found_by_halving() -> None:
     log = [ketal.Event("a", "x", {"a": n}) for n in range(1, 20_001)]
     log += [ketal.Event("b", "x", {"a": n, "b": n}) for n in range(1, 20_001)]
-    (part,) = examined(log, None)
+    (part,) = examine_log(log, None)
     begun = time.process_time()
     for n in range(15_000, 20_001):
         assert [event.counter for event in part.execution.knowers("a", n)] == [n]
@@ -419,8 +419,8 @@ def test_restarts_are_all_that_is_said_of_executions_with_restarts(
 
 
 def names_read(log: list[Event]) -> list[tuple[str, dict[str, int]]]:
-    """Return the events of a log under the names that an audit gives them."""
-    part = Examined("", None)
+    """Return the events of a log under the names of incarnations that an audit gives."""
+    part = ExaminedExecution("", None)
     for position, event in enumerate(log):
         part.add(position, event)
     return [(event.node, event.clock) for event in read_restarts(part.events, [], set()).events]
@@ -523,7 +523,7 @@ def test_entries_of_nodes_that_left_are_restored_in_the_order_of_the_clock_known
     everything = dict.fromkeys([*names, "a"], 1)
     log = [*events, ketal.Event(node="a", type="x", clock=everything)]
     log.append(ketal.Event(node="a", type="x", clock={"a": 2}))
-    (part,) = examined(Log.of([*log, *(Control("leave", node=name) for name in names)]), None)
+    (part,) = examine_log(Log.of([*log, *(Control("leave", node=name) for name in names)]), None)
     assert list(part.execution.events[-1].clock) == ["a", *names]
 
 
@@ -544,9 +544,9 @@ def test_where_the_lines_are_shuffled_a_restart_is_all_that_is_said(tmp_path: Pa
     rng.shuffle(rows)
     last = max(n for n, one in enumerate(rows, 1) if one["clock"] == {"a": 1})
     path = write(tmp_path / "log.jsonl", rows)
-    (part,) = examined(read_log(path), None)
+    (part,) = examine_log(read_log(path), None)
     assert [(f.code, f.event.line) for f in part.execution.findings] == [("A011", last)]
-    done = repaired(part)
+    done = repair_execution(part)
     assert [change.code for change in done.left] == ["A011"]
     assert not done.changed
     # What was not judged is in the log as it was.

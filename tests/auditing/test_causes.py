@@ -1,4 +1,4 @@
-"""One fault anywhere in a small log: the auditor against the slow, obvious meaning.
+"""One fault anywhere in a small log: the auditor against the slow, obvious definition.
 
 Which faults explain a log is found by trying all (`tests.auditing.explaining`).
 """
@@ -11,10 +11,18 @@ from typing import Any
 from hypothesis import reject
 
 import ketal
-from ketal.auditing.repair import repaired
-from ketal.auditing.report import Examined, examined
+from ketal.auditing.repair import repair_execution
+from ketal.auditing.report import ExaminedExecution, examine_log
 from ketal.logs import Log
-from tests.auditing.explaining import Cause, Row, causes, log_of, named, spoilt, valid
+from tests.auditing.explaining import (
+    Cause,
+    Row,
+    causes,
+    log_of,
+    reported_lines,
+    valid,
+    with_random_fault,
+)
 from tests.property.executions import execution
 from tests.sampling import drawn
 
@@ -34,33 +42,33 @@ def spoilt_log(rng: random.Random) -> list[Row]:
     if len(events) < 2:
         reject()
     rows: list[Row] = [(event.node, dict(event.clock)) for event in events]
-    return spoilt(rng, rows)
+    return with_random_fault(rng, rows)
 
 
-def judged(rows: list[Row]) -> Examined:
+def examine_rows(rows: list[Row]) -> ExaminedExecution:
     lines = ((node, clock, {"number": number}) for number, (node, clock) in enumerate(rows, 1))
-    (part,) = examined(log_of(lines), None)
+    (part,) = examine_log(log_of(lines), None)
     return part
 
 
 def test_a_fault_is_named_where_it_is() -> None:
     tried = dict.fromkeys(CODES, 0)
 
-    @drawn(120, 10_000)
+    @drawn(300, 10_000)
     def holds(rng: random.Random) -> None:
         rows = spoilt_log(rng)
         found = [] if valid(rows) else causes(rows)
-        findings = judged(rows).execution.findings
-        said = [(finding.event.line, finding.code) for finding in findings]
+        findings = examine_rows(rows).execution.findings
+        reported = [(finding.event.line, finding.code) for finding in findings]
         if valid(rows):
-            assert said == [], rows
+            assert reported == [], rows
             return
-        lines = named(found, rows)
-        assert sorted(line for line, _ in said) == lines, (rows, found)
+        lines = reported_lines(found, rows)
+        assert sorted(line for line, _ in reported) == lines, (rows, found)
         if len(lines) == 2:
-            assert {code for _, code in said} == {"A004"}
+            assert {code for _, code in reported} == {"A004"}
             return
-        ((line, code),) = said
+        ((line, code),) = reported
         kinds = {cause.kind for cause in found if cause.line == line}
         assert any(code in CODES[kind] for kind in kinds), (rows, found, code)
         for kind in kinds:
@@ -70,7 +78,7 @@ def test_a_fault_is_named_where_it_is() -> None:
 
 
 def right_logs(found: list[Cause]) -> set[tuple[Any, ...]]:
-    """Return the logs that could have been meant; one for each event that was lost or extra."""
+    """Return the possible repaired logs; one for each lost or repeated event."""
     return {
         tuple((node, *sorted(clock.items())) for node, clock in cause.rows) or cause[:3]
         for cause in found
@@ -87,8 +95,8 @@ def test_what_can_be_one_log_only_is_repaired_and_nothing_else() -> None:
         if valid(rows):
             return
         found = causes(rows)
-        right = right_logs(found) if len(named(found, rows)) == 1 else set()
-        done = repaired(judged(rows))
+        right = right_logs(found) if len(reported_lines(found, rows)) == 1 else set()
+        done = repair_execution(examine_rows(rows))
         written = tuple((item.node, *sorted(item.clock.items())) for item in done.items)  # type: ignore[union-attr]
         if done.changed:
             changed += 1

@@ -1,4 +1,4 @@
-"""Issue 4: faults of every class, put into each real log, are named where they are.
+"""Faults of every class, injected into each real log, are reported where they are.
 
 At several rates, and several classes at once. What would be another fault as well is
 not put in here (see `tests.auditing.injecting`); `tests/auditing/test_causes.py` says what is
@@ -14,10 +14,18 @@ from pathlib import Path
 import pytest
 
 import ketal
-from ketal.auditing.report import examined
+from ketal.auditing.report import examine_log
 from ketal.logs import Log, Record, read_log
 from ketal.model.events.event import Event
-from tests.auditing.injecting import CROWDED, FAULTS, MATCH, Rig, crowd, inject, restarted
+from tests.auditing.injecting import (
+    CROWDED,
+    FAULTS,
+    MATCH,
+    Rig,
+    inject,
+    inject_crowded,
+    with_restart,
+)
 from tests.logs.test_real_logs import SEVERAL, SHIVIZ, TRACE, WEB
 from tests.sampling import sample
 
@@ -111,7 +119,7 @@ def test_faults_of_several_executions_are_named_in_their_own(
     assert len(found) == len(pieces)
 
 
-def named(rig: Rig, path: Path) -> list[tuple[int | None, str]]:
+def audit_findings(rig: Rig, path: Path) -> list[tuple[int | None, str]]:
     rig.write(path)
     audit = ketal.audit(read_log(path), match_messages=MATCH if rig.sender else None)
     return sorted((fault.line, fault.code) for fault in audit.faults)
@@ -130,7 +138,10 @@ def test_each_fault_is_named_with_its_line_and_nothing_else(
             rig = Rig(events, rng, messages=fault == "send unknown" or seed == 1)
             injected = inject(rig, fault, max(1, round(rate * len(events))))
             tried += len(injected)
-            assert named(rig, tmp_path / "spoilt.jsonl") == rig.expected(injected), (rate, seed)
+            assert audit_findings(rig, tmp_path / "spoilt.jsonl") == rig.expected(injected), (
+                rate,
+                seed,
+            )
     assert (tried > 0) is ((name, fault) not in IMPOSSIBLE)
 
 
@@ -147,7 +158,7 @@ def test_faults_of_several_classes_at_once(
     for kind in kinds:
         injected |= inject(rig, kind, max(1, round(rate * len(events) / len(kinds))))
     assert injected
-    assert named(rig, tmp_path / "spoilt.jsonl") == rig.expected(injected), kinds
+    assert audit_findings(rig, tmp_path / "spoilt.jsonl") == rig.expected(injected), kinds
 
 
 @pytest.mark.parametrize("kinds", [["too large"], sorted(CROWDED)], ids=["too large", "all"])
@@ -159,11 +170,11 @@ def test_own_entries_that_are_wrong_side_by_side(
     name, events = log
     count = max(1, round(rate * len(events)))
     rig = Rig(events, random.Random(f"{name} crowd {rate}"))
-    injected = crowd(rig, kinds, count)
-    found = named(rig, tmp_path / "spoilt.jsonl")
+    injected = inject_crowded(rig, kinds, count)
+    found = audit_findings(rig, tmp_path / "spoilt.jsonl")
     if rate < 0.1 and not rig.shuffled:
         assert found == rig.expected(injected)
-    (part,) = examined(read_log(tmp_path / "spoilt.jsonl"), None)
+    (part,) = examine_log(read_log(tmp_path / "spoilt.jsonl"), None)
     dots = {finding.dot for finding in part.execution.findings}
     holes = {
         (node, counter)
@@ -191,7 +202,7 @@ def test_a_restart_is_one_thing(log: tuple[str, list[Event]], seed: int) -> None
         last[event.node] = max(event.counter, last.get(event.node, 0))
     longest = max(last.values())
     node = rng.choice(sorted(node for node, top in last.items() if top > min(4, longest - 1)))
-    spoilt, line = restarted(events, node, rng.randint(3, last[node] - 1))
+    spoilt, line = with_restart(events, node, rng.randint(3, last[node] - 1))
     records = [("", event, "log", number) for number, event in enumerate(spoilt, 1)]
     audit = ketal.audit(Log(lambda: iter(records)))
     assert [fault.code for fault in audit.faults] == ["A011"]

@@ -1,4 +1,4 @@
-"""Several faults that may touch each other: what is promised of any log.
+"""Several faults that may interact: the guarantees for any log.
 
 A log is clean exactly if it is an execution. Which of several explanations of
 contradictions was meant nobody can say, so this is all that is promised: each
@@ -14,32 +14,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ketal
-from ketal.auditing.repair import repaired
-from tests.auditing.explaining import Row, log_of, spoilt, valid
-from tests.auditing.test_causes import judged
+from ketal.auditing.repair import repair_execution
+from tests.auditing.explaining import Row, log_of, valid, with_random_fault
+from tests.auditing.test_causes import examine_rows
 from tests.property.executions import executions
 from tests.sampling import chances
 
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Row]:
-    """Return an execution with up to four faults in it."""
+    """Return an execution with up to four random faults."""
     events = draw(executions(nodes_max=4, events_max=12).filter(lambda found: len(found) > 2))
     rows: list[Row] = [(event.node, dict(event.clock)) for event in events]
     rng = draw(chances())
     for _ in range(draw(st.integers(0, 4))):
-        rows = spoilt(rng, rows)
+        rows = with_random_fault(rng, rows)
     return rows
 
 
 @given(logs())
 def test_a_log_is_clean_if_it_is_an_execution(rows: list[Row]) -> None:
-    assert (judged(rows).execution.findings == []) is valid(rows)
+    assert (examine_rows(rows).execution.findings == []) is valid(rows)
 
 
 @given(logs())
 def test_a_repaired_log_has_the_faults_that_were_left_and_no_other(rows: list[Row]) -> None:
-    done = repaired(judged(rows))
+    done = repair_execution(examine_rows(rows))
     written: list[Row] = [(item.node, item.clock) for item in done.items]  # type: ignore[union-attr, misc]
     again = ketal.audit(log_of((n, c, {"number": at}) for at, (n, c) in enumerate(written, 1)))
     assert {(f.line, f.code) for f in again.faults} <= {(c.line, c.code) for c in done.left}
@@ -58,7 +58,7 @@ def test_each_contradiction_of_clocks_is_named(
         name = rng.choice(sorted(top.keys() - {node}))
         clock[name] = rng.randint(1, top[name])
     at = {(node, clock[node]): (line, clock) for line, (node, clock) in enumerate(rows, 1)}
-    named = {finding.event.line for finding in judged(rows).execution.findings}
+    named = {finding.event.line for finding in examine_rows(rows).execution.findings}
     for node, clock in rows:
         earlier = {at[node, counter][0] for counter in range(1, clock[node] + 1)}
         for name, value in clock.items():

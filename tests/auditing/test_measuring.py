@@ -1,4 +1,4 @@
-"""The numbers of an audit against what one would count by hand."""
+"""The statistics of an audit against brute force."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.sampling import chances, examples
 
 
 def longest(events: list[Event]) -> int:
-    """Return the length of the longest chain, by trying what comes before each event."""
+    """Return the length of the longest chain, by trying the events before each event."""
     lengths: dict[ketal.Dot, int] = {}
 
     def upto(event: Event) -> int:
@@ -29,7 +29,7 @@ def longest(events: list[Event]) -> int:
 
 
 def held_back(events: list[Event]) -> int:
-    """Return the most events that wait at once, if each is released after its whole past."""
+    """Return the maximum of waiting events if each is released after its whole past."""
     waiting: list[Event] = []
     released: set[tuple[str, int]] = set()
     most = 0

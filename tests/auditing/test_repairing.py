@@ -1,4 +1,4 @@
-"""Repair: what was changed is what it was, and what is left is all that is still wrong."""
+"""Repair: changed events equal the original ones, and all remaining faults are reported."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from pathlib import Path
 import pytest
 
 import ketal
-from ketal.auditing.repair import Repair, repaired
-from ketal.auditing.report import Examined, examined
+from ketal.auditing.repair import Repair, repair_execution
+from ketal.auditing.report import ExaminedExecution, examine_log
 from ketal.logs import Log, read_log, write_jsonl
 from ketal.logs.traces.message_pairing import Messages
 from ketal.model.events.event import Event
 from tests.auditing.explaining import log_of
-from tests.auditing.injecting import FAULTS, MATCH, Rig, inject, restarted
+from tests.auditing.injecting import FAULTS, MATCH, Rig, inject, with_restart
 from tests.auditing.test_injected import NUMBERS, real_log
 from tests.property.executions import execution
 
 
-def repaired_file(path: Path, match: str | None) -> tuple[Examined, Repair, Path]:
-    """Repair a log by way of files, as the command does."""
+def repaired_file(path: Path, match: str | None) -> tuple[ExaminedExecution, Repair, Path]:
+    """Repair a log through files, as the command does."""
     messages = None if match is None else Messages.of(match)
-    (part,) = examined(read_log(path), messages)
-    done = repaired(part)
+    (part,) = examine_log(read_log(path), messages)
+    done = repair_execution(part)
     corrected = path.with_name("corrected.jsonl")
     write_jsonl(done.items, corrected)
     return part, done, corrected
 
 
 def check(rig: Rig, path: Path) -> tuple[int, int]:
-    """Repair a spoilt log, and hold it against the log as it was before."""
+    """Repair a faulty log, and compare it with the original log."""
     rig.write(path)
     match = MATCH if rig.sender else None
     _, done, corrected = repaired_file(path, match)
@@ -102,7 +102,7 @@ def test_runs_of_a_node_that_started_again_get_names(
 ) -> None:
     events = list(real_log(shared_data, name))
     node = events[len(events) // 2].node
-    spoilt, line = restarted(events, node, 4)
+    spoilt, line = with_restart(events, node, 4)
     write_jsonl(spoilt, tmp_path / "spoilt.jsonl")
     part, done, corrected = repaired_file(tmp_path / "spoilt.jsonl", None)
     assert [finding.code for finding in part.execution.findings] == ["A011"]
@@ -122,8 +122,8 @@ def test_repairing_twice_is_repairing_once(shared_data: Path, tmp_path: Path) ->
         inject(rig, kind, 2)
     rig.write(tmp_path / "spoilt.jsonl")
     _, first, corrected = repaired_file(tmp_path / "spoilt.jsonl", None)
-    (part,) = examined(read_log(corrected), None)
-    second = repaired(part)
+    (part,) = examine_log(read_log(corrected), None)
+    second = repair_execution(part)
     assert not second.changed
     assert second.items == first.items
     assert [c.code for c in second.left] == [c.code for c in first.left]
@@ -134,8 +134,8 @@ def test_what_would_make_another_fault_is_not_written() -> None:
     rows: list[tuple[str, dict[str, int]]] = [
         ("b", {"b": 1}), ("c", {"b": 2, "c": 3}), ("c", {"b": 2}), ("c", {"b": 2, "c": 1}),
     ]  # fmt: skip
-    (part,) = examined(log_of((node, clock, {}) for node, clock in rows), None)
-    done = repaired(part)
+    (part,) = examine_log(log_of((node, clock, {}) for node, clock in rows), None)
+    done = repair_execution(part)
     assert not done.changed
     assert [item.clock for item in done.items] == [clock for _, clock in rows]  # type: ignore[union-attr]
     assert sorted(change.code for change in done.left) == sorted(
@@ -146,8 +146,8 @@ def test_what_would_make_another_fault_is_not_written() -> None:
 
 def test_duplicates_are_left_out_and_counted() -> None:
     events = [Event("a", "x", {"a": n}) for n in (1, 2)]
-    (part,) = examined(Log.of([*events, events[0]]), None)
-    done = repaired(part)
+    (part,) = examine_log(Log.of([*events, events[0]]), None)
+    done = repair_execution(part)
     assert (done.items, done.duplicates) == (tuple(events), 1)
     assert not done.changed
 
@@ -155,8 +155,8 @@ def test_duplicates_are_left_out_and_counted() -> None:
 def test_an_entry_that_is_no_counter_is_not_written() -> None:
     """The own entry can be told, but nothing says what the other one, which is too large, was."""
     rows: list[tuple[str, dict[str, int]]] = [("a", {"a": 1}), ("a", {"b": 2**70}), ("a", {"a": 3})]
-    (part,) = examined(log_of((node, clock, {}) for node, clock in rows), None)
-    done = repaired(part)
+    (part,) = examine_log(log_of((node, clock, {}) for node, clock in rows), None)
+    done = repair_execution(part)
     assert [item.clock for item in done.items] == [clock for _, clock in rows]  # type: ignore[union-attr]
     assert [change.code for change in done.left] == ["A001"]
 

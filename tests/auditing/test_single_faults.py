@@ -1,4 +1,4 @@
-"""One fault in a random run of messages, its file in causal order or shuffled: what is named?
+"""One fault in a random run of messages, with the file in causal order or shuffled.
 
 The fault that was put in, with its line and nothing else; where another single fault
 gives the same log (`tests.auditing.explaining` tries them all), the one that docs/audit.md
@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import reject
 
-from ketal.auditing.repair import repaired
-from ketal.auditing.report import examined
+from ketal.auditing.repair import repair_execution
+from ketal.auditing.report import examine_log
 from ketal.logs.traces.message_pairing import Messages
-from tests.auditing.explaining import Row, causes, log_of, named, valid
+from tests.auditing.explaining import Row, causes, log_of, reported_lines, valid
 from tests.sampling import drawn, sample
 
 MATCH = "id=msg,send=sent:yes,receive=got:yes"
 
 
 class Line(NamedTuple):
-    """An event as it is written: by identity, so that its line is found after a shuffle."""
+    """An event of the file, compared by identity, so that its line is known after a shuffle."""
 
     node: str
     clock: dict[str, int]
@@ -63,7 +63,7 @@ def run_of_messages(rng: random.Random) -> list[Line]:
 
 
 class Rig:
-    """A run and the places in it; each fault returns the line where it is to be named."""
+    """A run and its lines; each fault returns the line where it must be reported."""
 
     def __init__(self, rng: random.Random, lines: list[Line]) -> None:
         self.rng = rng
@@ -119,7 +119,7 @@ class Rig:
         return line
 
     def too_low(self, line: Line) -> Line | None:
-        """Lower an entry, or take it out: not transitive, or backwards."""
+        """Lower an entry, or remove it: not transitive, or backwards."""
         names = sorted(line.clock.keys() - {line.node})
         if not names:
             return None
@@ -135,7 +135,7 @@ class Rig:
         return line
 
     def send_unknown(self, line: Line) -> Line | None:
-        """Forget the send of a message, down to what the node knew before."""
+        """Lower the entry of a message's sender to what the node knew before."""
         if "got" not in line.data:
             return None
         message = line.data["msg"]
@@ -167,8 +167,8 @@ FAULTS: dict[str, tuple[Callable[[Rig, Line], Line | None], set[str]]] = {
 }
 
 
-def spoilt(rng: random.Random, fault: str) -> tuple[list[Line], int, bool]:
-    """Return a log with a fault, its line, and whether messages are to be matched."""
+def log_with_fault(rng: random.Random, fault: str) -> tuple[list[Line], int, bool]:
+    """Return a log with a fault, the fault's line, and whether messages are to be matched."""
     for _ in range(10):
         rig = Rig(rng, run_of_messages(rng))
         match = fault == "send unknown" or rng.random() < 0.3
@@ -179,24 +179,24 @@ def spoilt(rng: random.Random, fault: str) -> tuple[list[Line], int, bool]:
     reject()
 
 
-def said_of(lines: list[Line], match: bool) -> list[tuple[int, str]]:
-    (part,) = examined(log_of(lines), Messages.of(MATCH) if match else None)
+def reported_faults(lines: list[Line], match: bool) -> list[tuple[int, str]]:
+    (part,) = examine_log(log_of(lines), Messages.of(MATCH) if match else None)
     return [(finding.event.line, finding.code) for finding in part.execution.findings]
 
 
 def check(rng: random.Random, fault: str) -> str:
-    """Hold what is said of a log against what was done to it; return how it went."""
-    lines, line, match = spoilt(rng, fault)
-    said = said_of(lines, match)
-    if len(said) == 1 and said[0][0] == line and said[0][1] in FAULTS[fault][1]:
+    """Compare the report about a log with the injected fault; return the outcome."""
+    lines, line, match = log_with_fault(rng, fault)
+    reported = reported_faults(lines, match)
+    if len(reported) == 1 and reported[0][0] == line and reported[0][1] in FAULTS[fault][1]:
         return "named"
     rows: list[Row] = [(node, clock) for node, clock, _ in lines]
     if valid(rows):
         # Another execution; what its messages contradict is no fault of this class.
-        assert not said
+        assert not reported
         assert fault in ("too low", "too high")
         return "shows nowhere"
-    assert sorted(at for at, _ in said) == named(causes(rows), rows), (line, said)
+    assert sorted(at for at, _ in reported) == reported_lines(causes(rows), rows), (line, reported)
     return "ambiguous"
 
 
@@ -268,25 +268,25 @@ def lines_of(text: str) -> list[Line]:
 def test_where_an_event_belongs_its_surroundings_tell(name: str) -> None:
     text, fault = CASES[name]
     lines = lines_of(text)
-    assert said_of(lines, match=False) == [fault]
+    assert reported_faults(lines, match=False) == [fault]
     assert valid([(node, clock) for node, clock, _ in lines]) is False
 
 
 def test_an_event_without_its_own_entry_that_others_contradict() -> None:
     """What such an event knows of itself is its place, not the entry that it lacks."""
     text = "n1: / n1: n1=2 n2=1 / n2: n1=2 / n2: n1=2 / n1: n1=3"
-    assert [code for _, code in said_of(lines_of(text), match=False)].count("A001") == 3
+    assert [code for _, code in reported_faults(lines_of(text), match=False)].count("A001") == 3
 
 
 @pytest.mark.parametrize("after", [True, False], ids=["right after", "elsewhere"])
 def test_a_line_written_twice_or_an_event_that_was_not_counted(after: bool) -> None:
     counters = [number for number in range(1, 16) if number != 7]
     counters.insert(counters.index(6 if after else 3), 6 if after else 3)
-    part, *_ = examined(log_of(("n", {"n": counter}, {}) for counter in counters), None)
+    part, *_ = examine_log(log_of(("n", {"n": counter}, {}) for counter in counters), None)
     (fault,) = part.execution.findings
     assert (fault.code, str(fault.dot)) == ("A003" if after else "A004", "n@7")
     assert part.execution.duplicates == (not after)
-    assert bool(repaired(part).changed) == after
+    assert bool(repair_execution(part).changed) == after
 
 
 def test_messages_tell_a_wrong_own_entry_from_a_lost_event() -> None:
@@ -297,10 +297,10 @@ def test_messages_tell_a_wrong_own_entry_from_a_lost_event() -> None:
         Line("a", {"a": 2}, {"msg": 1, "sent": "yes"}),
         Line("c", {"a": 2, "c": 1}, {"msg": 1, "got": "yes"}),
     ]
-    assert said_of(lines, match=False) == [(3, "A004")]
-    assert said_of(lines, match=True) == [(1, "A003")]
-    (part,) = examined(log_of(lines), Messages.of(MATCH))
-    done = repaired(part)
+    assert reported_faults(lines, match=False) == [(3, "A004")]
+    assert reported_faults(lines, match=True) == [(1, "A003")]
+    (part,) = examine_log(log_of(lines), Messages.of(MATCH))
+    done = repair_execution(part)
     assert [item.clock for item in done.items] == [  # type: ignore[union-attr]
         {"a": 1}, {"a": 1, "b": 1}, {"a": 2}, {"a": 2, "c": 1},
     ]  # fmt: skip
@@ -314,10 +314,10 @@ def test_a_repair_gives_a_log_that_can_have_been_meant() -> None:
     @drawn(few)
     def holds(rng: random.Random) -> None:
         nonlocal repairs
-        lines, _, match = spoilt(rng, rng.choice(list(FAULTS)))
+        lines, _, match = log_with_fault(rng, rng.choice(list(FAULTS)))
         rows: list[Row] = [(node, dict(clock)) for node, clock, _ in lines]
-        (part,) = examined(log_of(lines), Messages.of(MATCH) if match else None)
-        done = repaired(part)
+        (part,) = examine_log(log_of(lines), Messages.of(MATCH) if match else None)
+        done = repair_execution(part)
         if match or not done.changed:
             return
         repairs += 1

@@ -1,4 +1,4 @@
-"""`ketal.stats` against what one counts by hand, and what limits leave out."""
+"""`ketal.stats` against brute force, and the numbers that limits leave out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NESTED: tuple[Any, ...] = ({"a": 1}, {"a": "1", "b": {"c": None}}, [1, 2], [1, {
 
 
 def attribute_values(event: ketal.Event) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each path of an event's data, and the value there."""
+    """Yield each path of an event's data, with its value."""
 
     def within(data: dict[str, Any], path: tuple[str, ...]) -> Iterator[Any]:
         for name, value in data.items():
@@ -42,7 +42,7 @@ def attribute_values(event: ketal.Event) -> Iterator[tuple[tuple[str, ...], Any]
 
 
 def attributes(events: list[ketal.Event]) -> dict[tuple[str, ...], Any]:
-    """Return what there is to count of each path: events, kinds, values."""
+    """Return the expected counts of each path: events, kinds, values."""
     values: dict[tuple[str, ...], list[Any]] = {}
     for event in events:
         for path, value in attribute_values(event):
@@ -50,12 +50,12 @@ def attributes(events: list[ketal.Event]) -> dict[tuple[str, ...], Any]:
     out = {}
     for path, found in values.items():
         kinds = Counter(KINDS[type(value).__name__] for value in found)
-        told = {
+        distinct = {
             (KINDS[type(value).__name__], repr(float(value)) if type(value) is int else repr(value))
             for value in found
             if value is not None and not isinstance(value, dict)
         }
-        out[path] = (len(found), len(events), dict(kinds), len(told))
+        out[path] = (len(found), len(events), dict(kinds), len(distinct))
     return out
 
 
@@ -66,7 +66,7 @@ def counted(found: tuple[AttributeStats, ...]) -> dict[tuple[str, ...], Any]:
 
 
 def received(events: list[ketal.Event]) -> list[tuple[ketal.Event, ketal.Event]]:
-    """Return the pairs of different nodes with nothing between them."""
+    """Return the ordered pairs of events of different nodes without an event between them."""
     return [
         (a, b)
         for a, b in itertools.permutations(events, 2)
@@ -77,7 +77,7 @@ def received(events: list[ketal.Event]) -> list[tuple[ketal.Event, ketal.Event]]
 
 
 def nested(rng: random.Random, event: ketal.Event) -> ketal.Event:
-    """Return an event with an attribute that may have others inside."""
+    """Return an event with an attribute that may be a nested object."""
     if rng.random() < 0.5:
         return event
     data = {**event.data, "msg": rng.choice(NESTED)}
@@ -424,7 +424,7 @@ def test_messages_of_a_real_log(shared_data: Path) -> None:
 
 
 def wild(number: int) -> Iterator[ketal.Event]:
-    """Yield events of new nodes, types, attributes and values, with holes and in few nodes too."""
+    """Yield events of new nodes, types, attributes and values, with holes, and of few nodes."""
     for at in range(1, number + 1):
         data = {f"a{at}": at, "x": f"value {at}" * 20, "o": {f"b{at}": [at, "y" * 500]}}
         yield ketal.Event(f"n{at}", f"type {at}", {f"n{at}": 1, f"n{at - 1}": 1}, data=data)

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 import ketal as package
-from ketal.analysis.parameters import value_of
+from ketal.analysis.parameters import parse_value
 from ketal.cli import COMMANDS, INTERRUPTED
 from ketal.model.limits import Limits
 from ketal.model.syntax import Duration
@@ -234,8 +234,8 @@ def test_version_and_help_load_nothing_heavy(word: str) -> None:
     ],
 )
 def test_the_values_of_set(text: str, value: object) -> None:
-    assert value_of(text) == value
-    assert type(value_of(text)) is type(value)
+    assert parse_value(text) == value
+    assert type(parse_value(text)) is type(value)
 
 
 # --- as a process -----------------------------------------------------------------------

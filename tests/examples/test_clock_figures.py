@@ -54,7 +54,7 @@ PRINTED = {
 
 
 def by_node(svg: str) -> list[list[str]]:
-    """Return the stamps of each line, from left to right."""
+    """Return the stamps on each node's line, from left to right."""
     names = "{http://www.w3.org/2000/svg}"
     lines: dict[float, list[tuple[float, str]]] = {}
     for group in ElementTree.fromstring(svg).iter(f"{names}g"):

@@ -18,13 +18,13 @@ from ketal.replicated_stack import checker, transport
 from ketal.replicated_stack.cluster import RunPlan, run
 from ketal.replicated_stack.node import Bug
 from ketal.replicated_stack.tables import (
-    ALSO,
+    ALSO_FOUND_BY,
     PATTERN_OF,
     PATTERNS,
     SESSION_BUGS,
     Tables,
-    arrived,
     events_of,
+    shuffled_arrival,
 )
 from ketal.replicated_stack.transport import Faults, Transport
 from ketal.trace import Collector
@@ -90,7 +90,7 @@ def test_the_answers_are_the_same_live_afterwards_and_in_every_order(tmp_path: P
     rng = random.Random(3)
     for _ in range(sample(5, 20)):
         shuffled = rng.sample(events, len(events))
-        for order in (shuffled, arrived(events, rng)):
+        for order in (shuffled, shuffled_arrival(events, rng)):
             assert found(ketal.run(program, order)) == live
 
 
@@ -111,7 +111,7 @@ def test_a_monitor_in_each_process_finds_the_same(tmp_path: Path) -> None:
 
 
 def _first_that(recorded: Callable[[int, Path], bool], parent: Path, first: int = 0) -> Path:
-    """Return the folder of the first run in which the bug shows: that depends on the machine."""
+    """Return the folder of the first run that shows the bug, which depends on the machine."""
     for seed in range(first, first + 20):
         folder = parent / str(seed)
         folder.mkdir()
@@ -126,7 +126,7 @@ def found(result: ketal.Verdicts) -> set[str]:
 
 def test_every_bug_has_a_pattern_of_the_file() -> None:
     assert PATTERN_OF.keys() == {*Bug} - {Bug.NONE}
-    assert {*PATTERN_OF.values(), *ALSO.values()} == {*ketal.load(PATTERNS).names}
+    assert {*PATTERN_OF.values(), *ALSO_FOUND_BY.values()} == {*ketal.load(PATTERNS).names}
     assert set(SESSION_BUGS) <= PATTERN_OF.keys()
 
 

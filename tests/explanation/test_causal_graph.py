@@ -1,4 +1,4 @@
-"""The links between events and shortest paths of them, held to the obvious graph."""
+"""The links between events and their shortest paths, against the obvious graph."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def obvious_distance(links: Links, source: Dot, target: Dot) -> int | None:
 
 
 def linked(graph: CausalGraph, events: list[Event]) -> Links:
-    """Return the links of a graph, as the events after them have them."""
+    """Return the links of a graph: for each event, the events one link before it."""
     out: Links = set()
     for event in events:
         previous = graph.previous(event)
@@ -168,12 +168,12 @@ def test_a_path_starts_and_ends_where_it_says_by_links_of_which_no_fewer_suffice
 
 
 def links_of(path: Sequence[Event]) -> list[PlacedLink]:
-    """Return the links of a path as they are shown."""
+    """Return the links of a path as text."""
     return list(itertools.starmap(PlacedLink, itertools.pairwise(map(PlacedEvent, path))))
 
 
 def lacking(events: list[Event], source: Event, target: Event) -> int:
-    """Return how many events of the source's node a link passes over."""
+    """Return how many events of the source's node a link skips."""
     node, there = source.node, {event.dot for event in events}
     end = target.clock[node] + (target.node != node)
     return sum(Dot(node, n) not in there for n in range(source.counter + 1, end))

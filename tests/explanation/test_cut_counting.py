@@ -27,7 +27,7 @@ def counted(events: list[Event], cuts_max: int = ENOUGH) -> CutCount:
 
 
 def obvious_cuts(events: list[Event]) -> int:
-    """Return how many subsets have the past of each of their events."""
+    """Return the number of subsets that have the past of each of their events."""
     subsets = itertools.chain.from_iterable(
         itertools.combinations(events, size) for size in range(len(events) + 1)
     )
@@ -38,7 +38,7 @@ def obvious_cuts(events: list[Event]) -> int:
 
 
 def obvious_extensions(events: list[Event]) -> int:
-    """Return how many permutations respect happened-before."""
+    """Return the number of permutations that respect happened-before."""
     before = {b: [a for a in events if happened_before(a, b)] for b in events}
 
     def respects(order: tuple[Event, ...]) -> bool:
@@ -66,7 +66,7 @@ def test_parts_change_nothing_about_the_numbers(rng: random.Random) -> None:
 
 
 def walked(events: list[Event]) -> tuple[int, int]:
-    """Return how many cuts, and paths to the last, the lattice has."""
+    """Return the number of cuts, and of paths to the last cut, by walking the whole lattice."""
     level, cuts = {frozenset[Event](): 1}, 1
     for _ in events:
         below: dict[frozenset[Event], int] = {}
@@ -128,7 +128,7 @@ def test_the_larger_the_execution_the_more_its_parts_are_worth() -> None:
 
 
 def rounds(nodes: int, count: int) -> list[Event]:
-    """Return an execution in rounds, in each of which a node learns of its neighbour's last one."""
+    """Return an execution in rounds: each event knows its neighbour's event of the last round."""
     events = []
     clocks: list[dict[str, int]] = [{} for _ in range(nodes)]
     for number in range(1, count + 1):

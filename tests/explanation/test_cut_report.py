@@ -1,4 +1,4 @@
-"""`ketal.cuts`: what it counts of a log, what it says, what it draws."""
+"""`ketal.cuts`: its counts, its text and its pictures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import ketal
 from ketal.errors import EventError, SettingError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.cut_lattice import CutLattice
-from ketal.explanation.cuts.cut_report import shown
+from ketal.explanation.cuts.cut_report import abbreviated
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Rejected
@@ -55,7 +55,7 @@ REAL = [
 @pytest.mark.parametrize(("name", "regex", "cuts", "extensions"), REAL)
 def test_real_logs(name: str, regex: str, cuts: int, extensions: str, shared_data: Path) -> None:
     (one,) = ketal.cuts(ketal.read_log(shared_data / "shiviz" / name, regex=regex)).executions
-    assert (one.cuts, shown(one.linear_extensions), one.limit, one.missing) == (
+    assert (one.cuts, abbreviated(one.linear_extensions), one.limit, one.missing) == (
         cuts,
         extensions,
         "",

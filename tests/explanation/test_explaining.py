@@ -1,4 +1,4 @@
-"""Explanations against the definition: what decides a guard, and what the runs had taken."""
+"""Explanations against the definition: the evidence of guards, and the steps of runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ketal import semantics
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.verdict_building import flat
 from ketal.errors import PatternError
-from ketal.explanation.explaining import explanations, verdict_explained
+from ketal.explanation.explaining import explain_verdict, explanations
 from ketal.explanation.guard_evidence import GuardEvidence
 from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.reasons import Explanation, StepReason
@@ -39,7 +39,7 @@ Dots = tuple[tuple[str, Dot], ...]
 
 
 def _case(rng: random.Random, **knobs: Any) -> tuple[semantics._Judge, Program, list[Event]] | None:
-    """Return a random pattern, as the definition has it and compiled, and an execution."""
+    """Return a random pattern, as syntax and compiled, and an execution."""
     knobs["without"] = (*knobs.get("without", ()), "params")  # they are values in a reason
     file = pattern_file(rng, **knobs)
     events = execution(rng, events_max=7, nodes_max=3)
@@ -54,7 +54,7 @@ def _case(rng: random.Random, **knobs: Any) -> tuple[semantics._Judge, Program, 
 
 
 def _literals(guard: syntax.Guard, guards: Any) -> Iterator[Any]:
-    """Yield the literals of a guard; of `Causal` and `Conc` the relation, without the inside."""
+    """Yield the literals of a guard; for `Causal` and `Conc`, the relation without its guard."""
     match guard:
         case syntax.And(operands) | syntax.Or(operands):
             for operand in operands:
@@ -71,7 +71,7 @@ def _literals(guard: syntax.Guard, guards: Any) -> Iterator[Any]:
 
 
 def _value(guard: syntax.Guard, guards: Any, truths: Any) -> bool | None:
-    """Return the truth of a guard by the truths of its literals."""
+    """Return the truth of a guard from the truths of its literals."""
     match guard:
         case syntax.And(operands):
             return semantics._kleene_and(_value(g, guards, truths) for g in operands)
@@ -109,7 +109,7 @@ def test_whatever_else_is_so_the_evidence_decides_the_guard() -> None:
         history: semantics.History = ()
         for event in events:
             for name, guard in steps.items():
-                held, found = evidence.of(guard, event, history)
+                held, found = evidence.decide(guard, event, history)
                 at = evidence.moment(event, history, None)
                 assert held == (evidence.truth(guard, at) is True)
                 literals = list(_literals(guard, evidence.guards))
@@ -137,13 +137,13 @@ def test_a_negation_and_a_choice_are_decided_by_what_fails() -> None:
     evidence = GuardEvidence(compiled)
     x = Event(node="n", type="a", clock={"n": 1})
     y = Event(node="m", type="b", clock={"m": 1, "n": 1}, data={"x": 1})
-    held, found = evidence.of(dict(compiled.guards)["Y"], y, (("X", x),))
+    held, found = evidence.decide(dict(compiled.guards)["Y"], y, (("X", x),))
     assert not held
     assert [str(one) for one in found] == [
         "!(x == 1) fails: x is 1",
         "Conc(B, X) fails: m@1 is after n@1: m@1 knows n:1 >= 1",
     ]
-    held, found = evidence.of(dict(compiled.guards)["Y"], y, ())
+    held, found = evidence.decide(dict(compiled.guards)["Y"], y, ())
     assert [str(one) for one in found] == [
         'type == "b" holds: type is "b"',
         'type == "b" holds: type is "b"',
@@ -154,7 +154,7 @@ def test_a_negation_and_a_choice_are_decided_by_what_fails() -> None:
 def test_an_unknown_comparison_says_of_which_values() -> None:
     (compiled,) = ketal.compile('pattern P { event A = x < 3 || y == "b"; check A*; }').compiled
     event = Event(node="n", type="t", clock={"n": 1}, data={"x": "two"})
-    held, found = GuardEvidence(compiled).of(syntax.Name("A"), event, ())
+    held, found = GuardEvidence(compiled).decide(syntax.Name("A"), event, ())
     assert not held
     assert [str(one) for one in found] == [
         'x < 3 is unknown: x is "two", values of these kinds are not compared',
@@ -172,7 +172,7 @@ def _dots(bound: semantics.History) -> Dots:
 def _scope_of(
     judge: semantics._Judge, order: list[Event], explained: Explanation
 ) -> semantics._Scope:
-    """Return the scope of the definition that an explanation is about."""
+    """Return the scope of an explanation, as `ketal.semantics` has it."""
     wanted = _kinds((explained.scope or {}).items())
     (scope,) = [one for one in judge.scopes(order) if _kinds(one.name) == wanted]
     return scope
@@ -184,7 +184,7 @@ def _kinds(scope: Any) -> list[Any]:
 
 
 def _readings(scope: semantics._Scope, dot: Dot) -> list[semantics.Configuration]:
-    """Return where the run of a check was before an event; nowhere where it had ended."""
+    """Return the configurations of a check before an event; empty if it had ended."""
     policy = scope.judge.pattern.violation_policy
     run = [scope.start]
     for event in scope.offered:
@@ -200,7 +200,7 @@ def _readings(scope: semantics._Scope, dot: Dot) -> list[semantics.Configuration
 
 
 def _at(scope: semantics._Scope, bound: Dots) -> semantics.Configuration:
-    """Return the configuration in which some steps were taken, one after the other."""
+    """Return the configuration that a sequence of steps leads to."""
     events = {event.dot: event for event in scope.offered}
     here = scope.start
     for number, (_, dot) in enumerate(bound):
@@ -213,7 +213,7 @@ def _at(scope: semantics._Scope, bound: Dots) -> semantics.Configuration:
 
 
 def _first_failing(judge: semantics._Judge, guard: Any, at: Any, wanted: bool) -> Any:
-    """Return the first literal, as the pattern is written, that is not as it is wanted."""
+    """Return the first literal in the text of the pattern whose truth is not the wanted one."""
     match guard:
         case syntax.Name(name):
             return _first_failing(judge, judge.guards[name], at, wanted)
@@ -229,7 +229,7 @@ def _first_failing(judge: semantics._Judge, guard: Any, at: Any, wanted: bool) -
 
 
 def _agrees(scope: semantics._Scope, reason: StepReason, here: semantics.Configuration) -> bool:
-    """Return whether the definition says of a step what is said of it."""
+    """Return whether the definition agrees with the reason of a step."""
     judge, event = scope.judge, reason.event.event
     guard = judge.guards[reason.step]
     if reason.holds != any(c.bound[-1][0] == reason.step for c in scope.successors(here, event)):
@@ -300,7 +300,7 @@ def _holds_of(
 
 
 def _partial(scope: semantics._Scope, event: Event) -> Iterator[Dots]:
-    """Yield what `find any` can have taken before an event, and go on from."""
+    """Yield the partial matches of a `find any` that an event could continue."""
     stack = [scope.start]
     while stack:
         here = stack.pop()
@@ -382,7 +382,7 @@ def test_the_order_that_explains_a_mode_gives_the_verdict(mode: str) -> None:
 
 
 def _is_linear_extension(order: list[Event], events: list[Event]) -> None:
-    """Hold that no event comes before one of its past, of those that are there."""
+    """Assert that no event comes before an event of its past."""
     assert len({event.dot for event in order}) == len(order)
     assert {event.dot for event in order} <= {event.dot for event in events}
     for above, below in itertools.combinations(order, 2):
@@ -390,7 +390,7 @@ def _is_linear_extension(order: list[Event], events: list[Event]) -> None:
 
 
 def _is_witness(pair: Any) -> None:
-    """Hold the chain of a pair, or what each knows of the other, against happened-before."""
+    """Check the path of a pair, or the last known events, against happened-before."""
     first, second = pair.first.event, pair.second.event
     if pair.order == "concurrent":
         assert not happened_before(first, second)
@@ -464,7 +464,7 @@ def test_a_verdict_is_named_by_itself_by_its_id_and_by_how_the_id_begins() -> No
 
 
 def _shared(ids: list[str]) -> str:
-    """Return how at least two ids begin."""
+    """Return a prefix that at least two ids share."""
     return next(a[0] for a, b in itertools.pairwise(sorted(ids)) if a[0] == b[0])
 
 
@@ -606,12 +606,12 @@ def test_what_a_long_run_had_taken_is_read_when_it_is_asked_for() -> None:
     (run,) = judged.runs
     runs = [live for offer in run.observed.violated.values() for live in offer.live]
     assert not any(live.read.cache_info().currsize for live in runs)
-    (live,) = verdict_explained(judged, judged.explainable[-1]).runs
+    (live,) = explain_verdict(judged, judged.explainable[-1]).runs
     assert len(live.taken) == 1_999
 
 
 def _calls(judged: JudgedLog) -> int:
-    """Return how many functions are called to explain all verdicts of a log."""
+    """Return the number of function calls to explain all verdicts of a log."""
     verdicts, calls = len(judged.explainable), 0
 
     def called(frame: object, event: str, arg: object) -> None:
@@ -628,7 +628,7 @@ def _calls(judged: JudgedLog) -> int:
 
 
 def _violating(events: int) -> JudgedLog:
-    """Judge a log in which every event violates a pattern, in each copy that learns of it."""
+    """Judge a log in which every event violates the pattern in each copy that learns of it."""
     program = ketal.compile(
         'pattern P { at every node; event A = type == "a"; event B = type == "b"; '
         "check (A B)*; on violation resume; }"

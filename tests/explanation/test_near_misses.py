@@ -1,4 +1,4 @@
-"""What is shown where a `find` matched nothing, against the definition of the language."""
+"""Explanations of a `find` without a match, against the definition of the language."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _near(program: ketal.Program, events: list[Event]) -> Explanation | None:
 
 
 def _furthest(file: syntax.File, events: list[Event]) -> int:
-    """How many blocks of a body have a match, by the definition."""
+    """Return the length in blocks of the longest prefix with a match, by the definition."""
     (pattern,) = file.patterns
     assert isinstance(pattern.body, syntax.Sequence)
     items = pattern.body.items
@@ -40,7 +40,7 @@ def _furthest(file: syntax.File, events: list[Event]) -> int:
 
 
 def _pattern(rng: random.Random) -> str:
-    """A find of two to four steps, some of them bound to the one before, perhaps with a `not`."""
+    """Return a find of two to four steps, some related to the one before, perhaps with a `not`."""
     names = ["P", "Q", "R", "S"][: rng.randint(2, 4)]
     lines, body = [], names[:1]
     for before, name in zip(["", *names], names, strict=False):
@@ -96,7 +96,7 @@ def test_no_run_came_further_and_what_is_near_fails_a_step() -> None:
         evidence = GuardEvidence(compiled)
         taken: semantics.History = ()
         for step, placed in run.taken:
-            assert evidence.of(dict(compiled.guards)[step], placed.event, taken)[0]
+            assert evidence.decide(dict(compiled.guards)[step], placed.event, taken)[0]
             taken = (*taken, (step, placed.event))
         for one in near.near:
             assert not one.holds

@@ -1,4 +1,4 @@
-"""What schemes answer on random executions, counted against causal histories."""
+"""The answers of schemes on random executions, compared with causal histories."""
 
 from __future__ import annotations
 

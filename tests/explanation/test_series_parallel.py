@@ -27,7 +27,7 @@ def events_of(order: EventOrder, part: OrderPart) -> list[Event]:
 
 
 def connected(events: list[Event], linked: set[tuple[Event, Event]]) -> bool:
-    """Return whether each event is reached from the first, by links either way."""
+    """Return whether every event can be reached from the first, by links in either direction."""
     reached = {events[0]}
     while True:
         further = {
@@ -39,7 +39,7 @@ def connected(events: list[Event], linked: set[tuple[Event, Event]]) -> bool:
 
 
 def shape(order: EventOrder, part: OrderPart) -> object:
-    """Return the kinds of a part and its parts; of a prime one its size."""
+    """Return the kinds of a part and of its parts; for a prime part, its size."""
     inner = [shape(order, one) for one in part.parts]
     return {"event": "event", "prime": part.size}.get(part.kind) or (part.kind, inner)
 

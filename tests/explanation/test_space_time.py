@@ -1,4 +1,4 @@
-"""The data of a space-time diagram, and what is made of it."""
+"""The data of a space-time diagram, and its output formats."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.sampling import drawn
 
 
 def _page_data(html: str) -> Any:
-    """Return the data that a page holds."""
+    """Return the data of a page."""
     text = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
     return json.loads(text)
 

@@ -20,8 +20,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import ketal
-from ketal.auditing.repair import repaired
-from ketal.auditing.report import examined
+from ketal.auditing.repair import repair_execution
+from ketal.auditing.report import examine_log
 from ketal.errors import SettingError
 from ketal.logs import place, read_log
 from ketal.model.events.control import Control
@@ -398,11 +398,11 @@ def test_an_audit_and_its_repair_name_rows() -> None:
     assert str(fault).startswith("row 3: error[A004]")
     assert fault.to_dict()["line"] == 3
     assert fault.hint.startswith("row 2 could not be read and may be it: the record has no clock")
-    (part,) = examined(log, None)
-    notes = [str(note) for note in repaired(part).left]
+    (part,) = examine_log(log, None)
+    notes = [str(note) for note in repair_execution(part).left]
     assert any(note.startswith("row 2: not in the corrected log") for note in notes), notes
     late = read_log([{"type": "ketal.end"}, GOOD])
-    assert [item.place for item in examined(late, None)[0].rejected] == ["row 2"]
+    assert [item.place for item in examine_log(late, None)[0].rejected] == ["row 2"]
     assert ketal.stats(late).rejected == 1
 
 

@@ -1,4 +1,4 @@
-"""A real browser without a window, for the tests of the page."""
+"""A headless Chromium for the tests of the page."""
 
 from __future__ import annotations
 

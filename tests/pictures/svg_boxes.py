@@ -1,4 +1,4 @@
-"""Where the texts and squares of a picture are, read from its SVG."""
+"""The boxes of the texts and squares of a picture, read from its SVG."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Box = tuple[float, float, float, float]
 
 
 def text_of(element: ElementTree.Element) -> str:
-    """Return what a text element shows: not what a pointer on it does."""
+    """Return the visible text of a text element, without its tooltip."""
     title = element.find(f"{SVG}title")
     return (element.text or "") if title is None else (title.tail or "")
 
@@ -26,7 +26,7 @@ def texts(svg: str, kind: str = "") -> list[str]:
 
 
 def text_box(element: ElementTree.Element) -> Box:
-    """Return where a text is: left, top, right, bottom."""
+    """Return the box of a text: left, top, right, bottom."""
     size = float(element.get("font-size", 0))
     width = columns(text_of(element)) * size * COLUMN_EM
     left = float(element.get("x", 0)) - (width / 2 if element.get("class") == "middle" else 0)
@@ -36,7 +36,7 @@ def text_box(element: ElementTree.Element) -> Box:
 
 
 def check_layout(svg: str) -> None:
-    """Assert that all texts, squares and dots are in the picture, and no text over another."""
+    """Assert that all texts, squares and dots are inside the picture, and no texts overlap."""
     root = ElementTree.fromstring(svg)
     left, top, width, height = map(float, (root.get("viewBox") or "").split())
     boxes = [text_box(one) for one in root.iter(f"{SVG}text")]
@@ -55,7 +55,7 @@ def check_layout(svg: str) -> None:
 
 
 def squares(svg: str, *forms: str) -> list[str]:
-    """Return what a pointer on each square shows, of the squares of some classes."""
+    """Return the tooltips of the squares of the given classes."""
     root = ElementTree.fromstring(svg)
     return [
         group.findtext(f"{SVG}title") or ""
@@ -66,7 +66,7 @@ def squares(svg: str, *forms: str) -> list[str]:
 
 
 def hatched(svg: str) -> list[str]:
-    """Return what a pointer shows on each square that is marked."""
+    """Return the tooltips of the marked squares."""
     root = ElementTree.fromstring(svg)
     return [
         group.findtext(f"{SVG}title") or ""

@@ -155,7 +155,7 @@ def test_the_siblings_of_a_store_are_concurrent_and_their_join_is_a_vector() -> 
     assert sign(svg) == "∥"
     assert hatched(svg) == ["s1", "s2"]
     assert "[2,0]" in texts(join_svg(*siblings, nodes=["s", "t"]))
-    apart = KnownEvents.of(siblings[0]).joined(KnownEvents.of(Version("t", 4, {})))
+    apart = KnownEvents.of(siblings[0]).union(KnownEvents.of(Version("t", 4, {})))
     assert apart.text(["s", "t"]) == "[1,0]{t4}"
 
 

@@ -103,8 +103,8 @@ def test_steps_that_lead_to_the_same_states_are_told_apart_from_the_others_only(
 
 def test_or_keeps_its_parentheses_in_a_conjunction() -> None:
     text = "pattern P { event E = exists(k); A = k > 1 || x == 1; B = k < 9; check A A | B B; }"
-    said = {way.guard for edge in graph(text).edges for way in edge.ways}
-    assert "(k > 1 || x == 1) && k < 9" in said
+    guards = {way.guard for edge in graph(text).edges for way in edge.ways}
+    assert "(k > 1 || x == 1) && k < 9" in guards
 
 
 def test_a_step_with_a_register_is_no_part_of_the_anonymous_way() -> None:
@@ -131,12 +131,12 @@ def test_states_keep_their_names() -> None:
 @pytest.mark.parametrize("text", [REPLICATED_STACK, NOTS, SPELLED, HOSTILE])
 def test_dot_holds_every_state_and_edge(text: str) -> None:
     of = graph(text)
-    said = of.to_dot()
+    dot = of.to_dot()
     for state in of.states:
-        assert re.search(rf"^  s{state.number} \[.*peripheries={1 + state.final}", said, re.M)
+        assert re.search(rf"^  s{state.number} \[.*peripheries={1 + state.final}", dot, re.M)
     for edge in of.edges:
-        assert f"  s{edge.source} -> s{edge.target} [" in said
-    assert f"start -> s{of.initial};" in said
+        assert f"  s{edge.source} -> s{edge.target} [" in dot
+    assert f"start -> s{of.initial};" in dot
 
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
@@ -154,11 +154,11 @@ def test_graphviz_reads_the_dot(text: str) -> None:
 
 def test_dot_escapes_what_its_strings_give_a_meaning() -> None:
     way = Way(("A",), (), r'k == "\l&lt;"')
-    said = Picture(
+    dot = Picture(
         "P", "next", "", (GraphState(0, 'a"b', True, False),), (GraphEdge(0, 0, (way,)),)
     ).to_dot()
-    assert r'label="A: k == \"\\l&amp;lt;\"\l"' in said
-    assert r'label="a\"b"' in said
+    assert r'label="A: k == \"\\l&amp;lt;\"\l"' in dot
+    assert r'label="a\"b"' in dot
 
 
 # --- mermaid ----------------------------------------------------------------------
@@ -167,13 +167,13 @@ def test_dot_escapes_what_its_strings_give_a_meaning() -> None:
 @pytest.mark.parametrize("text", [REPLICATED_STACK, NOTS, SPELLED, HOSTILE])
 def test_mermaid_holds_every_state_and_edge(text: str) -> None:
     of = graph(text)
-    said = of.to_mermaid()
+    mermaid = of.to_mermaid()
     for state in of.states:
         one = r"\(\(\(" if state.final else r"(\(\(|\(\[)"
-        assert re.search(rf'^  s{state.number}{one}"', said, re.M)
+        assert re.search(rf'^  s{state.number}{one}"', mermaid, re.M)
     for edge in of.edges:
-        assert re.search(rf'^  s{edge.source} -->\|"[^"|]+"\| s{edge.target}$', said, re.M)
-    assert f"  start --> s{of.initial}\n" in said
+        assert re.search(rf'^  s{edge.source} -->\|"[^"|]+"\| s{edge.target}$', mermaid, re.M)
+    assert f"  start --> s{of.initial}\n" in mermaid
 
 
 def test_mermaid_labels_hold_no_character_with_a_meaning() -> None:
@@ -189,20 +189,20 @@ def test_mermaid_labels_hold_no_character_with_a_meaning() -> None:
 
 def test_json_says_everything() -> None:
     program = compile(NOTS)
-    said = json.loads(program.graph().to_json())
-    assert said["pattern"] == "Nots"
-    assert said["strategy"] == "next"
-    assert said["fingerprint"] == program.fingerprint
-    assert (said["initial"], said["finals"]) == (0, [3])
-    assert [s["name"] for s in said["states"]] == ["q0", "q1", "q2", "q3"]
-    assert said["states"][1]["expected"] == ["B"]
-    assert said["steps"][0] == {"name": "A", "guard": "k == 1"}
-    assert said["nots"] == ["N", "(k == 7 || k == 8)"]
-    edge = said["edges"][1]
+    as_json = json.loads(program.graph().to_json())
+    assert as_json["pattern"] == "Nots"
+    assert as_json["strategy"] == "next"
+    assert as_json["fingerprint"] == program.fingerprint
+    assert (as_json["initial"], as_json["finals"]) == (0, [3])
+    assert [s["name"] for s in as_json["states"]] == ["q0", "q1", "q2", "q3"]
+    assert as_json["states"][1]["expected"] == ["B"]
+    assert as_json["steps"][0] == {"name": "A", "guard": "k == 1"}
+    assert as_json["nots"] == ["N", "(k == 7 || k == 8)"]
+    edge = as_json["edges"][1]
     assert (edge["source"], edge["target"]) == (1, 2)
     assert edge["ways"] == [{"steps": ["B"], "nots": ["N"], "guard": "k == 2"}]
     for number in edge["minterms"]:
-        assert said["minterms"][number]["holds"] == [["not N, B"]]
+        assert as_json["minterms"][number]["holds"] == [["not N, B"]]
 
 
 def test_every_form_is_the_same_under_every_hash_seed() -> None:
@@ -213,7 +213,7 @@ def test_every_form_is_the_same_under_every_hash_seed() -> None:
         "    graph = compile(text).graph()\n"
         "    print(graph.to_dot(), graph.to_mermaid(), graph.to_json(), ascii(graph.to_svg()))\n"
     )
-    said = [
+    outputs = [
         subprocess.run(
             [sys.executable, "-c", script],
             cwd=ROOT,
@@ -223,5 +223,5 @@ def test_every_form_is_the_same_under_every_hash_seed() -> None:
         ).stdout
         for seed in ("1", "2")
     ]
-    assert said[0] == said[1]
-    assert len(said[0]) > 5_000
+    assert outputs[0] == outputs[1]
+    assert len(outputs[0]) > 5_000

@@ -29,7 +29,7 @@ from tests.sampling import examples
 
 
 def widths(svg: str) -> list[float]:
-    """Return the width of each square of a picture."""
+    """Return the widths of the squares of a picture."""
     rects = ElementTree.fromstring(svg).iter(f"{SVG}rect")
     return [float(one.get("width", 0)) for one in rects if one.get("class") in ("known", "marked")]
 
@@ -41,7 +41,7 @@ def area(events: Events) -> float:
 
 
 def as_events(identity: Identity) -> Events:
-    """Return an identity as the tree of one event over it."""
+    """Return the event tree of one event over an identity."""
     if isinstance(identity, int):
         return identity
     return 0, as_events(identity[0]), as_events(identity[1])

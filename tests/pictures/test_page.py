@@ -42,7 +42,7 @@ def _log() -> list[ketal.Event]:
 
 @pytest.fixture
 def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
-    """The page of the log, open; nothing may be on the console at the end."""
+    """The opened page of the log; the browser's console must be empty at the end."""
     path = tmp_path / "run.html"
     ketal.view(_log(), ketal.compile(PATTERN), title="run").write(path)
     browser.get("about:blank")
@@ -52,7 +52,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
 
 
 def _own(browser: Any) -> set[str]:
-    """The events that the diagram marks as those of the chosen verdict."""
+    """Return the events that the diagram marks as those of the chosen verdict."""
     script = "const d = ketal.diagram; return [...d.own].map((e) => d.execution.dot(e))"
     return set(browser.execute_script(script))
 
@@ -69,7 +69,7 @@ def _press(browser: Any, key: str) -> None:
 
 
 def _pixels(browser: Any, x: float, y: float) -> list[int]:
-    """The colour at a point of the canvas."""
+    """Return the colour at a point of the canvas."""
     time.sleep(0.1)  # a frame
     script = """
         const ratio = devicePixelRatio, [x, y] = arguments, copy = new OffscreenCanvas(1, 1);
@@ -80,7 +80,7 @@ def _pixels(browser: Any, x: float, y: float) -> list[int]:
 
 
 def _at(browser: Any, dot: str) -> tuple[float, float]:
-    """Where the diagram has an event."""
+    """Return the position of an event in the diagram."""
     script = """
         const d = ketal.diagram, e = d.execution.names.get(arguments[0]);
         return [d.x(d.shown().indexOf(d.execution.node[e])), d.y(d.execution.row[e])]"""
@@ -133,9 +133,9 @@ def test_a_click_on_a_verdict_shows_its_events_and_its_reasons(opened: Any) -> N
 def test_a_click_on_an_event_shows_its_past_and_its_future(opened: Any) -> None:
     _click(opened, "b@2")
     assert _chosen(opened) == "b@2"
-    said = _text(opened, "chosen")
-    assert "2 in its past, 1 in its future, 1 concurrent" in said
-    assert "a:1, b:2" in said
+    details = _text(opened, "chosen")
+    assert "2 in its past, 1 in its future, 1 concurrent" in details
+    assert "a:1, b:2" in details
     script = """
         const { execution, relations } = ketal.diagram;
         return Object.fromEntries([...execution.names].map(([name, e]) => [name, relations[e]]))"""

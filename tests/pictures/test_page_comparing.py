@@ -1,4 +1,4 @@
-"""Two executions beside one another on the page: what only one of them has."""
+"""Two executions side by side on the page: the events that only one of them has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = WITH_CHROMIUM
 
 
 def _run(**types: str) -> list[Event]:
-    """An execution without messages: of each node the types of its events, one letter each."""
+    """Return an execution without messages, from the types of each node's events, as letters."""
     return [
         Event(node=node, type=kind, clock={node: count})
         for node, kinds in types.items()
@@ -30,7 +30,7 @@ def _run(**types: str) -> list[Event]:
 
 
 def _common(one: str, other: str) -> int:
-    """The length of a longest common subsequence, by its definition."""
+    """Return the length of a longest common subsequence, by its definition."""
 
     @functools.cache
     def longest(i: int, j: int) -> int:
@@ -45,7 +45,7 @@ def _common(one: str, other: str) -> int:
 
 @pytest.fixture(scope="module")
 def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A page, of which the tests use the functions."""
+    """An opened page whose functions the tests call."""
     path = tmp_path_factory.mktemp("page") / "page.html"
     ketal.view(_run(n="a")).write(path)
     browser.get(path.as_uri())
@@ -124,7 +124,7 @@ def test_the_other_run_stands_beside_with_what_only_one_of_them_has(
     browser.get(where)
     assert browser.execute_script(chosen) == "n@3"
     assert browser.execute_script("return ketal.diagram === ketal.second")
-    browser.execute_script("ketal.putBeside(-1)")
+    browser.execute_script("ketal.showBeside(-1)")
     assert browser.execute_script("return [ketal.first.peers, ketal.second.section.hidden]") == [
         None, True,
     ]  # fmt: skip

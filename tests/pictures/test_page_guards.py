@@ -39,7 +39,7 @@ EVALUATE = """
 
 @pytest.fixture(scope="module")
 def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A page, of which the tests use the functions."""
+    """An opened page whose functions the tests call."""
     path = tmp_path_factory.mktemp("page") / "page.html"
     ketal.view([Event(node="n", type="t", clock={"n": 1})]).write(path)
     browser.get(path.as_uri())
@@ -146,7 +146,7 @@ def test_a_guard_of_values_is_evaluated_as_in_the_language(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("x ==", "a value or a guard is wanted at the end"),
         ("x == 3 y", "an operator is wanted at `y`"),
@@ -165,10 +165,10 @@ def test_a_guard_of_values_is_evaluated_as_in_the_language(
         ("Loop", "guards are named within guards too deeply"),
     ],
 )
-def test_what_is_no_guard_is_said(page: Any, text: str, said: str) -> None:
+def test_what_is_no_guard_is_said(page: Any, text: str, message: str) -> None:
     (drawn,) = space_times(ViewedLog(EVENTS[1:2], DEFAULT), None, DEFAULT)
     declared: Any = {"W": None, "Loop": "Loop"}
-    assert _answers(page, drawn, declared, [[text, 0, []]]) == [f"error: {said}"]
+    assert _answers(page, drawn, declared, [[text, 0, []]]) == [f"error: {message}"]
 
 
 LOG = [
@@ -194,8 +194,8 @@ def _found(page: Any, text: str) -> tuple[set[str], str]:
         const dot = (one, e) => one ? [diagram.execution.dot(e)] : [];
         const found = [...(diagram.dimmed || [])].flatMap(dot);
         return [found, document.getElementById("found").textContent];"""
-    found, said = page.execute_script(script, text)
-    return set(found), said
+    found, message = page.execute_script(script, text)
+    return set(found), message
 
 
 def test_the_search_is_by_a_guard_or_by_text_and_says_which(browser: Any, tmp_path: Path) -> None:
@@ -206,8 +206,8 @@ def test_the_search_is_by_a_guard_or_by_text_and_says_which(browser: Any, tmp_pa
     assert _found(browser, "v == 1 && !Write") == ({"b@1"}, "1 found by the guard")
     assert _found(browser, "writ") == ({"a@1", "c@1"}, "2 found as text")
     assert _found(browser, "v = 1") == (set(), "0 found as text; no guard: = is no part of a guard")
-    said = "choose an event: Conc asks about what is chosen"
-    assert _found(browser, "Conc(true)") == (set(), said)
+    message = "choose an event: Conc asks about what is chosen"
+    assert _found(browser, "Conc(true)") == (set(), message)
     browser.execute_script("ketal.chooseEvent(ketal.execution.names.get('b@1'))")
     assert _found(browser, "Conc(true)") == ({"c@1"}, "1 found by the guard")
     browser.execute_script("ketal.chooseVerdict(0)")

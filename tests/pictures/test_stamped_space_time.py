@@ -50,7 +50,7 @@ def dots(svg: str) -> list[Point]:
 
 
 def curves(svg: str) -> list[list[list[Point]]]:
-    """Return of each message its pieces: start, control point, end."""
+    """Return the pieces of each message: start, control point, end."""
     groups = ElementTree.fromstring(svg).iter(f"{SVG}g")
     return [
         [points(path.get("d", "")) for path in group.iter(f"{SVG}path")]

@@ -1,4 +1,4 @@
-"""The drawing: well-formed, complete, nothing over anything else; by both layouts."""
+"""The drawing by both layouts: well-formed, complete, without overlaps."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_no_line_of_the_layered_layout_crosses_a_label_or_a_foreign_state(
 
 
 def colours(svg: str) -> Counter[str]:
-    """Return how often each opaque colour occurs in a picture, as resvg renders it."""
+    """Return the number of pixels of each opaque colour in a picture that resvg renders."""
     png = svg_to_bytes(svg_string=svg, skip_system_fonts=True)
     width, height, depth, kind = struct.unpack(">IIBB", png[16:26])
     assert (depth, kind) == (8, 6), "resvg writes RGBA, 8 bits each"
@@ -271,7 +271,7 @@ def test_lines_are_bounded_in_width_and_number(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "reason"),
     [
         ("echo 'broken plugin' >&2; exit 3", "status 3: broken plugin"),
         ("echo '{}'", "cannot be read"),
@@ -280,15 +280,15 @@ def test_lines_are_bounded_in_width_and_number(text: str) -> None:
     ],
 )
 def test_a_graphviz_that_fails_is_named_and_replaced(
-    script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "dot"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(tmp_path) + os.pathsep + "")
-    timeout_s = 1 if said == "longer than" else 60
+    timeout_s = 1 if reason == "longer than" else 60
     monkeypatch.setattr("ketal.pictures.graphs.graphviz.DOT_TIMEOUT_S", timeout_s)
-    with pytest.warns(LayoutWarning, match=said):
+    with pytest.warns(LayoutWarning, match=reason):
         drawn = PROTOCOL.to_svg()
     assert "Laid out by layers." in drawn
 
@@ -315,8 +315,8 @@ def test_too_many_states_or_edges_name_the_limit() -> None:
     dense = made(30, everywhere(30))
     with pytest.raises(SettingError, match=f"900 edges.*SVG_EDGES_MAX is {SVG_EDGES_MAX}"):
         dense.to_svg()
-    for said in (chain.to_dot(), chain.to_mermaid(), chain.to_json()):
-        assert len(said.splitlines()) > 999
+    for text in (chain.to_dot(), chain.to_mermaid(), chain.to_json()):
+        assert len(text.splitlines()) > 999
 
 
 def test_a_notebook_shows_the_text_of_a_program_too_large_to_draw() -> None:

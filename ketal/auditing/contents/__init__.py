@@ -1,1 +1,1 @@
-"""What is in a log: `ketal stats`."""
+"""The contents of a log: `ketal stats`."""

@@ -1,9 +1,10 @@
-"""Counts of attributes: how many events have one, of which kinds, with which values.
+"""Counts attributes: how many events have each, with which kinds and which values.
 
-Attributes are counted by their paths, apart for each type of event: objects are looked into, lists
-are not, as in a pattern. The number of paths and of the values of each is bounded.
+Attributes are counted by path, separately for each type of event: the attributes inside objects are
+counted, those inside lists are not, as in a pattern. The number of paths and the number of values
+for each are bounded.
 
-The one rule: an event counts once at each of its paths, whatever its value there.
+The one rule: an event counts once for each of its paths, whatever the value.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from ketal.model.limits import Limits
 
 KINDS = ("string", "number", "boolean", "null", "list", "object")
 KEYS_MAX = 32
-"""Names in the longest path that is counted."""
+"""How many names the longest path has that is counted."""
 EXAMPLES = 3
-"""Values that are shown of an attribute: the most frequent, of equally frequent ones the first."""
+"""How many values of an attribute are shown: the most frequent, of ties the first."""
 TEXT_CHARS_MAX = 100
-"""The longest text of a value that is kept whole."""
+"""The length of the longest text that is kept whole."""
 
 _KINDS = {
     str: "string",
@@ -38,55 +39,55 @@ _KINDS = {
 _Path = tuple[str, ...]
 _NAN = ("NaN", b"")
 _TOO_DEEP = ("[…", b"")
-"""Of lists that nest deeper than Python writes: they are not told apart."""
+"""The key of all lists that nest too deeply for JSON; they are not distinguished."""
 
 
 K = TypeVar("K")
 
 
 class BoundedCounts(Generic[K]):
-    """Counts of at most so many different things.
+    """Counts at most `keys_max` distinct keys.
 
     Attributes
     ----------
     counts : dict
-        How often each was counted.
-    cut : int
-        How many were not counted, as there was no room for them.
+        How often each key was counted.
+    not_counted : int
+        How often further keys, beyond the limit, occurred.
     """
 
-    __slots__ = ("counts", "cut", "most")
+    __slots__ = ("counts", "keys_max", "not_counted")
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, keys_max: int) -> None:
+        self.keys_max = keys_max
         self.counts: dict[K, int] = {}
-        self.cut = 0
+        self.not_counted = 0
 
     def add(self, key: K, number: int = 1) -> None:
-        """Count something."""
+        """Count a key, or its occurrences beyond the limit."""
         if key in self.counts:
             self.counts[key] += number
-        elif len(self.counts) < self.most:
+        elif len(self.counts) < self.keys_max:
             self.counts[key] = number
         else:
-            self.cut += number
+            self.not_counted += number
 
-    def common(self) -> dict[K, int]:
-        """Return the counts, the highest first, of equal ones the first key."""
+    def most_common(self) -> dict[K, int]:
+        """Return the counts, the highest first, ties by key."""
         return dict(sorted(self.counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 class AttributeCounts:
-    """The counts of one path.
+    """The counts of one attribute path.
 
     Attributes
     ----------
     kinds : dict of str to int
-        How many events have a value of each kind there.
+        How many events have a value of each kind.
     values : BoundedCounts
-        How many have each value; `_key` makes the keys. Null and objects are not in it.
+        How many events have each value, by the keys of `_value_key`; without null and objects.
     inner : dict of str to AttributeCounts
-        The attributes inside of objects there.
+        The attributes inside objects at the path.
     """
 
     __slots__ = ("inner", "kinds", "values")
@@ -102,18 +103,18 @@ class AttributeCounts:
             self.kinds[kind] = self.kinds.get(kind, 0) + number
         for key, number in other.values.counts.items():
             self.values.add(key, number)
-        self.values.cut += other.values.cut
+        self.values.not_counted += other.values.not_counted
         for name, inner in other.inner.items():
-            self.inner.setdefault(name, AttributeCounts(self.values.most)).merge(inner)
+            self.inner.setdefault(name, AttributeCounts(self.values.keys_max)).merge(inner)
 
 
 class AttributeTable:
-    """Counts attributes, at most `stats_attributes_max` paths of types.
+    """Counts attributes, at most `stats_attributes_max` paths over all types.
 
     Attributes
     ----------
-    cut : int
-        How many values had a path that is not counted.
+    not_counted : int
+        How many values had a path beyond that limit.
     deep : int
         How many values had a path of more than `KEYS_MAX` names.
     """
@@ -121,17 +122,17 @@ class AttributeTable:
     def __init__(self, limits: Limits) -> None:
         self._left = limits.stats_attributes_max
         self._values_max = limits.stats_values_max
-        self.cut = self.deep = 0
+        self.not_counted = self.deep = 0
 
     def count(
         self, counts: dict[str, AttributeCounts], data: Mapping[str, Any], depth: int = 1
     ) -> None:
-        """Count the attributes of an event among those of its type."""
+        """Count the attributes of an event in the counts of its type."""
         for name, value in data.items():
             one = counts.get(name)
             if one is None:
                 if not self._left:
-                    self.cut += 1
+                    self.not_counted += 1
                     continue
                 self._left -= 1
                 one = counts[name] = AttributeCounts(self._values_max)
@@ -143,22 +144,24 @@ class AttributeTable:
                 else:
                     self.deep += len(value)
             elif kind != "null":
-                one.values.add(_key(value))
+                one.values.add(_value_key(value))
 
-    def merged(self, tables: Iterable[dict[str, AttributeCounts]]) -> dict[str, AttributeCounts]:
-        """Return the counts of the events of several types together."""
+    def merge_types(
+        self, tables: Iterable[dict[str, AttributeCounts]]
+    ) -> dict[str, AttributeCounts]:
+        """Return the sum of the counts of several types."""
         whole, part = AttributeCounts(self._values_max), AttributeCounts(self._values_max)
         for part.inner in tables:
             whole.merge(part)
         return whole.inner
 
 
-def listed(
-    counts: Mapping[str, AttributeCounts], of: int, within: _Path = ()
+def attribute_stats(
+    counts: Mapping[str, AttributeCounts], events: int, within: _Path = ()
 ) -> Iterator[AttributeStats]:
-    """Yield the attributes of `of` events in the order in which they came first, inner ones after.
+    """Yield the statistics of attributes in order of first occurrence, each before inner ones.
 
-    `within` is the path of the object that they are in.
+    `events` is how many events were counted, `within` the path of the enclosing object.
     """
     for name, one in counts.items():
         path, values = (*within, name), one.values.counts
@@ -166,23 +169,23 @@ def listed(
         yield AttributeStats(
             path=path,
             events=sum(one.kinds.values()),
-            of=of,
+            of=events,
             kinds={kind: one.kinds[kind] for kind in KINDS if kind in one.kinds},
             values=len(values),
-            more_values=bool(one.values.cut),
-            examples=tuple(_value(key) for key, _ in common),
+            more_values=bool(one.values.not_counted),
+            examples=tuple(_key_value(key) for key, _ in common),
         )
-        yield from listed(one.inner, of, path)
+        yield from attribute_stats(one.inner, events, path)
 
 
-def _key(value: Any) -> Any:
-    """Return what is equal for equal values and for no others: true is not 1.
+def _value_key(value: Any) -> Any:
+    """Return a hashable key that is equal for equal values only; true is not equal to 1.
 
-    A string or a number is its own; anything else is a tuple, and what is long is cut there.
+    A short string or a number is its own key; other keys are tuples, with long text truncated.
     """
     kind = value.__class__
     if kind is str:
-        return value if len(value) <= TEXT_CHARS_MAX else _cut(value)
+        return value if len(value) <= TEXT_CHARS_MAX else _truncated_key(value)
     if kind is int or kind is float:
         return value if value == value else _NAN
     if kind is bool:
@@ -191,16 +194,16 @@ def _key(value: Any) -> Any:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
         return _TOO_DEEP
-    return (text,) if len(text) <= TEXT_CHARS_MAX else _cut(text)
+    return (text,) if len(text) <= TEXT_CHARS_MAX else _truncated_key(text)
 
 
-def _cut(text: str) -> tuple[str, bytes]:
+def _truncated_key(text: str) -> tuple[str, bytes]:
     whole = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
     return f"{text[:TEXT_CHARS_MAX]}…", whole
 
 
-def _value(key: Any) -> Any:
-    """Return the value that a key was made of; of a long one the text that it begins with."""
+def _key_value(key: Any) -> Any:
+    """Return the value of a key of `_value_key`; truncated text for a long value."""
     if not isinstance(key, tuple):
         return key
     if key is _NAN:

@@ -1,10 +1,10 @@
-"""`ketal.stats`: count what is in a log, in one pass and in bounded memory.
+"""`ketal.stats`: counts the contents of a log, in one pass and in bounded memory.
 
-Which pairs of events are concurrent is counted from the clocks, as an audit does
-(`ketal.auditing.log_statistics`): of all events while their clocks have at most
-`stats_entries_max` entries together, else of a sample. Each event draws a number, and those with
-the lowest are kept, which is a uniform sample without replacement, of a size that need not be known
-before (Vitter, "Random sampling with a reservoir", 1985).
+The concurrent pairs of events are counted from the clocks, as in an audit
+(`ketal.auditing.log_statistics`): those of all events as long as their clocks have at most
+`stats_entries_max` entries together, otherwise those of a sample. Each event draws a random number,
+and the events with the lowest ones are kept: a uniform sample without replacement, of a size that
+need not be known in advance (Vitter, "Random sampling with a reservoir", 1985).
 
 The one rule: a record is an event, a duplicate, a control event or rejected, and counts once.
 """
@@ -22,7 +22,7 @@ from ketal.auditing.contents.attribute_counts import (
     AttributeCounts,
     AttributeTable,
     BoundedCounts,
-    listed,
+    attribute_stats,
 )
 from ketal.auditing.contents.contents_report import LogStats
 from ketal.auditing.contents.log_contents import ConcurrencyStats, LeftOut, TypeStats
@@ -37,27 +37,27 @@ from ketal.model.log_arguments import records_of
 from ketal.model.verdicts.execution_verdicts import Rejected
 
 SEED = 17
-"""What samples are drawn with: the same log has the same sample."""
+"""The seed of all samples, so that the same log has the same sample."""
 
 
 def stats(log: Log | Iterable[Event], *, limits: Limits = DEFAULT) -> LogStats:
-    """Return what is in a log: nodes, types, attributes, times, concurrency, messages.
+    """Return the contents of a log: nodes, types, attributes, times, concurrency, messages.
 
     Parameters
     ----------
     log : Log or iterable of Event
-        What to count; it is read once.
+        The events; the log is read once.
     limits : Limits
         `stats_types_max`, `stats_nodes_max`, `stats_attributes_max`, `stats_values_max`,
-        `stats_pairs_max` and `stats_entries_max` bound what is kept in memory; what they leave
-        out is in `left_out`.
+        `stats_pairs_max` and `stats_entries_max` bound the memory; `left_out` has how much each
+        left out.
 
     Raises
     ------
     SettingError
         If the log cannot be read.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
 
     Examples
     --------
@@ -74,14 +74,14 @@ def stats(log: Log | Iterable[Event], *, limits: Limits = DEFAULT) -> LogStats:
     3 records = 3 events
     ...
     """
-    counted = LogCounts(Limits.given(limits))
+    counts = LogCounts(Limits.given(limits))
     for execution, item, _, _ in records_of(log):
-        counted.add(execution, item)
-    return counted.to_stats()
+        counts.add(execution, item)
+    return counts.to_stats()
 
 
 class LogCounts:
-    """The counts of the records that were read."""
+    """The counts of the records read so far."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -92,8 +92,8 @@ class LogCounts:
         self._times: list[float] = []
         self._nodes: BoundedCounts[str] = BoundedCounts(limits.stats_nodes_max)
         self._types: BoundedCounts[str] = BoundedCounts(limits.stats_types_max)
-        # By type, and of all types that are not counted by themselves.
-        self._attributes_of: dict[str | None, dict[str, AttributeCounts]] = {}
+        # By type; None for all types beyond the limit together.
+        self._attributes_by_type: dict[str | None, dict[str, AttributeCounts]] = {}
         self._attributes = AttributeTable(limits)
         self._dots = RepeatedDots(limits)
         self._sample = _Sample(limits.stats_entries_max)
@@ -112,19 +112,19 @@ class LogCounts:
             if status == "duplicate":
                 self._duplicates += 1
                 return
-            self._count(item)
+            self._count_event(item)
             if status == "repeated":
                 self._repeated += 1
             else:
                 self._sample.add(execution, item)
                 self._messages.add(execution, item)
 
-    def _count(self, event: Event) -> None:
+    def _count_event(self, event: Event) -> None:
         self._events += 1
         self._nodes.add(event.node)
         self._types.add(event.type)
         counted_as = event.type if event.type in self._types.counts else None
-        self._attributes.count(self._attributes_of.setdefault(counted_as, {}), event.data)
+        self._attributes.count(self._attributes_by_type.setdefault(counted_as, {}), event.data)
         time: Any = event.time
         if time is not None:
             self._timed += 1
@@ -132,10 +132,10 @@ class LogCounts:
             self._times = [min(times[0], time), max(times[1], time)]
 
     def to_stats(self) -> LogStats:
-        """Return what was counted."""
-        # Those of types without a place of their own last.
-        parts = sorted(self._attributes_of.items(), key=lambda part: part[0] is None)
-        whole = self._attributes.merged(attributes for _, attributes in parts)
+        """Return the counts as `LogStats`."""
+        # The counts of types beyond the limit come last.
+        parts = sorted(self._attributes_by_type.items(), key=lambda part: part[0] is None)
+        whole = self._attributes.merge_types(attributes for _, attributes in parts)
         return LogStats(
             events=self._events,
             duplicates=self._duplicates,
@@ -147,34 +147,34 @@ class LogCounts:
             timed=self._timed,
             first_time=self._times[0] if self._times else None,
             last_time=self._times[1] if self._times else None,
-            nodes=self._nodes.common(),
+            nodes=self._nodes.most_common(),
             types=tuple(
                 TypeStats(
                     type=name,
                     events=events,
-                    attributes=tuple(listed(self._attributes_of[name], events)),
+                    attributes=tuple(attribute_stats(self._attributes_by_type[name], events)),
                 )
-                for name, events in self._types.common().items()
+                for name, events in self._types.most_common().items()
             ),
-            attributes=tuple(listed(whole, self._events)),
-            concurrency=self._sample.measured(),
-            messages=self._messages.found(),
+            attributes=tuple(attribute_stats(whole, self._events)),
+            concurrency=self._sample.concurrency(),
+            messages=self._messages.result(),
             left_out=tuple(self._left_out()),
         )
 
     def _left_out(self) -> list[LeftOut]:
-        """Return what limits left out."""
+        """Return the limits that were reached, with the numbers left out."""
         numbers = {
-            "types": ("stats_types_max", self._types.cut),
-            "nodes": ("stats_nodes_max", self._nodes.cut),
-            "attributes": ("stats_attributes_max", self._attributes.cut),
-            "message types": ("stats_pairs_max", self._messages.types.cut),
-            "message nodes": ("stats_pairs_max", self._messages.nodes.cut),
-            "dots": ("counters_max", self._dots.cut),
+            "types": ("stats_types_max", self._types.not_counted),
+            "nodes": ("stats_nodes_max", self._nodes.not_counted),
+            "attributes": ("stats_attributes_max", self._attributes.not_counted),
+            "message types": ("stats_pairs_max", self._messages.types.not_counted),
+            "message nodes": ("stats_pairs_max", self._messages.nodes.not_counted),
+            "dots": ("counters_max", self._dots.not_counted),
         }
         out = [
-            LeftOut(what=what, limit=limit, most=getattr(self._limits, limit), number=number)
-            for what, (limit, number) in numbers.items()
+            LeftOut(what=table, limit=limit, most=getattr(self._limits, limit), number=number)
+            for table, (limit, number) in numbers.items()
         ]
         deep = self._attributes.deep
         out.append(LeftOut(what="inner attributes", limit="KEYS_MAX", most=KEYS_MAX, number=deep))
@@ -188,7 +188,7 @@ class _Sample:
         self._entries_max = entries_max
         self._entries = self._events = 0
         self._draw = random.Random(SEED).random
-        # The highest number first; no two events have one place in the log.
+        # A max-heap of numbers, as they are negated; the place in the log breaks ties.
         self._heap: list[tuple[float, int, str, DotAndClock]] = []
 
     def add(self, execution: str, event: Event) -> None:
@@ -204,8 +204,8 @@ class _Sample:
         while self._entries > self._entries_max:
             self._entries -= len(heappop(self._heap)[3].clock)
 
-    def measured(self) -> ConcurrencyStats:
-        """Return how many pairs of events of the sample, each of one execution, are concurrent."""
+    def concurrency(self) -> ConcurrencyStats:
+        """Return how many pairs of events of one execution in the sample are concurrent."""
         stamps: dict[str, list[DotAndClock]] = {}
         for _, _, execution, stamp in self._heap:
             stamps.setdefault(execution, []).append(stamp)

@@ -1,9 +1,10 @@
-"""What is in a log, as data and as text for a person who writes a pattern.
+"""The contents of a log, as data and as text for a person who writes a pattern.
 
-In the text names stand as a pattern writes them.
+Names in the text are in pattern syntax.
 
-The one rule: a line of the text has at most `WIDTH` columns, but for the reason of a rejected
-record; what does not fit ends in `…`, and a table that goes on says how.
+The one rule: a line of the text has at most `WIDTH` columns, except the reason of a rejected
+record; text that does not fit ends in `…`, and a truncated table names the option that shows the
+rest.
 """
 
 from __future__ import annotations
@@ -28,34 +29,34 @@ from ketal.model.wording import counted, fitted, padded
 
 WIDTH = 100
 ROWS = 20
-"""Rows of a table, and attributes of a type, that are shown."""
+"""How many rows of a table, and attributes of a type, are shown."""
 SEVERAL = 3
-"""From so many types with one first word on it is said how a pattern takes them together."""
+"""How many types with one first word it takes for the text to show a guard that matches them."""
 _NAME_COLUMNS, _KINDS_COLUMNS, _EXAMPLE_COLUMNS = 36, 24, 40
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogStats:
-    """What is in a log: what `ketal.stats` returns; as text it is what `ketal stats` prints.
+    """The contents of a log, as `ketal.stats` returns them; `str` is what `ketal stats` prints.
 
     Attributes
     ----------
     events, duplicates, rejected, controls : int
-        What the records are: events, second copies of events, no events, control events.
-        Duplicates are in no other count.
+        How many records are events, duplicates of events, no events, and control events. Duplicates
+        are in no other count.
     first_rejected : str
-        The first rejected record, its place and the reason; empty where there is none.
+        The first rejected record, its place and the reason; empty if there is none.
     repeated : int
-        Events with the dot of another event and other content: their node started again, or they
-        contradict it (`ketal audit` says which). They are in the counts, but no clock of theirs is
-        compared.
+        How many events have the dot of another event and other content: their node restarted, or
+        they contradict it (`ketal audit` tells which). They are counted as events, but their clocks
+        are not compared.
     executions : int
         How many executions the log has.
     timed : int
         How many events have a time.
     first_time, last_time : float or None
-        The earliest and the latest of these, in seconds since the epoch.
+        The earliest and the latest time, in seconds since the epoch.
     nodes : dict of str to int
         How many events each node has; the most frequent first.
     types : tuple of TypeStats
@@ -63,11 +64,11 @@ class LogStats:
     attributes : tuple of AttributeStats
         The attributes of all events.
     concurrency : ConcurrencyStats
-        How many pairs of events are concurrent.
+        The number of concurrent pairs of events.
     messages : MessageStats
-        Which events received messages, by their clocks, and from which.
+        The messages that the clocks imply, by type and by node.
     left_out : tuple of LeftOut
-        What is not counted, as limits were reached.
+        The limits that were reached, and how much each left out.
 
     Examples
     --------
@@ -150,9 +151,9 @@ class LogStats:
 def lines(
     stats: LogStats, rows: int = ROWS, *, fields: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """Yield the lines, with at most `rows` rows of each table.
+    """Yield the report line by line, with at most `rows` rows of each table.
 
-    `fields` are the paths that were given for fields of the events (`Source`).
+    `fields` are the paths given for fields of the events (`Source`).
     """
     paths = fields or {}
     yield _records(stats)
@@ -168,7 +169,7 @@ def lines(
         yield from _types(stats, rows)
         yield from _messages(stats, rows)
     for one in stats.left_out:
-        yield f"left out: {_cut_by(one)}"
+        yield f"left out: {_left_out_text(one)}"
 
 
 def _records(stats: LogStats) -> str:
@@ -183,7 +184,7 @@ def _records(stats: LogStats) -> str:
 
 def _times(stats: LogStats, path: str | None) -> str:
     if stats.first_time is None or stats.last_time is None:
-        return f"time        no event has one{_at(path)} (--field time=PATH says where it is)"
+        return f"time        no event has one{_place(path)} (--field time=PATH says where it is)"
     span = _duration(stats.last_time - stats.first_time)
     first, last = rfc3339(stats.first_time), rfc3339(stats.last_time)
     whose = "all events" if stats.timed == stats.events else counted(stats.timed, "event")
@@ -220,9 +221,9 @@ def _concurrency(stats: LogStats) -> Iterator[str]:
 
 def _nodes(stats: LogStats, rows: int) -> Iterator[str]:
     yield ""
-    yield f"nodes ({_number(stats, 'nodes', len(stats.nodes))})"
-    items = [f"{_text(node)} {number:,}" for node, number in stats.nodes.items()]
-    # Several to a line, and so more of them than rows.
+    yield f"nodes ({_count_text(stats, 'nodes', len(stats.nodes))})"
+    items = [f"{_quoted(node)} {number:,}" for node, number in stats.nodes.items()]
+    # A line has several nodes, so more of them are shown than rows.
     yield from _wrapped(items[: 5 * rows], len(items))
 
 
@@ -235,19 +236,19 @@ def _wrapped(items: Sequence[str], total: int) -> Iterator[str]:
         line = f"{line}, {item}" if line else fitted(item, WIDTH - 4)
     if line:
         yield f"  {line}"
-    yield from _more(total - len(items), 2)
+    yield from _more_line(total - len(items), 2)
 
 
-def _at(path: str | None) -> str:
+def _place(path: str | None) -> str:
     return "" if path is None else f" at {path}"
 
 
 def _attributes(stats: LogStats, rows: int, path: str | None) -> Iterator[str]:
     yield ""
     if not stats.attributes:
-        yield f"attributes: no event has one{_at(path)} (--field data=PATH says where they are)"
+        yield f"attributes: no event has one{_place(path)} (--field data=PATH says where they are)"
         return
-    yield f"attributes of all events ({_number(stats, 'attributes', len(stats.attributes))})"
+    yield f"attributes of all events ({_count_text(stats, 'attributes', len(stats.attributes))})"
     yield from _attribute_rows(stats.attributes, rows)
 
 
@@ -257,9 +258,9 @@ def _attribute_rows(attributes: Sequence[AttributeStats], rows: int) -> Iterator
         (
             f"{one.events:,}",
             _share(one.events, one.of),
-            fitted(_rendered(syntax.Attribute(one.path)), _NAME_COLUMNS),
-            fitted(_kinds(one), _KINDS_COLUMNS),
-            _examples(one),
+            fitted(_in_syntax(syntax.Attribute(one.path)), _NAME_COLUMNS),
+            fitted(_kinds_text(one), _KINDS_COLUMNS),
+            _examples_text(one),
         )
         for one in shown
     ]
@@ -267,31 +268,31 @@ def _attribute_rows(attributes: Sequence[AttributeStats], rows: int) -> Iterator
     for events, share, name, kinds, examples in table:
         head = f"  {events:>8}  {share:>6}  {padded(name, of_name)}  {padded(kinds, of_kinds)}"
         yield fitted(f"{head}  {examples}".rstrip(), WIDTH)
-    yield from _more(len(attributes) - len(shown), 20)
+    yield from _more_line(len(attributes) - len(shown), 20)
 
 
 def _types(stats: LogStats, rows: int) -> Iterator[str]:
-    # Attributes of every event, always of one kind.
+    # The attributes that every event has, always of one kind.
     everywhere = {a.path for a in stats.attributes if a.events == a.of and len(a.kinds) == 1}
     apart = len(stats.types) > 1
     yield ""
-    heading = f"types ({_number(stats, 'types', len(stats.types))})"
+    heading = f"types ({_count_text(stats, 'types', len(stats.types))})"
     if apart and len(everywhere) < len(stats.attributes):
         heading += ", each with the attributes that not every event has"
     yield heading
     for one in stats.types[:rows]:
         share = _share(one.events, stats.events)
-        yield fitted(f"  {one.events:>8,}  {share:>6}  {_text(one.type)}", WIDTH)
+        yield fitted(f"  {one.events:>8,}  {share:>6}  {_quoted(one.type)}", WIDTH)
         own = [attribute for attribute in one.attributes if attribute.path not in everywhere]
         if apart and own:
             yield from (fitted(f"  {line}", WIDTH) for line in _attribute_rows(own, rows))
-    yield from _more(len(stats.types) - rows, 20)
+    yield from _more_line(len(stats.types) - rows, 20)
     if len(stats.types) > rows:
         yield from _by_first_word(stats.types)
 
 
 def _by_first_word(types: Sequence[TypeStats]) -> Iterator[str]:
-    """Yield how a pattern takes several types that are texts."""
+    """Yield a guard that matches several types, if enough of them begin with the same word."""
     words = Counter(one.type.split(" ")[0] for one in types if " " in one.type)
     for word, number in words.most_common(1):
         if number >= SEVERAL and word.isalnum():
@@ -322,29 +323,29 @@ def _messages(stats: LogStats, rows: int) -> Iterator[str]:
 
 def _pair_rows(pairs: dict[tuple[str, str], int], rows: int) -> Iterator[str]:
     for (first, second), number in list(pairs.items())[:rows]:
-        whole = f"  {number:>8,}  {_text(first)} → {_text(second)}"
+        whole = f"  {number:>8,}  {_quoted(first)} → {_quoted(second)}"
         if columns(whole) <= WIDTH:
             yield whole
         else:
-            yield fitted(f"  {number:>8,}  {_text(first)}", WIDTH)
-            yield fitted(f"          → {_text(second)}", WIDTH)
-    yield from _more(len(pairs) - rows, 12)
+            yield fitted(f"  {number:>8,}  {_quoted(first)}", WIDTH)
+            yield fitted(f"          → {_quoted(second)}", WIDTH)
+    yield from _more_line(len(pairs) - rows, 12)
 
 
-# --- words ---
+# --- wording ---
 
 
-def _number(stats: LogStats, what: str, number: int) -> str:
-    more = any(one.what == what for one in stats.left_out)
+def _count_text(stats: LogStats, table: str, number: int) -> str:
+    more = any(one.what == table for one in stats.left_out)
     return f"{number:,}{' and more' if more else ''}"
 
 
-def _more(number: int, indent: int) -> Iterator[str]:
+def _more_line(number: int, indent: int) -> Iterator[str]:
     if number > 0:
         yield f"{' ' * indent}… and {number:,} more (--rows, --output json)"
 
 
-def _cut_by(one: LeftOut) -> str:
+def _left_out_text(one: LeftOut) -> str:
     at = f"limit {one.limit} = {one.most:,}"
     match one.what:
         case "types" | "nodes":
@@ -362,40 +363,40 @@ def _cut_by(one: LeftOut) -> str:
     )
 
 
-def _share(number: int, of: int) -> str:
-    share = number / of if of else 0.0
+def _share(number: int, total: int) -> str:
+    share = number / total if total else 0.0
     text = f"{share:.1%}"
     if text == "0.0%" and number:
         return "<0.1%"
-    return ">99.9%" if text == "100.0%" and number < of else text
+    return ">99.9%" if text == "100.0%" and number < total else text
 
 
-def _text(text: str) -> str:
-    return _rendered(syntax.Literal(text))
+def _quoted(text: str) -> str:
+    return _in_syntax(syntax.Literal(text))
 
 
-def _rendered(value: syntax.Value) -> str:
-    """Return a value as a pattern writes it."""
+def _in_syntax(value: syntax.Value) -> str:
+    """Return a value in pattern syntax."""
     from ketal.grammar.printer import render_value
 
     return printable(render_value(value))
 
 
-def _kinds(one: AttributeStats) -> str:
+def _kinds_text(one: AttributeStats) -> str:
     if len(one.kinds) == 1:
         return next(iter(one.kinds))
     return ", ".join(f"{kind} {number:,}" for kind, number in one.kinds.items())
 
 
-def _examples(one: AttributeStats) -> str:
+def _examples_text(one: AttributeStats) -> str:
     if not one.values:
         return ""
-    shown = ", ".join(fitted(_value(value), _EXAMPLE_COLUMNS) for value in one.examples)
+    shown = ", ".join(fitted(_example_text(value), _EXAMPLE_COLUMNS) for value in one.examples)
     number = f"{one.values:,}{'+' if one.more_values else ''}"
     return shown if one.values == len(one.examples) else f"{number} values: {shown}"
 
 
-def _value(value: Any) -> str:
+def _example_text(value: Any) -> str:
     if isinstance(value, str):
-        return _text(value)
+        return _quoted(value)
     return printable(json.dumps(value, ensure_ascii=False))

@@ -1,6 +1,6 @@
-"""The parts of what is in a log: attributes, types, concurrency, messages, what was left out.
+"""The statistics of a log's contents: attributes, types, concurrency, messages, entries left out.
 
-The one rule: a part is plain data, and its `to_dict` has all of it.
+The one rule: the statistics are plain data, and `to_dict` has all of it.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeStats:
-    """An attribute of some events.
+    """The statistics of an attribute of events.
 
     Attributes
     ----------
     path : tuple of str
-        Its name; of one inside of objects the names that lead to it.
+        The attribute's name; for one inside objects, the names that lead to it.
     events : int
-        How many of the events have it, with a null too.
+        How many of the events have it, including null values.
     of : int
         How many events there are.
     kinds : dict of str to int
-        How many have a `string`, `number`, `boolean`, `null`, `list` or `object` there.
+        How many events have a value of each kind: `string`, `number`, `boolean`, `null`, `list`,
+        `object`.
     values : int
-        How many different values it has; null and objects are none.
+        How many distinct values it has, not counting null and objects.
     more_values : bool
-        Whether there are more than were told apart (`stats_values_max`).
+        Whether it has more distinct values than were counted (`stats_values_max`).
     examples : tuple of values
-        The most frequent ones; a long one is the text that it begins with, and `…`.
+        The most frequent values; a long one is truncated text that ends in `…`.
     """
 
     path: tuple[str, ...]
@@ -47,7 +48,7 @@ class AttributeStats:
 
     @property
     def share(self) -> float:
-        """The share of the events that have it."""
+        """The share of the events that have the attribute."""
         return self.events / self.of
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,16 +67,16 @@ class AttributeStats:
 
 @dataclass(frozen=True, kw_only=True)
 class TypeStats:
-    """The events of one type.
+    """The statistics of the events of one type.
 
     Attributes
     ----------
     type : str
         The type.
     events : int
-        How many there are.
+        How many events have the type.
     attributes : tuple of AttributeStats
-        Their attributes, an object before what is inside of it.
+        The attributes of these events, an object before the attributes inside it.
     """
 
     type: str
@@ -85,16 +86,16 @@ class TypeStats:
 
 @dataclass(frozen=True, kw_only=True)
 class ConcurrencyStats:
-    """How many pairs of events, each of one execution, are concurrent.
+    """How many pairs of events of one execution are concurrent.
 
     Attributes
     ----------
     events, of : int
-        How many events were compared, each with each, and how many there are.
+        How many events were compared with each other, and how many there are.
     concurrent_pairs, ordered_pairs : int
-        Pairs a ∥ b and a → b among those that were compared.
+        How many of the compared pairs are concurrent (a ∥ b), and ordered (a → b).
     seed : int or None
-        What the sample was drawn with; None where all events were compared.
+        The seed of the sample; None if all events were compared.
     """
 
     events: int
@@ -105,7 +106,7 @@ class ConcurrencyStats:
 
     @property
     def share(self) -> float:
-        """The share of the pairs that is concurrent; 0 where there are no pairs."""
+        """The share of the pairs that is concurrent; 0 if there are no pairs."""
         pairs = self.concurrent_pairs + self.ordered_pairs
         return self.concurrent_pairs / pairs if pairs else 0.0
 
@@ -123,21 +124,22 @@ class ConcurrencyStats:
 
 @dataclass(frozen=True, kw_only=True)
 class MessageStats:
-    """The messages that clocks show.
+    """The messages that clocks imply.
 
     Attributes
     ----------
     receives : int
-        Events that know events of other nodes which their node did not know before.
+        How many events know events of other nodes which their node did not know before.
     pairs : int
-        Pairs of such an event and one that happened immediately before it at another node.
+        How many pairs there are of a receive and an event of another node that happened
+        immediately before it.
     unknown : int
-        Events that may be receives: the event before, or one that is newly known, is not in the
-        log, or so far away in it that it was not kept (`stats_entries_max`).
+        How many events may be receives: the event before, or a newly known event, is not in the
+        log, or too far away in it to have been kept (`stats_entries_max`).
     types : dict of (str, str) to int
-        How many pairs there are of each two types, that of the sender first; the highest first.
+        How many pairs each two types have, the sender's first; the most frequent first.
     nodes : dict of (str, str) to int
-        Likewise of each two nodes.
+        Likewise for each two nodes.
     """
 
     receives: int
@@ -163,19 +165,19 @@ def _pairs(counts: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """What a limit left out of a table.
+    """A limit that was reached, and how much it left out of a table.
 
     Attributes
     ----------
     what : str
-        What the table has: `types`, `nodes`, `attributes`, `inner attributes` (of objects in
-        objects), `message types` or `message nodes`; or `dots`, which duplicates are known by.
+        The rows of the table: `types`, `nodes`, `attributes`, `inner attributes` (of objects in
+        objects), `message types` or `message nodes`; or `dots`, by which duplicates are recognised.
     limit : str
-        The name of the limit; of `inner attributes` that of a constant.
+        The name of the limit; for `inner attributes`, that of a constant.
     most : int
-        Its value.
+        The limit's value.
     number : int
-        How many events, values of attributes, pairs or dots are not in the table.
+        How many events, attribute values, pairs or dots are not in the table.
     """
 
     what: str

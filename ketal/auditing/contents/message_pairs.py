@@ -1,15 +1,16 @@
-"""Messages of a log, as its clocks show them: which event learned of which event of another node.
+"""The messages that a log's clocks imply: which event learned of which event of another node.
 
-An event whose clock has a higher entry of another node than its node's event before has received
-a message, directly or through others. It came from each event of another node that happened
-immediately before it: one that it newly knows, and that no other newly known event knows. These are
-the edges of the Hasse diagram of happened-before between nodes (Mattern, "Virtual time and global
-states of distributed systems", 1989). A program that logs more than its messages has other events
-at the ends: the last event that the sender logged, and the first that the receiver did.
+An event whose clock has a higher entry of another node than its predecessor's has received a
+message, directly or through others. The message came from each event of another node that happened
+immediately before: one that is newly known, and that no other newly known event knows. These pairs
+are the edges of the Hasse diagram of happened-before between nodes (Mattern, "Virtual time and
+global states of distributed systems", 1989). If a program logs other events than its sends and
+receives, the ends are the last event that the sender logged and the first that the receiver logged.
 
-An event is judged when as many entries of clocks have come after it as are stored of before.
+A window of events is stored, bounded by the entries of their clocks. An event is judged when half
+of these entries belong to events read after it, so both earlier and later senders are found.
 
-The one rule: a receive counts only if the event before it and all that it newly knows are stored.
+The one rule: a receive is counted only if its predecessor and all newly known events are stored.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class _Stored(NamedTuple):
 
 
 class MessageSearch:
-    """Finds the messages among the events of a log, in any order."""
+    """Finds the messages among the events of a log, which may be in any order."""
 
     def __init__(self, limits: Limits) -> None:
         self._entries_max = limits.stats_entries_max
@@ -46,7 +47,7 @@ class MessageSearch:
         self._receives = self._pairs = self._unknown = 0
 
     def add(self, execution: str, event: Event) -> None:
-        """Add an event; of a dot that is stored already the first stands."""
+        """Add an event; it is ignored if its dot is stored already."""
         dot = (execution, event.node, event.clock[event.node])
         if dot in self._stored:
             return
@@ -59,16 +60,16 @@ class MessageSearch:
         while self._entries > self._entries_max and self._judged:
             self._entries -= len(self._stored.pop(self._judged.popleft()).clock)
 
-    def found(self) -> MessageStats:
-        """Judge the events that are left; return what was found."""
+    def result(self) -> MessageStats:
+        """Judge the remaining events; return the messages."""
         while self._unjudged:
             self._judge_oldest()
         return MessageStats(
             receives=self._receives,
             pairs=self._pairs,
             unknown=self._unknown,
-            types=self.types.common(),
-            nodes=self.nodes.common(),
+            types=self.types.most_common(),
+            nodes=self.nodes.most_common(),
         )
 
     def _judge_oldest(self) -> None:

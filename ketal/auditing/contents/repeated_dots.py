@@ -1,11 +1,11 @@
-"""Which events of a log repeat a dot: duplicates, and second events of other content.
+"""Finds the events of a log that repeat a dot: duplicates, and events with other content.
 
-An event of the dot and the content of an earlier one is a duplicate. One of other content belongs
-to a node that started again, or contradicts the first; `ketal audit` says which. The counters of
-each node are held as bits, the contents of the last `dots_max` events as digests, as in a run.
+An event with the dot and the content of an earlier one is a duplicate. One with other content
+belongs to a node that restarted, or contradicts the first; `ketal audit` tells which. The counters
+of each node are stored as bits, the contents of the last `dots_max` events as digests, as in a run.
 
 The one rule: an event is a duplicate if its content is that of the dot's first event, or if that
-is not held any more and no other content of its node repeated a dot.
+content has been evicted and no event of its node has repeated a dot with other content.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Status = Literal["new", "duplicate", "repeated"]
 
 @dataclass(slots=True)
 class _NodeDots:
-    """The dots of one node in an execution, and the digest of its first event."""
+    """The dots of one node in an execution, and the digest of its event of counter 1."""
 
     upto: int = 0
     beyond: Counters = field(default_factory=lambda: Counters(tracking=False))
@@ -33,12 +33,12 @@ class _NodeDots:
 
 
 class RepeatedDots:
-    """The dots that were seen.
+    """The dots seen so far.
 
     Attributes
     ----------
-    cut : int
-        How many events had a dot that is not held, as `counters_max` was reached.
+    not_counted : int
+        How many events had a dot that was not stored, as `counters_max` was reached.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -47,15 +47,15 @@ class RepeatedDots:
         self._nodes: dict[tuple[str, str], _NodeDots] = {}
         self._digests: OrderedDict[tuple[str, str, int], bytes] = OrderedDict()
         self._beyond = 0
-        self.cut = 0
+        self.not_counted = 0
 
     def status(self, execution: str, event: Event) -> Status:
-        """Return what an event is, and record its dot."""
+        """Return whether an event is new, a duplicate or repeated, and record its dot."""
         node, counter = event.node, event.clock[event.node]
         dots = self._nodes.get((execution, node))
         if dots is None:
             if len(self._nodes) >= self._counters_max:
-                self.cut += 1
+                self.not_counted += 1
                 return "new"
             dots = self._nodes[execution, node] = _NodeDots()
         content = digest(event)
@@ -83,7 +83,7 @@ class RepeatedDots:
             dots.upto = counter
             return
         if counter > before + 1 and self._beyond >= self._counters_max:
-            self.cut += 1
+            self.not_counted += 1
             return
         beyond.add(counter)
         dots.upto = beyond.last_after(before)

@@ -143,9 +143,9 @@ class VerdictLines:
         """Return why a verdict holds, where that is asked for, and the events around it, drawn."""
         if self._judged is None:
             return None, []
-        from ketal.explanation.explaining import diagram, explained
+        from ketal.explanation.explaining import diagram, explanation_of
 
-        explanation = explained(self._judged, verdict)
+        explanation = explanation_of(self._judged, verdict)
         if explanation is None or not self._args.show:
             return explanation, []
         return explanation, diagram(self._judged, explanation)

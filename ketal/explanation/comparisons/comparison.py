@@ -1,11 +1,12 @@
-"""Two events of a log compared: before, after or concurrent, and what shows it.
+"""Compares two events of a log: before, after or concurrent, with the evidence.
 
-The evidence is an entry of a clock (`ketal.clocks.vector`): an event happened before another one
-whose clock has its node's entry at its counter or above. What the two have in common is the past
-that both know, named by its last event on each node (the meet of their causal histories; Schwarz
-and Mattern, "Detecting causal relationships in distributed computations", 1994).
+The evidence is an entry of a clock (`ketal.clocks.vector`): an event happened before another one if
+the other's clock entry for its node is at least its counter. The common past is the set of events
+that happened before both, named by the last of each node (the meet of their causal histories;
+Schwarz and Mattern, "Detecting causal relationships in distributed computations", 1994).
 
-The one rule: events are compared within one execution; what the log lacks is said, not guessed.
+The one rule: events are compared within one execution; an event that the log lacks is reported as
+missing, not guessed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from ketal.clocks.vector import Vector
 from ketal.errors import SettingError
-from ketal.explanation.causal_graph import CausalGraph, in_place_of
+from ketal.explanation.causal_graph import CausalGraph, missing_event_hint
 from ketal.explanation.guard_evidence import order_in_words
 from ketal.explanation.reasons import PairReason, PlacedEvent
 from ketal.model.events.dot import Dot
@@ -39,9 +40,10 @@ class EventComparison:
     Attributes
     ----------
     execution : str
-        The execution's name; empty where a log is not divided.
+        The execution's name; empty if the log is not divided.
     pair : PairReason
-        The events, their order, and a shortest path or what each knows of the other.
+        The events, their order, and a shortest path or, if they are concurrent, the last event of
+        each one's node that the other knows.
     common_past : tuple of PlacedEvent
         The last event of each node that happened before both, by node.
     """
@@ -67,7 +69,7 @@ class EventComparison:
         Raises
         ------
         SettingError
-            If what they know beyond each other is more than a picture draws.
+            If one of them knows more events that the other does not than a picture draws.
         """
         one, other = self.pair.first.event, self.pair.second.event
         title = order_in_words(one, other)
@@ -82,8 +84,8 @@ class EventComparison:
         yield f"  {pair.first}"
         yield f"  {pair.second}"
         if pair.order == "concurrent":
-            for of, by, last in pair.last_known():
-                yield f"the last event of {of.event.node} that {by.dot} knows"
+            for event, other, last in pair.last_known():
+                yield f"the last event of {event.event.node} that {other.dot} knows"
                 yield "  none" if last is None else f"  {last}"
         elif pair.too_long:
             yield pair.too_long
@@ -106,25 +108,25 @@ def compare_events(
     *,
     execution: str | None = None,
 ) -> EventComparison:
-    """Return how two events of a log are ordered, and what shows it.
+    """Return how two events of a log are ordered, with the evidence.
 
     Parameters
     ----------
     executions : mapping of str to ExecutionEvents
         The log (`ketal.runtime.admission.execution_events.executions_of`).
     first, second : Dot
-        The events; of a node that restarted, under the name of the incarnation (`A#2@1`).
+        The events; those of a restarted node under the name of the incarnation (`A#2@1`).
     limits : Limits
         `path_links_max` bounds the path.
     execution : str, optional
-        The execution that they are of, where several have them.
+        The execution of the events, if several have both.
 
     Raises
     ------
     EventError
         If the clocks are not those of an execution.
     SettingError
-        If they are one event, or the log lacks one of them or has them in several executions.
+        If both are the same event, or the log lacks one of them or has them in several executions.
     """
     if first == second:
         raise SettingError(f"{first} is compared with itself; name two events")
@@ -132,7 +134,7 @@ def compare_events(
         executions = {execution: execution_named(executions, execution)}
     graphs = {name: CausalGraph(part.events()) for name, part in executions.items()}
     _, rejected = rejected_of(executions.values())
-    name = _execution_of(graphs, first, second, rejected)
+    name = _common_execution(graphs, first, second, rejected)
     part, graph = executions[name], graphs[name]
 
     def placed(event: Event) -> PlacedEvent:
@@ -147,13 +149,16 @@ def compare_events(
 # --- which events ---------------------------------------------------------------
 
 
-def _execution_of(graphs: Mapping[str, CausalGraph], first: Dot, second: Dot, rejected: str) -> str:
+def _common_execution(
+    graphs: Mapping[str, CausalGraph], first: Dot, second: Dot, rejected: str
+) -> str:
     """Return the name of the one execution that has both events.
 
     Raises
     ------
     SettingError
-        If several have both, or none has. Of a missing one it has the first `rejected` record.
+        If several have both, or none has. The error about a missing event names the first
+        `rejected` record.
     """
     both = [name for name, graph in graphs.items() if first in graph and second in graph]
     if len(both) == 1:
@@ -168,7 +173,7 @@ def _execution_of(graphs: Mapping[str, CausalGraph], first: Dot, second: Dot, re
         if not names:
             more = f"; records were rejected, the first is {rejected}" if rejected else ""
             events = [e for graph in graphs.values() for own in graph.nodes.values() for e in own]
-            raise SettingError(f"the log has no event {dot}{in_place_of(dot, events)}{more}")
+            raise SettingError(f"the log has no event {dot}{missing_event_hint(dot, events)}{more}")
     raise SettingError(
         f"{first} is of execution {execution_names(having[first][:1])} and {second} of "
         f"{execution_names(having[second][:1])}; "

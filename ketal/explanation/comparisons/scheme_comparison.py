@@ -1,9 +1,9 @@
-"""The timestamping schemes on a log: what their stamps cost, and what they answer.
+"""Compares timestamping schemes on a log: the cost of their stamps, and their answers.
 
 Every scheme stamps the same events (`ketal.logs.restamping`). Its answer about a pair of events is
-right if it is that of the vector clocks, wrong if it is another one, unknown if it is none. A
-scheme whose lesser stamps are no proof orders concurrent events all the same: whoever takes "less"
-for "before" is wrong about these false orders.
+right if it agrees with the vector clocks, wrong if it disagrees, and unknown if the stamps do not
+decide. Some schemes, such as Lamport's, order the stamps of concurrent events, too. These pairs are
+false orders: reading "less" as "happened before" would be wrong for them.
 
 The one rule: every scheme is asked about the same pairs.
 """
@@ -29,20 +29,20 @@ from ketal.model.limits import Limits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemeReport:
-    """What a scheme costs and answers on an execution.
+    """The cost of a scheme on an execution, and its answers.
 
     Attributes
     ----------
     scheme : str
-        Its name.
+        The scheme's name.
     bytes_median, bytes_max : float, int
         The size of a stamp in bytes.
     stamp_us, compare_us : float
         Processor time, in microseconds, to stamp an event and to order two stamps.
     right, wrong, unknown : int
-        Pairs of events about which the stamps answer so.
+        How many pairs of events have such an answer.
     false_orders : int
-        Pairs of concurrent events whose stamps are ordered.
+        How many pairs of concurrent events have ordered stamps.
     """
 
     scheme: str
@@ -58,22 +58,22 @@ class SchemeReport:
 
 @dataclass(frozen=True, slots=True)
 class SchemeComparison:
-    """The schemes on an execution.
+    """Several schemes compared on an execution.
 
     Attributes
     ----------
     execution : str
-        The execution's name; empty where a log is not divided.
+        The execution's name; empty if the log is not divided.
     events : int
-        Its events.
+        How many events it has.
     pairs : int
-        The pairs of events that the schemes were asked about.
+        How many pairs of events were compared by each scheme.
     of_pairs : int
-        All pairs of events.
+        How many pairs of events there are.
     reports : tuple of SchemeReport
-        A report each.
+        The report of each scheme.
     left_out : mapping of str to str
-        The schemes that were left out, by name, and why.
+        The reason of each scheme that was left out, by the scheme's name.
     """
 
     execution: str
@@ -122,17 +122,17 @@ _HEADS = (
 )  # fmt: skip
 
 
-def _share(count: int, of: int) -> str:
-    """Return a share in per cent; what is not zero is not shown as none, nor what lacks as all."""
-    if not of or count in (0, of):
-        return "100 %" if of and count == of else "0"
-    return f"{min(max(100 * count / of, 0.1), 99.9):.1f} %"
+def _share(count: int, total: int) -> str:
+    """Return a share in per cent; only exact shares are rounded to 0 or 100."""
+    if not total or count in (0, total):
+        return "100 %" if total and count == total else "0"
+    return f"{min(max(100 * count / total, 0.1), 99.9):.1f} %"
 
 
 def compare_schemes(
     events: Sequence[Event], schemes: Sequence[Scheme[Any]], limits: Limits, name: str = ""
 ) -> SchemeComparison:
-    """Stamp an execution by each of some schemes, and compare what they answer.
+    """Stamp an execution with each scheme, and compare the costs and the answers.
 
     A scheme whose stamps would have more than `stamped_entries_max` entries is left out.
 
@@ -143,7 +143,7 @@ def compare_schemes(
     schemes : sequence of Scheme
         The schemes.
     limits : Limits
-        Of more pairs than `stamp_pairs_max` so many are drawn, the same in each call.
+        Of more pairs than `stamp_pairs_max`, that many are sampled, the same ones in each call.
     name : str
         The execution's name.
 
@@ -155,7 +155,7 @@ def compare_schemes(
     if len(events) < 2:
         raise SettingError("schemes are compared by pairs of events, and the log has no two events")
     of_pairs = len(events) * (len(events) - 1) // 2
-    pairs = _pairs(len(events), min(of_pairs, limits.stamp_pairs_max))
+    pairs = _sample_pairs(len(events), min(of_pairs, limits.stamp_pairs_max))
     reports: list[SchemeReport] = []
     left_out: dict[str, str] = {}
     for scheme in schemes:
@@ -168,7 +168,7 @@ def compare_schemes(
     return SchemeComparison(name, len(events), len(pairs), of_pairs, tuple(reports), left_out)
 
 
-def _pairs(events: int, count: int) -> list[tuple[int, int]]:
+def _sample_pairs(events: int, count: int) -> list[tuple[int, int]]:
     if count == events * (events - 1) // 2:
         return list(combinations(range(events), 2))
     rng, drawn = random.Random(0), dict[tuple[int, int], None]()
@@ -213,9 +213,9 @@ def _report(
 def _answers(
     stamped: StampedExecution, order: Callable[[Any, Any], bool], first: int, second: int
 ) -> Iterator[str]:
-    """Yield what the answer about two events is, and `false order` where the stamps have one."""
+    """Yield `right`, `wrong` or `unknown` for a pair of events, and `false order` if it is one."""
     a, b = stamped.stamps[first], stamped.stamps[second]
-    # The events are in a linear extension.
+    # The events are in a linear extension, so the second is never before the first.
     before = happened_before(stamped.events[first], stamped.events[second])
     answer = stamped.scheme.relation(order, a, b)
     if answer is StampOrder.UNKNOWN:

@@ -3,20 +3,22 @@
 A consistent cut is a set of events with the past of each of them; ordered by inclusion the cuts are
 a lattice (Mattern, "Virtual time and global states of distributed systems", 1989), and the linear
 extensions are the paths through it, from the empty cut to the whole (Cooper and Marzullo,
-"Consistent detection of global predicates", 1991). Both numbers are those of a tree of parts
-(`ketal.explanation.cuts.series_parallel`), with c cuts and e linear extensions of n events each:
+"Consistent detection of global predicates", 1991). Both numbers are computed from a tree of parts
+(`ketal.explanation.cuts.series_parallel`), of which each has n events, c cuts and e linear
+extensions:
 
 - one event: c = 2, e = 1
-- series: a cut is within one part, all before being in it and none after; where two parts meet they
-  share it. c = Σ(c - 1) + 1, e = Π e
+- series: a cut is a cut of one part, with all parts before it and none after; adjacent parts share
+  the cut between them. c = Σ(c - 1) + 1, e = Π e
 - parallel: cuts of the parts combine freely, and so do extensions, which are interleaved.
   c = Π c, e = (Σ n)! Π e / n!
-- prime: its cuts are walked, level by level, a level being the cuts of one number of events, with
-  the number of paths to each. c is the sum of the levels' sizes, e the paths to the last cut.
+- prime: its cuts are enumerated level by level, a level being the cuts with the same number of
+  events, with the number of paths to each. c is the sum of the levels' sizes, e the number of paths
+  to the last cut.
 
-Two levels are in memory at a time. A cut is one integer, with a field of bits for each line that
-counts the events in the cut; so is what an event needs, and one subtraction compares all fields:
-the uppermost bit of a field, set before it, is lost where the field has less than what is needed
+Two levels are in memory at a time. A cut is one integer, with a bit field for each line that counts
+its events in the cut. The past that an event needs is encoded likewise, so one subtraction compares
+all fields: the uppermost bit of a field, set before, is borrowed if the field is less than needed
 (Lamport, "Multiple byte processing with full-word instructions", 1975).
 
 The one rule: the numbers are exact, or they are lower bounds and `counted_cuts_max` is named.
@@ -36,7 +38,7 @@ LIMIT = "counted_cuts_max"
 
 @dataclass(frozen=True, slots=True)
 class CutCount:
-    """How many consistent cuts and linear extensions some events have; at least, if not `exact`."""
+    """How many consistent cuts and linear extensions events have; lower bounds if not `exact`."""
 
     events: int
     cuts: int
@@ -45,7 +47,7 @@ class CutCount:
 
 
 def count_cuts(graph: CausalGraph, cuts_max: int) -> CutCount:
-    """Count the cuts and linear extensions; of prime parts at most `cuts_max` cuts are walked."""
+    """Count the cuts and linear extensions; enumerate at most `cuts_max` cuts of prime parts."""
     if not len(graph):
         return CutCount(events=0, cuts=1, linear_extensions=1)
     order = EventOrder(graph)
@@ -56,16 +58,16 @@ def count_cuts(graph: CausalGraph, cuts_max: int) -> CutCount:
         if part.kind == "event":
             count = CutCount(events=1, cuts=2, linear_extensions=1)
         elif part.kind == "prime":
-            count = _walk(order, part.pieces, left)
+            count = _count_prime(order, part.pieces, left)
             left = max(0, left - count.cuts)
         else:
-            count = _combined(part.kind, [counts.pop(id(one)) for one in part.parts])
+            count = _combine(part.kind, [counts.pop(id(one)) for one in part.parts])
         counts[id(part)] = count
     return counts[id(parts[0])]
 
 
-def _combined(kind: PartKind, parts: list[CutCount]) -> CutCount:
-    """Return the numbers of a series, or of parallel parts."""
+def _combine(kind: PartKind, parts: list[CutCount]) -> CutCount:
+    """Return the counts of a series or of a parallel part, from those of its parts."""
     events, cuts, extensions = 0, 1, 1
     for part in parts:
         events += part.events
@@ -78,9 +80,9 @@ def _combined(kind: PartKind, parts: list[CutCount]) -> CutCount:
     return CutCount(events, cuts, extensions, all(part.exact for part in parts))
 
 
-def _walk(order: EventOrder, pieces: Mapping[int, Piece], cuts_max: int) -> CutCount:
-    """Walk the cuts of a part of which nothing else is known."""
-    lines, guards = _fields(order, pieces)
+def _count_prime(order: EventOrder, pieces: Mapping[int, Piece], cuts_max: int) -> CutCount:
+    """Count the cuts and linear extensions of a prime part by enumerating its cuts."""
+    lines, guards = _bit_fields(order, pieces)
     events = sum(stop - start for start, stop in pieces.values())
     level, cuts = {0: 1}, 1
     for _ in range(events):
@@ -93,7 +95,7 @@ def _walk(order: EventOrder, pieces: Mapping[int, Piece], cuts_max: int) -> CutC
                     reached = cut + (1 << shift)
                     below[reached] = below.get(reached, 0) + paths
             if len(below) > room:
-                # Each path goes on to the whole, and a cut is reached on each level.
+                # Each path can be continued to the whole, and each level has at least one cut.
                 least = max(cuts + len(below), events + 1)
                 return CutCount(events, least, sum(level.values()), exact=False)
         level, cuts = below, cuts + len(below)
@@ -101,13 +103,13 @@ def _walk(order: EventOrder, pieces: Mapping[int, Piece], cuts_max: int) -> CutC
     return CutCount(events, cuts, extensions)
 
 
-def _fields(
+def _bit_fields(
     order: EventOrder, pieces: Mapping[int, Piece]
 ) -> tuple[list[tuple[int, int, list[int]]], int]:
-    """Return the fields of a part's lines, and the uppermost bits of all.
+    """Return the bit fields of a part's lines, and the mask of their uppermost bits.
 
-    A field is where it begins, the bits of it, and for each event of the line the cut that has its
-    past; last what no cut has.
+    A field is its shift, its mask, and for each event of the line the encoded past that the event
+    needs, followed by a value that no cut reaches.
     """
     shifts: dict[int, int] = {}
     guards = width = 0

@@ -1,12 +1,13 @@
 """The lattice of consistent cuts of a small execution, drawn as a Hasse diagram.
 
-A cut is named by the counters of the last events in it, one for each node, 0 where it has none
-(Mattern, "Virtual time and global states of distributed systems", 1989). It covers the cuts with
-one event less, so its height is the number of its events. Each is a box above those that it covers,
-with a line to each of them; what else is below it follows (Birkhoff, "Lattice theory", 1940).
+A cut is named by the counters of the last events in it, one for each node, 0 for a node without
+events in it (Mattern, "Virtual time and global states of distributed systems", 1989). A cut covers
+the cuts with one event less, so its height is the number of its events. Each cut is a box above the
+cuts that it covers, with a line to each of them; the rest of the order follows from the lines
+(Birkhoff, "Lattice theory", 1940).
 
-The one rule: the empty cut is at the bottom, the whole execution at the top, and a line has no
-head.
+The one rule: the empty cut is at the bottom, the whole execution at the top, and lines have no
+arrow heads.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.series_parallel import EventOrder
 from ketal.pictures import svg_document as elements
 from ketal.pictures.graphs import svg
-from ketal.pictures.graphs.graph import quoted
+from ketal.pictures.graphs.graph import dot_quoted
 from ketal.pictures.graphs.layout import Box, Link, Scene
 from ketal.pictures.labels import short_label, xml_text
 
@@ -25,7 +26,7 @@ CAPTION_COLUMNS_MAX = 120
 PAD = 10.0
 HALF_HEIGHT = 12.0
 Cut = tuple[int, ...]
-"""How many events of each node are in it."""
+"""How many events of each node are in the cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,13 @@ class CutLattice:
     Attributes
     ----------
     title : str
-        What it is.
+        The title of the picture.
     caption : str
-        How a label is to be read.
+        How to read a label.
     cuts : tuple of (str, str)
-        Of each cut the label of its box, and what a pointer on it shows.
+        For each cut, the label of its box and its tooltip.
     covers : tuple of (int, int, str)
-        The number of a cut, that of one which it covers, and the event that is between them.
+        The index of a cut, that of a cut which it covers, and the event by which they differ.
     """
 
     title: str
@@ -51,11 +52,11 @@ class CutLattice:
 
     @classmethod
     def of(cls, graph: CausalGraph, title: str) -> CutLattice:
-        """Return the lattice of an execution, all of it; its size was counted before."""
+        """Return the whole lattice of an execution; the caller has checked its size."""
         order = EventOrder(graph)
         numbers: dict[Cut, int] = {(0,) * len(order.lines): 0}
         covers: list[tuple[int, int, str]] = []
-        # The cuts that are found are visited in turn, so those of fewer events come first.
+        # Cuts are visited in the order in which they are found, so smaller ones come first.
         for cut in (cuts := list(numbers)):
             for line, (place, known) in enumerate(zip(cut, order.known, strict=True)):
                 # The next event of the line, if there is one, needs all of its past in the cut.
@@ -67,10 +68,10 @@ class CutLattice:
                     cuts.append(upper)
                 covers.append((numbers[upper], numbers[cut], str(order.lines[line][place])))
         caption = f"the last counters of {', '.join(graph.nodes)}" if graph.nodes else "no event"
-        return cls(title, caption, tuple(_named(order, cut) for cut in cuts), tuple(covers))
+        return cls(title, caption, tuple(_label_and_tip(order, cut) for cut in cuts), tuple(covers))
 
     def to_svg(self) -> str:
-        """Draw it; as the picture of an automaton it is laid out by Graphviz where that is."""
+        """Draw the lattice, laid out by Graphviz if that is installed."""
         boxes = [
             Box(elements.text_width(xml_text(label), svg.NAME_PX) / 2 + PAD, HALF_HEIGHT)
             for label, _ in self.cuts
@@ -79,34 +80,34 @@ class CutLattice:
         scene = Scene(tuple(boxes), tuple(links), horizontal=False)
         layout = svg.lay_out(scene)
         lines = [
-            elements.titled(tip, svg.line_along(route.curve), 'class="edge"')
+            elements.with_tooltip(tip, svg.line_along(route.curve), 'class="edge"')
             for (_, _, tip), route in zip(self.covers, layout.routes, strict=True)
         ]
         boxed = [
-            elements.titled(tip, svg.outline(at, box) + svg.name_at(at, label))
+            elements.with_tooltip(tip, svg.outline(at, box) + svg.name_at(at, label))
             for (label, tip), box, at in zip(self.cuts, boxes, layout.centers, strict=True)
         ]
         caption = short_label(self.caption, CAPTION_COLUMNS_MAX)
         return svg.document(self.title, scene, layout, (*lines, *boxed), caption)
 
     def to_dot(self) -> str:
-        """Write it in Graphviz's language."""
+        """Return the lattice in Graphviz's language."""
         lines = [
-            f"digraph {quoted(xml_text(self.title))} {{",
-            f"  label={quoted(xml_text(self.caption))};",
+            f"digraph {dot_quoted(xml_text(self.title))} {{",
+            f"  label={dot_quoted(xml_text(self.caption))};",
             '  node [fontname="monospace", fontsize=13, shape=box, style="rounded"];',
             "  edge [dir=none];",
         ]
         for number, (label, tip) in enumerate(self.cuts):
-            attributes = f"label={quoted(xml_text(label))}, tooltip={quoted(xml_text(tip))}"
+            attributes = f"label={dot_quoted(xml_text(label))}, tooltip={dot_quoted(xml_text(tip))}"
             lines.append(f"  c{number} [{attributes}];")
         for upper, lower, tip in self.covers:
-            lines.append(f"  c{upper} -> c{lower} [tooltip={quoted(xml_text(tip))}];")
+            lines.append(f"  c{upper} -> c{lower} [tooltip={dot_quoted(xml_text(tip))}];")
         return "\n".join([*lines, "}", ""])
 
 
-def _named(order: EventOrder, cut: Cut) -> tuple[str, str]:
-    """Return the label of a cut, and the last events in it."""
+def _label_and_tip(order: EventOrder, cut: Cut) -> tuple[str, str]:
+    """Return the label of a cut, and its tooltip: the last event of each node in it."""
     lasts = [own[place - 1] if place else None for own, place in zip(order.lines, cut, strict=True)]
     label = " ".join("0" if last is None else str(last.counter) for last in lasts)
     tip = ", ".join(str(last.dot) for last in lasts if last is not None)

@@ -1,9 +1,9 @@
 """`ketal.cuts`: the consistent cuts and linear extensions of a log, as numbers and as a picture.
 
-A log may lack events that its clocks know. The order that is counted is that of the events it has,
-happened-before between them, and how many are missing stands beside.
+A log may lack events that its clocks know. The counts are of happened-before on the events that the
+log has; the number of missing events is reported with them.
 
-The one rule: a number without a limit is exact; where one is named, there are more.
+The one rule: a count is exact, or it is a lower bound and the limit is named.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ketal.logs import Log
 
 DIGITS_MAX = 60
-"""Of a number with more digits, text for people has the first ones."""
+"""Text for people abbreviates numbers with more digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,19 +43,20 @@ class ExecutionCuts:
     Attributes
     ----------
     execution : str
-        Its name; empty where a log is not divided.
+        The execution's name; empty if the log is not divided.
     events, nodes : int
-        How many events it has, each once, and of how many nodes.
+        How many distinct events the execution has, and of how many nodes.
     missing : int
-        How many events its clocks know, or are before such on their node, that the log lacks.
+        How many events the log lacks, of those that its clocks know and their predecessors on their
+        nodes.
     cuts : int
-        How many consistent cuts it has; where `limit` is named, there are more than this.
+        How many consistent cuts it has; if `limit` is set, it has more than this.
     linear_extensions : int
-        How many linear extensions it has; where `limit` is named, there are as many or more.
+        How many linear extensions it has; if `limit` is set, it has at least this many.
     limit : str
-        The limit that was reached; empty where the numbers are exact.
+        The limit that was reached; empty if the numbers are exact.
     lattice : CutLattice or None
-        The lattice of the cuts; None where there are more than `drawn_cuts_max`.
+        The lattice of the cuts; None if there are more than `drawn_cuts_max`.
 
     Examples
     --------
@@ -100,8 +101,8 @@ class ExecutionCuts:
         # Python itself refuses to print integers of thousands of digits.
         return (
             f"ExecutionCuts(execution={self.execution!r}, events={self.events}, "
-            f"nodes={self.nodes}, missing={self.missing}, cuts={shown(self.cuts)}, "
-            f"linear_extensions={shown(self.linear_extensions)}, limit={self.limit!r})"
+            f"nodes={self.nodes}, missing={self.missing}, cuts={abbreviated(self.cuts)}, "
+            f"linear_extensions={abbreviated(self.linear_extensions)}, limit={self.limit!r})"
         )
 
     def __str__(self) -> str:
@@ -115,25 +116,25 @@ class ExecutionCuts:
             yield f"missing            {self.missing:,} that clocks know and the log lacks"
         more, least = ("more than ", "at least ") if self.limit else ("", "")
         named = f" (limit {self.limit})" if self.limit else ""
-        yield f"consistent cuts    {more}{shown(self.cuts)}{named}"
-        yield f"linear extensions  {least}{shown(self.linear_extensions)}{named}"
+        yield f"consistent cuts    {more}{abbreviated(self.cuts)}{named}"
+        yield f"linear extensions  {least}{abbreviated(self.linear_extensions)}{named}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogCuts:
-    """The consistent cuts and linear extensions of a log: what `ketal.cuts` returns.
+    """The consistent cuts and linear extensions of a log, as `ketal.cuts` returns them.
 
     Attributes
     ----------
     executions : tuple of ExecutionCuts
-        Each execution of the log, in its order.
+        The executions, in the order of the log.
     duplicates, rejected : int
-        How many records were second copies of events, and how many no events.
+        How many records were duplicates of events, and how many were rejected.
     first_rejected : str
         The first rejected record of the first execution that has one, its place and the reason;
-        empty where there is none.
+        empty if there is none.
     drawn_cuts_max : int
-        The limit of a lattice that is drawn.
+        How many cuts a drawn lattice may have.
 
     Examples
     --------
@@ -184,12 +185,12 @@ class LogCuts:
             yield f"rejected           {self.rejected:,}; first: {printable(self.first_rejected)}"
 
     def only(self, execution: str) -> LogCuts:
-        """Return what was counted of one execution; the records are still those of the log.
+        """Return the counts of one execution only; those of records remain those of the log.
 
         Raises
         ------
         SettingError
-            If there is none of that name.
+            If there is no execution of that name.
 
         Examples
         --------
@@ -227,7 +228,7 @@ class LogCuts:
         return self._lattice().to_svg()
 
     def to_dot(self) -> str:
-        """Write the lattice of the cuts in Graphviz's language; errors as of `to_svg`.
+        """Return the lattice of the cuts in Graphviz's language; raises the errors of `to_svg`.
 
         Examples
         --------
@@ -248,13 +249,13 @@ class LogCuts:
             )
         if one.lattice is None:
             raise SettingError(
-                f"there are {'more than ' if one.limit else ''}{shown(one.cuts)} consistent cuts, "
-                f"and at most {self.drawn_cuts_max:,} are drawn (limit drawn_cuts_max)"
+                f"there are {'more than ' if one.limit else ''}{abbreviated(one.cuts)} consistent "
+                f"cuts, and at most {self.drawn_cuts_max:,} are drawn (limit drawn_cuts_max)"
             )
         return one.lattice
 
     def _repr_svg_(self) -> str | None:
-        """Draw it for a notebook; None where it cannot be drawn, so that its text is shown."""
+        """Draw the lattice for a notebook; None, so that the text is shown, if it is too large."""
         try:
             return self.to_svg()
         except SettingError:
@@ -262,14 +263,14 @@ class LogCuts:
 
 
 def digits(number: int) -> str:
-    """Return all digits of a number; Python's own conversion has a limit of them."""
+    """Return all digits of a number; `str` refuses numbers with thousands of digits."""
     return format(Decimal(number), "f")
 
 
-def shown(number: int) -> str:
-    """Return a number for people, of more than `DIGITS_MAX` digits the first four.
+def abbreviated(number: int) -> str:
+    """Return a number for people; of more than `DIGITS_MAX` digits, the first four are shown.
 
-    The rest is cut off, so that a lower bound stays one.
+    The number is truncated, not rounded, so that a lower bound remains one.
     """
     text = digits(number)
     if len(text) <= DIGITS_MAX:
@@ -283,10 +284,10 @@ def cuts(log: Log | Iterable[Event], *, limits: Limits | None = None) -> LogCuts
     Parameters
     ----------
     log : Log or iterable of Event
-        What to count; it is read once.
+        The events; the log is read once.
     limits : Limits, optional
-        `counted_cuts_max` bounds the work: where it is reached, the numbers are lower bounds.
-        `drawn_cuts_max` bounds a lattice that is drawn, `events_max` the events.
+        `counted_cuts_max` bounds the work: if it is reached, the numbers are lower bounds.
+        `drawn_cuts_max` bounds a drawn lattice, `events_max` the events.
 
     Raises
     ------
@@ -295,7 +296,7 @@ def cuts(log: Log | Iterable[Event], *, limits: Limits | None = None) -> LogCuts
     SettingError
         If the log cannot be read, or a limit of reading is reached.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
 
     Examples
     --------
@@ -312,7 +313,7 @@ def cuts(log: Log | Iterable[Event], *, limits: Limits | None = None) -> LogCuts
     parts = executions_of(log, given)
     rejected, first_rejected = rejected_of(parts.values())
     return LogCuts(
-        executions=tuple(_counted(part, given) for part in parts.values()),
+        executions=tuple(_count_execution(part, given) for part in parts.values()),
         duplicates=sum(part.duplicates for part in parts.values()),
         rejected=rejected,
         first_rejected=first_rejected,
@@ -320,7 +321,7 @@ def cuts(log: Log | Iterable[Event], *, limits: Limits | None = None) -> LogCuts
     )
 
 
-def _counted(part: ExecutionEvents, limits: Limits) -> ExecutionCuts:
+def _count_execution(part: ExecutionEvents, limits: Limits) -> ExecutionCuts:
     events = part.events()
     graph = CausalGraph(events)
     try:
@@ -333,15 +334,15 @@ def _counted(part: ExecutionEvents, limits: Limits) -> ExecutionCuts:
         events=len(events),
         nodes=len(graph.nodes),
         missing=missing_dots(events),
-        # A lower bound is a number that there are more of.
+        # A lower bound is reported as "more than", hence the one less.
         cuts=count.cuts if count.exact else count.cuts - 1,
         linear_extensions=count.linear_extensions,
         limit="" if count.exact else LIMIT,
-        lattice=_drawn(graph, count, part.name, limits),
+        lattice=_small_lattice(graph, count, part.name, limits),
     )
 
 
-def _drawn(
+def _small_lattice(
     graph: CausalGraph, count: CutCount, execution: str, limits: Limits
 ) -> CutLattice | None:
     if not count.exact or count.cuts > limits.drawn_cuts_max:

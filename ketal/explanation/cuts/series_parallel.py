@@ -1,16 +1,17 @@
-"""The parts of an execution: which of its events follow others as a whole, or run beside them.
+"""Decomposes an execution into parts that follow one another, or run in parallel.
 
 An order is *parallel* if its events are of several components with no link between them, *series*
-if its events fall into blocks of which each is before the next as a whole, else *prime*, or it is
-one event. Series and parallel exclude each other, and the parts are unique (Gallai, "Transitiv
-orientierbare Graphen", 1967; Möhring, "Computationally tractable classes of ordered sets", 1989).
-They are the upper levels of the modular decomposition. The modules within a prime order are not
-looked for: a walk through it visits each position of a line anyway, and they would spare it little.
+if its events fall into blocks of which each is before the next as a whole; otherwise it is one
+event, or *prime*. Series and parallel exclude each other, and the parts are unique (Gallai,
+"Transitiv orientierbare Graphen", 1967; Möhring, "Computationally tractable classes of ordered
+sets", 1989). They are the upper levels of the modular decomposition. The modules within a prime
+order are not computed: enumerating its cuts visits each position of a line anyway, so they would
+save little.
 
-Each node's events are a line, so a part is a piece of each of some lines. A component has some of
-the lines of what it is a component of, those whole; a block goes on where the block before has
-ended. So parts are nested at most twice as deep as there are nodes, and each level takes a look at
-each event for each line.
+Each node's events form a line, so a part consists of pieces of some lines. A component has some of
+the pieces of the part above it, unchanged; a block begins where the block before it ends. So parts
+are nested at most twice as deep as there are nodes, and each level costs one comparison per event
+and line.
 
 The one rule: an event is after another if links of the causal graph lead to it.
 """
@@ -28,7 +29,7 @@ from ketal.operators.causal_order import canonical
 
 PartKind = Literal["event", "series", "parallel", "prime"]
 Piece = tuple[int, int]
-"""Where a piece of a line begins, and where it ends: the first place that is not in it."""
+"""The start and the end (exclusive) of a piece of a line."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,11 +39,11 @@ class OrderPart:
     Attributes
     ----------
     pieces : dict of int to (int, int)
-        Of each line that it has events of, by number, the piece.
+        The piece of each line that the part has events of, by the line's number.
     kind : {"event", "series", "parallel", "prime"}
-        How it is made of its parts; a prime one is taken whole.
+        How the part is composed; a prime part is not divided further.
     parts : list of OrderPart
-        The parts of a series, the first one first, or those of a parallel one.
+        The parts of a series, in order, or those of a parallel part.
     """
 
     pieces: dict[int, Piece]
@@ -51,20 +52,20 @@ class OrderPart:
 
     @property
     def size(self) -> int:
-        """How many events it has."""
+        """How many events the part has."""
         return sum(stop - start for start, stop in self.pieces.values())
 
 
 class EventOrder:
-    """Happened-before on the events of an execution, as lines and what each event is after.
+    """Happened-before on the events of an execution, as lines and the past of each event.
 
     Attributes
     ----------
     lines : list of list of Event
         The events of each node in program order.
     known : list of list of dict of int to int
-        For each event of each line how many events of other lines are before it, by the links to
-        it and to those before it.
+        For each event of each line, how many events of each other line are before it, by the links
+        to it and to the events before it.
 
     Raises
     ------
@@ -82,12 +83,12 @@ class EventOrder:
         for rank, event in enumerate(events):
             line, place = numbers[event.node], places[event.dot]
             if len(self.known[line]) != place:
-                raise _impossible(self.lines[line][place - 1], event)
+                raise _clock_error(self.lines[line][place - 1], event)
             known = dict(self.known[line][place - 1]) if place else {}
             for sent in graph.messages_to(event):
                 other, at = numbers[sent.node], places[sent.dot]
                 if len(self.known[other]) <= at:
-                    raise _impossible(sent, event)
+                    raise _clock_error(sent, event)
                 for number, upto in (*self.known[other][at].items(), (other, at + 1)):
                     if number != line and upto > known.get(number, 0):
                         known[number] = upto
@@ -95,7 +96,7 @@ class EventOrder:
             self._rank[line].append(rank)
 
     def decompose(self) -> list[OrderPart]:
-        """Return all parts, each before those that it is made of; the first is the whole."""
+        """Return all parts, each before its own parts; the first is the whole execution."""
         parts = [OrderPart({number: (0, len(own)) for number, own in enumerate(self.lines)})]
         for part in parts:
             if part.size == 1:
@@ -108,8 +109,9 @@ class EventOrder:
         return parts
 
     def _components(self, pieces: Mapping[int, Piece]) -> list[dict[int, Piece]]:
-        """Return the components of a part: the lines of which events are linked."""
-        first = {line: line for line in pieces}  # a line towards the first of its component
+        """Return the components of a part: the pieces of lines that links connect."""
+        # Union-find: a line leads to the first line of its component.
+        first = {line: line for line in pieces}
 
         def component(line: int) -> int:
             while first[line] != line:
@@ -118,7 +120,7 @@ class EventOrder:
             return line
 
         for line, (_, stop) in pieces.items():
-            # The last event of a piece knows what any of it knows.
+            # The last event of a piece knows everything that the other events of the piece know.
             for other, upto in self.known[line][stop - 1].items():
                 if other in pieces and upto > pieces[other][0]:
                     low, high = sorted((component(line), component(other)))
@@ -129,7 +131,7 @@ class EventOrder:
         return list(components.values())
 
     def _blocks(self, pieces: Mapping[int, Piece]) -> Iterator[dict[int, Piece]]:
-        """Yield the blocks of a part, the first one first."""
+        """Yield the blocks of a part in order."""
         left = dict(pieces)
         while left:
             ends = self._first_block(left)
@@ -141,11 +143,11 @@ class EventOrder:
             }
 
     def _first_block(self, pieces: Mapping[int, Piece]) -> dict[int, int]:
-        """Return where the first block of a part ends on each line that it has events of.
+        """Return where the first block of a part ends, for each line that the block has events of.
 
-        It begins with a minimal event, and grows until the next event of each line is after all of
-        it. What is before an event that is added is not after all of the block either, so it is
-        added, too.
+        The block begins with a minimal event, and grows until the next event of each line is after
+        all of the block. An event before an added event is not after all of the block either, so it
+        is added, too.
         """
         ends = {line: start for line, (start, _) in pieces.items()}
         first = min(pieces, key=lambda line: self._rank[line][ends[line]])
@@ -164,7 +166,7 @@ class EventOrder:
         return {line: end for line, end in ends.items() if end > pieces[line][0]}
 
 
-def _impossible(before: Event, event: Event) -> EventError:
+def _clock_error(before: Event, event: Event) -> EventError:
     return EventError(
         f"the clocks are not those of an execution: {event.dot} is after {before.dot}, and its "
         "clock is lower; `ketal audit` says what is wrong"

@@ -1,1 +1,1 @@
-"""Executions to look at: `ketal view`, and the diagram of `ketal clocks show`."""
+"""Space-time diagrams of executions: `ketal view` and `ketal clocks show`."""

@@ -1,6 +1,7 @@
-"""The forms in which a view is written to a file, by how the file's name ends.
+"""The forms in which a view is written to a file, by the suffix of the file's name.
 
-The one rule: a name that says no form takes the page, but one of a picture is refused.
+The one rule: an unknown suffix selects the page, unless it is that of another picture format, which
+is refused.
 """
 
 from __future__ import annotations
@@ -11,24 +12,24 @@ from ketal.errors import SettingError
 
 PAGE = "html"
 FORMS = {PAGE: ".html", "svg": ".svg", "perfetto": ".json", "shiviz": ".log"}
-"""Form → how the name of its file ends."""
+"""Form → the suffix of its files."""
 _OTHER_PICTURES = (".png", ".pdf", ".jpg", ".jpeg", ".gif", ".webp", ".ps", ".eps")
-"""How the names of pictures end that ketal does not write."""
+"""The suffixes of picture formats that ketal does not write."""
 
 
 def refuse_other_pictures(suffix: str, instead: str) -> None:
-    """Raise a SettingError where a name ends as that of a picture that ketal does not write."""
+    """Raise a SettingError for the suffix of a picture format that ketal does not write."""
     if suffix in _OTHER_PICTURES:
         raise SettingError(f"pictures are not written as {suffix}; write {instead}")
 
 
-def form_named(path: str) -> str:
-    """Return the form that the name of a file says; the page where it says none.
+def form_for_path(path: str) -> str:
+    """Return the form that the suffix of a file's name selects; the page if it selects none.
 
     Raises
     ------
     SettingError
-        If the name is that of a picture in another form.
+        If the suffix is that of another picture format.
     """
     suffix = os.path.splitext(path)[1].lower()
     refuse_other_pictures(suffix, "an .svg, or an .html page")

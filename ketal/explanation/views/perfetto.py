@@ -1,9 +1,9 @@
 """Executions in the trace-event format, which Perfetto and Chrome's tracing open.
 
 A process is an execution and a thread a node; an event is a complete event (`X`) of its thread, a
-message a flow from one to another (`s`, `f`), a verdict an instant event (`i`). See "Trace Event
+message a flow between two events (`s`, `f`), a verdict an instant event (`i`). See "Trace Event
 Format" (Google, 2016). Times are microseconds: those of the events where every event has one and
-no message arrives before it is sent, else their places in the canonical order.
+no message arrives before it is sent, otherwise their places in the canonical order.
 
 The one rule: a thread's events do not overlap, and a flow leads forwards.
 """
@@ -17,18 +17,18 @@ from ketal.explanation.views.space_time import SpaceTime
 
 DURATION_US = 1
 STEP_US = 10
-"""Between two events in the canonical order, where that gives the times."""
+"""The time between two consecutive events if the canonical order gives the times."""
 
 
 def trace_events(number: int, drawn: SpaceTime) -> Iterator[dict[str, Any]]:
-    """Yield the trace events of one execution, which is the process of a number."""
+    """Yield the trace events of an execution, as the process with the given number."""
     title = _encodable(": ".join(filter(None, (drawn.title, drawn.note)))) or "execution"
     yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": title}}
     threads = {node: thread for thread, node in enumerate(drawn.nodes, 1)}
     for node, thread in threads.items():
-        of: dict[str, Any] = {"ph": "M", "pid": number, "tid": thread}
-        yield {"name": "thread_name", **of, "args": {"name": node}}
-        yield {"name": "thread_sort_index", **of, "args": {"sort_index": thread}}
+        metadata: dict[str, Any] = {"ph": "M", "pid": number, "tid": thread}
+        yield {"name": "thread_name", **metadata, "args": {"name": node}}
+        yield {"name": "thread_sort_index", **metadata, "args": {"sort_index": thread}}
     at = [
         {"ts": time, "pid": number, "tid": threads[event.node]}
         for event, time in zip(drawn.events, _times(drawn), strict=True)
@@ -42,10 +42,10 @@ def trace_events(number: int, drawn: SpaceTime) -> Iterator[dict[str, Any]]:
             "ph": "X", "name": event.type, "cat": "event", "dur": DURATION_US, **here, "args": args,
         }  # fmt: skip
     for flow, (source, target) in enumerate(drawn.messages, 1):
-        of = {"name": "message", "cat": "message", "id": f"{number}.{flow}"}
-        yield {"ph": "s", **at[source], **of}
+        message = {"name": "message", "cat": "message", "id": f"{number}.{flow}"}
+        yield {"ph": "s", **at[source], **message}
         # Bound to the slice that encloses it, not to the next one.
-        yield {"ph": "f", "bp": "e", **at[target], **of}
+        yield {"ph": "f", "bp": "e", **at[target], **message}
     for verdict in drawn.verdicts:
         if verdict["events"]:
             args = {"id": verdict["id"], "why": _encodable("\n".join(verdict["lines"]))}
@@ -70,5 +70,5 @@ def _times(drawn: SpaceTime) -> list[int]:
 
 
 def _encodable(text: str) -> str:
-    """Return text in which bytes of a file's name that are no text are escapes."""
+    """Return text with the undecodable bytes of file names replaced by escapes."""
     return text.encode(errors="backslashreplace").decode()

@@ -1,9 +1,9 @@
-"""The data of a space-time diagram: events with their rows, messages, and the verdicts beside.
+"""The data of a space-time diagram: events with their rows, messages, and verdicts.
 
-Events stand in canonical order. The row of an event is the length of the longest chain of links
-that ends in it, so every link leads downwards, and what is concurrent may stand side by side.
+Events are in canonical order. The row of an event is the length of the longest chain of links that
+ends in it, so every link leads downwards, and concurrent events may share a row.
 
-The one rule: messages and lines are the edges of the causal graph, no more and no fewer.
+The one rule: messages and lines are exactly the edges of the causal graph.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
-from ketal.explanation.explaining import verdict_explained
+from ketal.explanation.explaining import explain_verdict
 from ketal.explanation.guard_evidence import GuardEvidence
 from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.observed_run import ObservedRun
@@ -40,35 +40,35 @@ EXACT_MAX = 2**53
 
 
 class SpaceTime:
-    """One execution of a log, as it is drawn.
+    """The diagram of one execution of a log.
 
     Parameters
     ----------
     read : ExecutionEvents
         The execution.
     undecided : str
-        The timestamping scheme whose clocks do not decide happened-before; empty where they do.
+        The timestamping scheme whose clocks do not decide happened-before; empty if they do.
 
     Attributes
     ----------
     name : str
-        The execution's name; empty where a log is not divided.
+        The execution's name; empty if the log is not divided.
     title : str
-        What it is called on the page.
+        The execution's title on the page.
     read : ExecutionEvents
-        What was read of it.
+        The execution as it was read.
     events : list of Event
         Its events in canonical order.
     rows : list of int
-        The row of each.
+        The row of each event.
     messages : list of (int, int)
-        The numbers of the events that sent, and that received.
+        For each message, the indices in `events` of the sending and the receiving event.
     verdicts : list of dict
-        The verdicts that are shown, as plain data with `events` by their numbers.
+        The verdicts that are shown, as plain data, in which events are indices in `events`.
     more_verdicts : int
-        How many more there are.
+        How many verdicts are not shown.
     automata : list of dict
-        Of each check its picture, and how the runs of its scopes moved, as plain data.
+        For each check, its picture and the moves of its scopes, as plain data.
     """
 
     def __init__(self, read: ExecutionEvents, undecided: str) -> None:
@@ -102,7 +102,7 @@ class SpaceTime:
 
     @property
     def note(self) -> str:
-        """What arrows mean where clocks do not decide happened-before; empty where they do."""
+        """The meaning of arrows if clocks do not decide happened-before; empty if they do."""
         if not self.undecided:
             return ""
         return (
@@ -111,27 +111,27 @@ class SpaceTime:
         )
 
     def place(self, event: Event) -> str:
-        """Return where an event stands in the log; empty where that is not known."""
+        """Return the place of an event in the log; empty if unknown."""
         return self.read.place(event.dot)
 
-    def judge(self, judged: JudgedLog, verdicts_max: int) -> None:
-        """Put the verdicts of the execution, and the moves of its checks, beside its events."""
+    def add_verdicts(self, judged: JudgedLog, verdicts_max: int) -> None:
+        """Add the execution's verdicts, at most `verdicts_max`, and the moves of its checks."""
         own = [verdict for verdict in judged.explainable if verdict.execution == self.name]
-        # Where there is no room for all, violations come before matches.
+        # If not all are shown, violations take precedence over matches.
         order = sorted(range(len(own)), key=lambda n: (not isinstance(own[n], Violation), n))
         self.more_verdicts = max(0, len(own) - verdicts_max)
         for number in sorted(order[:verdicts_max]):
             verdict = own[number]
-            explanation = verdict_explained(judged, verdict)
+            explanation = explain_verdict(judged, verdict)
             own_events = marked_events(explanation)
             events = [self.number[event.dot] for _, event in own_events]
-            # Of a violation the event alone is marked, not what the run had taken.
+            # Of a violation only the event is marked, not the steps taken before.
             marked = events[-1:] if explanation.event is not None else events
             mark = verdict.kind if isinstance(verdict, Match | Violation) else "other"
             self.verdicts.append(
                 {
                     "steps": [step for step, _ in own_events],
-                    "play": self._play(judged, explanation),
+                    "play": self._replay_data(judged, explanation),
                     "kind": verdict.kind,
                     "pattern": verdict.pattern,
                     "id": verdict.id,
@@ -148,12 +148,13 @@ class SpaceTime:
                 }
             )
 
-        self.automata = [self._automaton(run) for run in self._checks(judged)]
+        self.automata = [self._check_data(run) for run in self._checks(judged)]
 
-    def _play(self, judged: JudgedLog, explanation: Explanation) -> dict[str, Any] | None:
-        """Return the order of the events that gives a verdict of `mode`, and how its check moved.
+    def _replay_data(self, judged: JudgedLog, explanation: Explanation) -> dict[str, Any] | None:
+        """Return the order of events that gives a verdict of a `mode`, and the moves of its check.
 
-        None of what the canonical order gives; of a check `automaton` is its number.
+        None for a verdict that the canonical order gives. `automaton` is the index of the check in
+        `automata`, or -1 for a find.
         """
         if not explanation.extension:
             return None
@@ -164,7 +165,7 @@ class SpaceTime:
             return {"automaton": -1, "order": order, "scopes": [], "moves": [], "more": 0}
         run = judged.run_of(verdict)
         number = self._checks(judged).index(run)
-        return {"automaton": number, **self._moves(judged.played(run, events))}
+        return {"automaton": number, **self._move_data(judged.rerun(run, events))}
 
     def _checks(self, judged: JudgedLog) -> list[ObservedRun]:
         return [
@@ -173,22 +174,22 @@ class SpaceTime:
             if run.execution == self.name and run.compiled.kind == "check"
         ]
 
-    def _automaton(self, run: ObservedRun) -> dict[str, Any]:
-        """Return a check as the page reads it."""
+    def _check_data(self, run: ObservedRun) -> dict[str, Any]:
+        """Return the automaton and the moves of a check, as the page reads them."""
         compiled = run.compiled
         return {
             "name": compiled.name,
-            # Empty of one that is too large to be drawn.
+            # Empty if the automaton is too large to be drawn.
             "picture": Picture.of(compiled)._repr_svg_() or "",
             "states": list(compiled.automaton.names),
-            **self._moves(run),
+            **self._move_data(run),
         }
 
-    def _moves(self, run: ObservedRun) -> dict[str, Any]:
-        """Return how the runs of a pattern moved.
+    def _move_data(self, run: ObservedRun) -> dict[str, Any]:
+        """Return the moves of the runs of a check.
 
-        `order` has the numbers of the events as the pattern was offered them, and each move its
-        place in that order, its scope, its event, and the states before and after.
+        `order` has the indices of the events in offer order. Each move is its position in that
+        order, the indices of its scope and its event, and the states before and after.
         """
         scopes: dict[FrozenMapping, int] = {}
         moves = []
@@ -204,10 +205,10 @@ class SpaceTime:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as the page reads it: columns, in which names are numbers."""
+        """Return the execution as the page reads it: columns, with names replaced by numbers."""
         nodes, types, files = _numbering(self.nodes), _numbering(), _numbering()
         known = len(nodes)
-        changes = [self._changes(event, nodes) for event in self.events]
+        changes = [self._clock_changes(event, nodes) for event in self.events]
         places = [file_and_line(self.place(event)) for event in self.events]
         return {
             "name": self.title,
@@ -218,7 +219,7 @@ class SpaceTime:
             "file": [files[file] if file or line else -1 for file, line in places],
             "line": [line for _, line in places],
             "time": [event.time for event in self.events],
-            "data": [_shown(event.data) or None for event in self.events],
+            "data": [_page_value(event.data) or None for event in self.events],
             "id": [event.id for event in self.events],
             "changes": changes,
             "messages": [number for pair in self.messages for number in pair],
@@ -233,10 +234,10 @@ class SpaceTime:
             "files": list(files),
         }
 
-    def _changes(self, event: Event, nodes: Mapping[str, int]) -> list[int]:
-        """Return the entries of a clock that the event before on its node has not.
+    def _clock_changes(self, event: Event, nodes: Mapping[str, int]) -> list[int]:
+        """Return the clock entries of an event that its predecessor on the node does not have.
 
-        A node of which the log has no event is numbered after the others.
+        Nodes without events in the log are numbered after the others.
         """
         before = self.graph.previous(event)
         old = {} if before is None else before.clock
@@ -249,7 +250,7 @@ class SpaceTime:
 
 
 def guard_texts(program: Program) -> dict[str, dict[str, str]]:
-    """Return the guards that the patterns of a program declare, as text, for a search by them."""
+    """Return the text of each guard that a pattern declares, by pattern and name, for searching."""
     out = {}
     for compiled in program.compiled:
         evidence = GuardEvidence(compiled)
@@ -258,19 +259,19 @@ def guard_texts(program: Program) -> dict[str, dict[str, str]]:
 
 
 def _numbering(names: Iterable[str] = ()) -> Mapping[str, int]:
-    """Return numbers of names, in the order in which they are looked up: these first."""
+    """Return a mapping that numbers names on first look-up, beginning with the given ones."""
     numbers = defaultdict[str, int](count().__next__)
     for name in names:
         _ = numbers[name]
     return numbers
 
 
-def _shown(value: Any) -> Any:
-    """Return an attribute as the page holds it: what JSON or JavaScript would change, as text."""
+def _page_value(value: Any) -> Any:
+    """Return an attribute for the page: numbers that JSON or JavaScript would change as text."""
     if isinstance(value, dict):
-        return {name: _shown(one) for name, one in value.items()}
+        return {name: _page_value(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [_shown(one) for one in value]
+        return [_page_value(one) for one in value]
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     exact = abs(value) <= EXACT_MAX if isinstance(value, int) else math.isfinite(value)
@@ -283,5 +284,5 @@ def space_times(log: ViewedLog, program: Program | None, limits: Limits) -> list
     if program is not None:
         judged = JudgedLog(program, log.records, limits, moves_max=limits.viewed_moves_max)
         for one in drawn:
-            one.judge(judged, limits.viewed_verdicts_max)
+            one.add_verdicts(judged, limits.viewed_verdicts_max)
     return drawn

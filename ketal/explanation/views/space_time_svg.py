@@ -42,7 +42,7 @@ STYLE = elements.style_sheet(
 
 
 def space_time_svg(title: str, drawn: SpaceTime) -> str:
-    """Draw an execution, with its note below where it has one.
+    """Draw an execution, with its note, if any, below.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def space_time_svg(title: str, drawn: SpaceTime) -> str:
         shape = _shape(marks.get(number, ""), *at)
         label = short_label(event.type, LABEL_COLUMNS)
         written = elements.text_at(at[0] + 11, at[1] + elements.LABEL_PX * 0.35, label)
-        out.append(elements.titled(f"{event} {drawn.place(event)}", shape + written))
+        out.append(elements.with_tooltip(f"{event} {drawn.place(event)}", shape + written))
     return elements.svg_document("ketal-run", title, (0, 0, width, height), STYLE, out, corner_px=0)
 
 
@@ -92,7 +92,7 @@ def _message(start: elements.Point, end: elements.Point) -> str:
 
 
 def _shape(mark: str, x: float, y: float) -> str:
-    """Return the shape of an event by what it is in a verdict; a circle where it is in none."""
+    """Return the shape of an event with a mark; a circle if the mark is empty."""
     size = RADIUS + 1.5
     if mark == "match":
         far = size + 1

@@ -1,7 +1,7 @@
-"""The events of an execution drawn with the stamps of a scheme beside them.
+"""Space-time diagrams in which each event has its stamp of a timestamping scheme.
 
-The one rule: an arrow is a message that an event must have received; the rest follows from these
-and the order of each node.
+The one rule: an arrow is a message that an event must have received; all other order follows from
+the arrows and program order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ketal.pictures.labels import clipped
 from ketal.pictures.text_diagram import DiagramRow, text_diagram
 
 NAME_COLUMNS_MAX = 30
-"""How much of an event's name and type is shown in text."""
+"""How many columns of an event's name and type the text shows."""
 
 
 def text(execution: StampedExecution) -> list[str]:

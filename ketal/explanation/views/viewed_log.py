@@ -1,6 +1,6 @@
-"""A log as `ketal view` reads it: once, into memory, up to the limit of what is shown.
+"""A log as `ketal view` reads it: once, into memory, up to the limit of events shown.
 
-The one rule: what is more than can be shown is refused as soon as it is read.
+The one rule: an execution with more events than can be shown is refused while it is read.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class ViewedLog:
     executions : dict of str to ExecutionEvents
         The executions by their names, in the order of the log.
     records : Log
-        The log again, as it was read.
+        The records as they were read, as a log.
     scheme : str
-        The timestamping scheme whose clocks do not decide happened-before; empty where they do.
+        The timestamping scheme whose clocks do not decide happened-before; empty if they do.
 
     Raises
     ------
     SettingError
         If the log cannot be read, or an execution has more events than are shown.
     TypeError
-        If it is no log.
+        If `log` is no log.
     """
 
     def __init__(self, log: Log | Iterable[Event], limits: Limits) -> None:

@@ -1,4 +1,4 @@
-"""`ketal.view`: an execution to look at, as a page, a picture, and in the formats of other tools.
+"""`ketal.view`: the space-time diagram of a log, as a page, a picture, or a file for other tools.
 
 The one rule: every form shows the same events, messages and verdicts.
 """
@@ -12,7 +12,7 @@ from html import escape
 import msgspec
 
 from ketal.errors import SettingError, wrong_type
-from ketal.explanation.views.forms import PAGE, form_named
+from ketal.explanation.views.forms import PAGE, form_for_path
 from ketal.explanation.views.perfetto import trace_events
 from ketal.explanation.views.space_time import SpaceTime, guard_texts, space_times
 from ketal.explanation.views.space_time_svg import space_time_svg
@@ -38,31 +38,31 @@ def view(
 ) -> View:
     """Return the space-time diagram of a log, with the verdicts of a program beside it.
 
-    The page has all executions of the log; any two can be shown side by side, with the events
-    that only one of them has.
+    The page has all executions of the log; any two can be shown side by side, with the events that
+    only one of them has marked.
 
     Parameters
     ----------
     log : Log or iterable of Event
-        What happened.
+        The events.
     program : Program, optional
-        Its verdicts are marked and explained.
+        The program whose verdicts are marked and explained.
     compare : Log or iterable of Event, optional
         Another run, which the page shows beside the first: one that passed beside one that
-        failed, say. The other forms have it as one more execution.
+        failed, say. The other forms have the run as one more execution.
     title : str
-        What stands above.
-    compare_title : str
-        What the other run is called.
+        The heading.
+        compare_title : str
+            The name of the other run.
     limits : Limits, optional
-        `viewed_events_max` and `viewed_verdicts_max` bound what is shown.
+        `viewed_events_max` and `viewed_verdicts_max` bound the events and the verdicts shown.
 
     Raises
     ------
     SettingError
         If the log cannot be read, or an execution has more events than are shown.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
 
     Examples
     --------
@@ -80,10 +80,10 @@ def view(
     given = Limits.given(limits, base)
     first = ViewedLog(log, given)
     other = None if compare is None else ViewedLog(compare, given)
-    return viewed(first, program, given, other, title=title, compare_title=compare_title)
+    return view_logs(first, program, given, other, title=title, compare_title=compare_title)
 
 
-def viewed(
+def view_logs(
     log: ViewedLog,
     program: Program | None,
     limits: Limits,
@@ -92,7 +92,7 @@ def viewed(
     title: str,
     compare_title: str,
 ) -> View:
-    """Return the diagram of a log that was read; as `view` otherwise."""
+    """Return the diagram of a log that was read before; parameters are those of `view`."""
     drawn = space_times(log, program, limits)
     beside = -1
     if compare is not None:
@@ -106,18 +106,18 @@ def viewed(
 
 
 class View:
-    r"""What `ketal.view` returns; a notebook shows it.
+    r"""A space-time diagram, as `ketal.view` returns it; a notebook displays it.
 
     Parameters
     ----------
     drawn : list of SpaceTime
         The executions.
     title : str
-        What stands above.
+        The heading.
     program : Program or None
-        What was judged.
+        The program whose verdicts are shown.
     beside : int
-        Which execution the page shows beside the first; -1 for none.
+        The index of the execution that the page shows beside the first; -1 for none.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class View:
 
     @property
     def rejected(self) -> tuple[int, str]:
-        """How many records are no events and so not shown, and the first of them, with its reason.
+        """How many records were rejected and so not shown, and the first of them, with its reason.
 
         Examples
         --------
@@ -173,7 +173,7 @@ class View:
 
     @property
     def html(self) -> str:
-        """The page: one file that needs nothing else.
+        """The page, as one self-contained file.
 
         Examples
         --------
@@ -205,12 +205,12 @@ class View:
         return space_time_svg(self._title, self._drawn[0])
 
     def to_perfetto(self) -> str:
-        """Return it in the trace-event format, as JSON, for Perfetto."""
+        """Return the diagram in the trace-event format, as JSON, for Perfetto."""
         out = [x for n, one in enumerate(self._drawn, 1) for x in trace_events(n, one)]
         return msgspec.json.encode({"traceEvents": out, "displayTimeUnit": "ms"}).decode()
 
     def to_shiviz(self) -> str:
-        """Return it in ShiViz's format, in canonical order.
+        """Return the diagram in ShiViz's format, in canonical order.
 
         Raises
         ------
@@ -227,27 +227,27 @@ class View:
         return shiviz_text((one.title, one.events) for one in self._drawn)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, in the form that the file's name ends with.
+        """Write the diagram to a file, in the form that the suffix of the file's name selects.
 
         Parameters
         ----------
         path : path
-            The file; it is replaced. A name that ends in `.svg`, `.json` or `.log` takes the
-            picture, the form of Perfetto or that of ShiViz, any other the page.
+            The file; an existing one is replaced. The suffix `.svg` selects the picture, `.json`
+            the form of Perfetto, `.log` that of ShiViz, any other the page.
 
         Raises
         ------
         OSError
-            If it cannot be written.
+            If the file cannot be written.
         SettingError
-            If there is more than a picture draws, or what a ShiViz log cannot hold, or the name is
-            that of a picture in another form.
+            If the picture would have too many events, a ShiViz log cannot represent the events, or
+            the suffix is that of another picture format.
         TypeError
-            If it is no path.
+            If `path` is no path.
         """
         if not isinstance(path, str | os.PathLike):
             raise wrong_type("path", "a path", path)
-        text = text_of(self, form_named(os.fspath(path)))
+        text = view_text(self, form_for_path(os.fspath(path)))
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
 
@@ -256,6 +256,6 @@ class View:
         return f'<iframe srcdoc="{inner}" style="width:100%;height:600px;border:0"></iframe>'
 
 
-def text_of(shown: View, form: str) -> str:
-    """Return what is shown in one of `FORMS`."""
+def view_text(shown: View, form: str) -> str:
+    """Return a view as text, in one of `FORMS`."""
     return shown.html if form == PAGE else str(getattr(shown, f"to_{form}")())

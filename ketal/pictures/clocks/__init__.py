@@ -1,1 +1,1 @@
-"""Clocks drawn: as areas, as trees, as stamps along timelines."""
+"""Pictures of clocks: as areas, as trees, as stamps along timelines."""

@@ -1,14 +1,14 @@
-"""What nodes know, drawn as columns of events over the line of their identities.
+"""The events that nodes know, drawn as columns over the line of their identities.
 
-Each identity has a column, each event that is known a square in it: a vector clock fills its
-columns from the ground up, a causal history may leave holes, and the dot of a dotted clock hangs
-above what its column has. One knows more than the other iff its area includes the other's. A bar
-beneath the columns is the identity of the node: the columns above it are those that it may raise.
+Each identity has a column, and each event that is known a square in it: a vector clock fills its
+columns from the bottom up, a causal history may leave holes, and the dot of a dotted clock is above
+the rest of its column. A clock knows more than another iff its area includes the other's. A bar
+beneath the columns is the identity of the node: it may raise the columns above the bar.
 
 Baquero, "Causality is Graphically Simple", sections "Vector Clocks" to "Interval Tree Clocks".
 
-The one rule: a square is an event, so two areas in one row have the same scale, and what both have
-is at the same place in both; no text lies over another one.
+The one rule: a square is an event, so two areas in one row have the same scale, and an event that
+both have is at the same place in both; texts do not overlap.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ketal.pictures.labels import short_label
 from ketal.pictures.svg_document import LABEL_PX, text_width
 
 LEVELS_MAX = 40
-"""How many squares a column has in a picture."""
+"""How many squares a column has at most."""
 COLUMNS_MAX = 256
-"""How many columns a picture of what a node knows has."""
+"""How many columns a picture of a clock has at most."""
 COLUMN_PX = 26.0
 LEVEL_PX = 22.0
 IDENTITY_PX = 7.0
@@ -66,23 +66,23 @@ STYLE = elements.style_sheet(
 
 @dataclass(frozen=True, slots=True)
 class EventSquare:
-    """An event in a picture, or events in one square.
+    """A square of a picture, which stands for an event or for several.
 
     Attributes
     ----------
     left, span : int
-        The first of its columns, and how many it has.
+        The first column of the square, and how many it has.
     level : int
-        Which one it is from the ground up, from 1 on.
+        The square's height, counted from 1 at the bottom.
     form : str
-        `known`; `dotted`, the dot of a clock, apart from what the clock has; or `hole`, an event
-        that is not known, below one that is.
+        `known`; `dotted`, the dot of a dotted clock; or `hole`, an event that is not known below
+        one that is.
     tip : str
-        What a pointer on it shows.
+        The tooltip.
     marked : bool
-        Whether another area lacks it.
+        Whether the other area lacks the event.
     text : str
-        What is written in it; of a square for many events, their numbers.
+        The text in it; for a square of several events, their numbers.
     """
 
     left: int
@@ -96,21 +96,21 @@ class EventSquare:
 
 @dataclass(frozen=True, slots=True)
 class ClockBars:
-    """The picture of what one node, stamp or version knows.
+    """The columns that picture the events known to a node, a stamp or a version.
 
     Attributes
     ----------
     labels : tuple of str
-        What is written beneath each column.
+        The text beneath each column.
     squares : tuple of EventSquare
-        The events.
+        The squares.
     caption : str
-        What is written below.
+        The text below the labels.
     identity : tuple of (int, int, bool)
-        The line of identities in parts: the first column of each, how many it has, and whether it
-        belongs to the node; empty if no identity is drawn.
+        The parts of the line of identities: the first column of each, how many it has, and whether
+        it belongs to the node; empty if no identity is drawn.
     column_px : float
-        How wide a column is at least.
+        The least width of a column.
     """
 
     labels: tuple[str, ...]
@@ -121,39 +121,39 @@ class ClockBars:
 
 
 BarsRow: TypeAlias = "tuple[str, Sequence[ClockBars | str]]"
-"""What is written above a row, and what it has from left to right: bars, and operators as text."""
+"""The heading of a row, and its parts from left to right: bars, and operators as text."""
 
 
-def checked_size(levels: int, wide: int) -> None:
-    """Refuse a picture of columns that are too high or too many.
+def check_size(levels: int, wide: int) -> None:
+    """Check that the columns of a picture are neither too high nor too many.
 
     Raises
     ------
     SettingError
         If there are more than `LEVELS_MAX` levels or `COLUMNS_MAX` columns.
     """
-    for what, count, name, limit in (
+    for noun, count, name, limit in (
         ("squares in a column", levels, "LEVELS_MAX", LEVELS_MAX),
         ("columns", wide, "COLUMNS_MAX", COLUMNS_MAX),
     ):
         if count > limit:
             raise SettingError(
-                f"a picture of a clock would have {count:,} {what}, and {limit} are drawn at most "
+                f"a picture of a clock would have {count:,} {noun}, and {limit} are drawn at most "
                 f"({name})"
             )
 
 
 def bars_svg(title: str, rows: Sequence[BarsRow], note: str = "") -> str:
-    """Draw rows of clocks.
+    """Return rows of clocks as an SVG document.
 
     Parameters
     ----------
     title : str
-        What the picture shows; if empty, the captions and operators of the first row.
+        The title; if empty, the captions and operators of the first row.
     rows : sequence of (str, sequence of ClockBars or str)
         The rows from top to bottom.
     note : str
-        A line below them; may be empty.
+        A line below the rows; may be empty.
     """
     captions = [part if isinstance(part, str) else part.caption for part in rows[0][1]]
     drawn: list[str] = []
@@ -166,11 +166,11 @@ def bars_svg(title: str, rows: Sequence[BarsRow], note: str = "") -> str:
         levels = _levels(parts)
         left = SIDE
         for part in parts:
-            size = _part_px(part)
-            drawn += _part(part, left + size / 2, top + levels * LEVEL_PX, levels)
+            size = _part_width_px(part)
+            drawn += _draw_part(part, left + size / 2, top + levels * LEVEL_PX, levels)
             left += size + GAP
         width = max(width, left - GAP - SIDE)
-        top += levels * LEVEL_PX + _below_px(parts) + GAP
+        top += levels * LEVEL_PX + _height_below_px(parts) + GAP
     if note:
         drawn.append(elements.text_at(SIDE, top + LABEL_PX, note))
         top += LINE_PX + 6
@@ -183,47 +183,47 @@ def bars_svg(title: str, rows: Sequence[BarsRow], note: str = "") -> str:
 
 
 def _levels(parts: Sequence[ClockBars | str]) -> int:
-    """Return how many squares the highest column of a row has."""
+    """Return the number of squares in the highest column of a row."""
     bars = (part for part in parts if isinstance(part, ClockBars))
-    return max((one.level for of in bars for one in of.squares), default=1)
+    return max((square.level for part in bars for square in part.squares), default=1)
 
 
-def _column_px(bars: ClockBars) -> float:
-    """Return how wide each column is, so that what is written in it and below it fits."""
+def _column_width_px(bars: ClockBars) -> float:
+    """Return the width of each column, in which its label and the texts of its squares fit."""
     labels = [text_width(short_label(label, LABEL_COLUMNS_MAX)) for label in bars.labels]
     texts = [text_width(one.text) / one.span for one in bars.squares]
     return max([bars.column_px, *(wide + 8 for wide in (*labels, *texts) if wide)])
 
 
-def _part_px(part: ClockBars | str) -> float:
+def _part_width_px(part: ClockBars | str) -> float:
     if isinstance(part, str):
         return text_width(part, OPERATOR_PX)
     caption = text_width(short_label(part.caption, CAPTION_COLUMNS_MAX))
-    return max(_column_px(part) * len(part.labels), caption, 1)
+    return max(_column_width_px(part) * len(part.labels), caption, 1)
 
 
-def _below_px(parts: Sequence[ClockBars | str]) -> float:
-    """Return what a row takes below the ground of its columns."""
+def _height_below_px(parts: Sequence[ClockBars | str]) -> float:
+    """Return the height that a row takes below the base of its columns."""
     bars = [part for part in parts if isinstance(part, ClockBars)]
-    labels = any(any(of.labels) for of in bars)
-    captions = any(of.caption for of in bars)
+    labels = any(any(part.labels) for part in bars)
+    captions = any(part.caption for part in bars)
     return IDENTITY_PX + 4 + LINE_PX * (labels + captions)
 
 
 # --- drawing ------------------------------------------------------------------
 
 
-def _part(part: ClockBars | str, middle: float, ground: float, levels: int) -> Iterator[str]:
-    """Draw bars or an operator; `ground` is where the columns stand."""
+def _draw_part(part: ClockBars | str, middle: float, ground: float, levels: int) -> Iterator[str]:
+    """Draw bars or an operator; `ground` is the y coordinate of the columns' base."""
     if isinstance(part, str):
         y = ground - levels * LEVEL_PX / 2 + OPERATOR_PX * 0.35
         yield elements.text_at(middle, y, part, "middle", size=OPERATOR_PX)
         return
-    wide = _column_px(part)
+    wide = _column_width_px(part)
     left = middle - wide * len(part.labels) / 2
-    # What is marked is drawn last, so that its outline is whole.
+    # Marked squares are drawn last, so that their outlines are whole.
     for one in sorted(part.squares, key=lambda one: (one.form != "hole", one.marked)):
-        yield _square(one, left + one.left * wide, one.span * wide, ground)
+        yield _draw_square(one, left + one.left * wide, one.span * wide, ground)
     right = left + wide * len(part.labels)
     yield elements.line("base", (left - 3, ground), (right + 3, ground))
     for first, span, owned in part.identity:
@@ -240,22 +240,22 @@ def _part(part: ClockBars | str, middle: float, ground: float, levels: int) -> I
         yield elements.text_at(middle, y, shown, "middle", tip=part.caption)
 
 
-def _square(one: EventSquare, left: float, width: float, ground: float) -> str:
+def _draw_square(one: EventSquare, left: float, width: float, ground: float) -> str:
     top = ground - one.level * LEVEL_PX
     form = "marked" if one.marked and one.form == "known" else one.form
     out = [elements.rect(form, left, top, width, LEVEL_PX)]
     middle = left + width / 2, top + LEVEL_PX / 2
     if one.marked:
-        out.append(_hatch(left, top, width))
+        out.append(_draw_hatching(left, top, width))
     if one.form == "dotted":
         out.append(elements.circle("dot", middle, 3.5))
     if one.text:
         out.append(elements.text_at(middle[0], middle[1] + LABEL_PX * 0.35, one.text, "middle"))
-    return elements.titled(one.tip, "".join(out))
+    return elements.with_tooltip(one.tip, "".join(out))
 
 
-def _hatch(left: float, top: float, width: float) -> str:
-    """Draw the oblique lines of a square that another area lacks."""
+def _draw_hatching(left: float, top: float, width: float) -> str:
+    """Draw the oblique lines of a marked square."""
     steps = range(1, max(2, round((width + LEVEL_PX) / 8)))
     lines = []
     for at in (8.0 * step for step in steps):
@@ -263,5 +263,5 @@ def _hatch(left: float, top: float, width: float) -> str:
         x0, x1 = max(0.0, at - LEVEL_PX), min(width, at)
         if x1 > x0:
             start, end = (left + x0, top + at - x0), (left + x1, top + at - x1)
-            lines.append(f"M{elements.at(start)}L{elements.at(end)}")
+            lines.append(f"M{elements.point_text(start)}L{elements.point_text(end)}")
     return f'<path class="hatch" d="{"".join(lines)}"/>'

@@ -1,13 +1,13 @@
 """Vector clocks, causal histories, dotted clocks and versions as pictures.
 
-Whatever states which events are known is drawn as the set of these: a vector clock as full columns,
-a history with its holes, a dotted clock or a version as what its context has and a dot above. Where
-counters are high, the first events that all of a row know are one square.
+A clock is drawn as the set of events that it knows: a vector clock as full columns, a history with
+its holes, a dotted clock or a version as its context and a dot above. If counters are high, the
+first events, which all clocks of a row know, are drawn as one square.
 
 Baquero, "Causality is Graphically Simple", sections "Vector Clocks" to "Dotted Version Vectors".
 
-The one rule: what is drawn is a set of events, so a vector clock and the history of the same event
-are the same picture.
+The one rule: a picture shows a set of events, so a vector clock and the history of the same event
+have the same picture.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from ketal.pictures.clocks.clock_bars import (
     ClockBars,
     EventSquare,
     bars_svg,
-    checked_size,
+    check_size,
 )
 
 Knowledge: TypeAlias = (
     "Clock | AbstractSet[tuple[str, int]] | Vector | CausalHistory | DottedVector | Version"
 )
-"""What states which events are known: a clock, a set of dots, a stamp, a version."""
+"""A value that determines a set of known events: a clock, a set of dots, a stamp, a version."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownEvents:
-    """The events that something knows.
+    """The events that a clock, a set of dots, a stamp or a version knows.
 
     Attributes
     ----------
     first : mapping of str to int
-        Of each node how many of its first events are known, without a gap.
+        For each node, how many of its first events are known without a gap.
     others : frozenset of (str, int)
-        The others.
+        The other events.
     dot : (str, int), optional
-        The event that is written apart; it is in `first` or `others` too.
+        The dot of a dotted clock; it is in `first` or `others`, too.
     as_set : bool
-        Whether it is written as a set of events.
+        Whether the text is a set of events, not a vector.
     """
 
     first: Clock
@@ -59,24 +59,24 @@ class KnownEvents:
 
     @classmethod
     def of(cls, knowledge: Knowledge) -> KnownEvents:
-        """Return what a clock, a set of dots, a stamp or a version knows."""
+        """Return the events that a clock, a set of dots, a stamp or a version knows."""
         match knowledge:
             case CausalHistory():
-                return cls._without_gaps({}, knowledge.dots, as_set=True)
+                return cls._normalised({}, knowledge.dots, as_set=True)
             case Vector():
                 return cls.of(knowledge.clock)
             case DottedVector():
                 dot = (knowledge.node, knowledge.counter)
-                return cls._without_gaps(knowledge.past, {dot}, dot)
+                return cls._normalised(knowledge.past, {dot}, dot)
             case Version():
                 dot = (knowledge.replica, knowledge.counter)
-                return cls._without_gaps(knowledge.context, {dot}, dot)
+                return cls._normalised(knowledge.context, {dot}, dot)
             case Mapping():
-                return cls._without_gaps(knowledge, ())
-        return cls._without_gaps({}, knowledge, as_set=True)
+                return cls._normalised(knowledge, ())
+        return cls._normalised({}, knowledge, as_set=True)
 
     @classmethod
-    def _without_gaps(
+    def _normalised(
         cls,
         clock: Clock,
         dots: Collection[tuple[str, int]],
@@ -97,14 +97,14 @@ class KnownEvents:
         """The nodes of the events."""
         return {*self.first, *(node for node, _ in self.others)}
 
-    def joined(self, other: KnownEvents) -> KnownEvents:
-        """Return what one of two knows."""
+    def union(self, other: KnownEvents) -> KnownEvents:
+        """Return the events that at least one of two knows."""
         both = join([self.first, other.first])
         as_set = self.as_set and other.as_set
-        return self._without_gaps(both, self.others | other.others, as_set=as_set)
+        return self._normalised(both, self.others | other.others, as_set=as_set)
 
     def above(self, floors: Clock) -> Dots:
-        """Return those events that come after the first ones, of each node so many."""
+        """Return the events without the first ones, whose number for each node is in `floors`."""
         counted = {
             (node, counter)
             for node, top in self.first.items()
@@ -113,7 +113,7 @@ class KnownEvents:
         return self.others | counted
 
     def text(self, nodes: Sequence[str]) -> str:
-        """Return it as the paper writes it: `[2,3,0]`, `[2,1,0]b2` or `{c3}`."""
+        """Return the events in the notation of the paper: `[2,3,0]`, `[2,1,0]b2` or `{c3}`."""
         if self.dot is not None:
             node, counter = self.dot
             past = dict(self.first)
@@ -126,17 +126,17 @@ class KnownEvents:
 
 
 def vector_text(clock: Clock, nodes: Sequence[str]) -> str:
-    """Return a vector clock as its entries in the order of nodes: `[2,3,0]`."""
+    """Return the entries of a vector clock in the order of the nodes: `[2,3,0]`."""
     return f"[{','.join(str(clock.get(node, 0)) for node in nodes)}]"
 
 
 def history_text(dots: AbstractSet[tuple[str, int]]) -> str:
-    """Return events as a set of their names: `{a1,a2,b1}`."""
+    """Return a set of events as the set of their names: `{a1,a2,b1}`."""
     return f"{{{','.join(dot_text(*dot) for dot in sorted(dots))}}}"
 
 
 def dot_text(node: str, counter: int) -> str:
-    """Return the name of an event: `a1`; `n7@1` where a node's name ends in a digit."""
+    """Return the name of an event: `a1`; `n7@1` if the node's name ends in a digit."""
     return f"{node}@{counter}" if node[-1:].isdigit() else f"{node}{counter}"
 
 
@@ -145,14 +145,14 @@ def dot_text(node: str, counter: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BarsScale:
-    """What the pictures of a row have in common.
+    """The common scale of the pictures of a row.
 
     Attributes
     ----------
     nodes : tuple of str
         The columns.
     floors : mapping of str to int
-        Of each node how many of its first events are drawn as one square.
+        For each node, how many of its first events are drawn as one square.
     """
 
     nodes: tuple[str, ...]
@@ -160,7 +160,7 @@ class BarsScale:
 
     @classmethod
     def of(cls, row: Sequence[KnownEvents], nodes: Sequence[str] | None = None) -> BarsScale:
-        """Return a scale in which each of a row can be drawn."""
+        """Return a scale for all sets of events of a row."""
         tops = join(one.first for one in row)
         for node, counter in (dot for one in row for dot in one.others):
             tops[node] = max(tops.get(node, 0), counter)
@@ -171,7 +171,7 @@ class BarsScale:
             if top > LEVELS_MAX and common > 1:
                 floors[node] = common
         highest = max((_level(floors, node, top) for node, top in tops.items()), default=0)
-        checked_size(highest, len(columns))
+        check_size(highest, len(columns))
         return cls(columns, floors)
 
     def bars(
@@ -181,16 +181,16 @@ class BarsScale:
         marked: Dots = frozenset(),
         own: Collection[str] | None = None,
     ) -> ClockBars:
-        """Draw what something knows.
+        """Return the columns of a set of events.
 
         Parameters
         ----------
         known : KnownEvents
-            The events; one of those that the scale was made for, or their join.
+            The events; one of the sets that the scale was made for, or their join.
         marked : frozenset of (str, int)
-            Those that another one lacks.
+            The events that the other set lacks.
         own : collection of str, optional
-            The columns of its identity; if absent, no identity is drawn.
+            The columns of the node's identity; if absent, no identity is drawn.
         """
         dots = known.above(self.floors)
         squares = []
@@ -200,7 +200,7 @@ class BarsScale:
                 form = "known" if known.first.get(node, 0) >= floor else "hole"
                 tip = f"{dot_text(node, 1)} to {dot_text(node, floor)}"
                 squares.append(EventSquare(column, 1, 1, form, tip, text=f"1–{floor}"))
-            top = max((counter for of, counter in dots if of == node), default=floor)
+            top = max((counter for name, counter in dots if name == node), default=floor)
             for counter in range(floor + 1, top + 1):
                 dot = (node, counter)
                 form = "hole" if dot not in dots else "dotted" if dot == known.dot else "known"
@@ -229,7 +229,7 @@ def clock_svg(
     Parameters
     ----------
     knowledge : Clock, set of (str, int), Vector, CausalHistory, DottedVector or Version
-        What is drawn.
+        The clock.
     nodes : sequence of str, optional
         The columns in their order; others that are known follow, sorted.
     own : collection of str, optional

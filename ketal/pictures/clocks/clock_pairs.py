@@ -1,9 +1,9 @@
 """Two clocks in a picture: compared, joined, subtracted.
 
-One event happened before another iff the area of what it knows is included in the other's; two
-areas of which each has a square that the other lacks are concurrent. The join is the union of the
-areas. A difference is what is left of the area, mostly no vector any more: [2,3,3] - [2,3,2] =
-{c3}.
+An event happened before another iff the area of the events that it knows is included in the
+other's; two events are concurrent iff each area has a square that the other lacks. The join is the
+union of the areas. A difference is the rest of the area, mostly no vector any more: [2,3,3] -
+[2,3,2] = {c3}.
 
 Baquero, "Causality is Graphically Simple", sections "Vector Clocks" and "Dotted Version Vectors".
 
@@ -23,7 +23,7 @@ MARKS = "Hatched: what the other one does not know."
 CONCURRENT = "∥"
 MINUS = "\N{MINUS SIGN}"
 _SIGNS = {(False, True): "<", (True, False): ">", (False, False): "=", (True, True): CONCURRENT}
-"""Whether the first, and the second of two areas has squares of its own → the sign."""
+"""Whether the first and whether the second area has squares of its own → the sign."""
 _NOTES = {
     "<": "Included: the right one knows the hatched events too, so the left one is before it.",
     ">": "Included: the left one knows the hatched events too, so the right one is before it.",
@@ -44,30 +44,30 @@ def pair_svg(
     nodes: Sequence[str] | None = None,
     title: str = "",
 ) -> str:
-    """Draw two clocks, a row for each thing that is done with them.
+    """Draw two clocks, with a row for each operation on them.
 
     Parameters
     ----------
     a, b : Clock, set of (str, int), Vector, CausalHistory, DottedVector or Version
         The clocks.
     rows : sequence of PairRow
-        Compared: one is included in the other, or they are concurrent. Joined: with their
-        point-wise maximum. Subtracted: what the first, or else the second, knows beyond the other.
+        `compared`: their order. `joined`: their point-wise maximum. `subtracted` and `subtracted
+        from`: the events that only the first, and only the second, knows.
     nodes : sequence of str, optional
         The columns in their order; others that are known follow, sorted.
     title : str
-        What the picture shows; if empty, the captions and operators of the first row.
+        The title; if empty, the captions and operators of the first row.
     """
     both = KnownEvents.of(a), KnownEvents.of(b)
     scale = BarsScale.of(both, nodes)
-    of_a, of_b = (one.above(scale.floors) for one in both)
-    only = of_a - of_b, of_b - of_a
+    events_a, events_b = (one.above(scale.floors) for one in both)
+    only = events_a - events_b, events_b - events_a
     sign = _SIGNS[bool(only[0]), bool(only[1])]
-    left, right = (scale.bars(one, marked=of) for one, of in zip(both, only, strict=True))
-    less, more = (scale.bars(KnownEvents.of(of), marked=of) for of in only)
+    left, right = (scale.bars(one, marked=own) for one, own in zip(both, only, strict=True))
+    less, more = (scale.bars(KnownEvents.of(own), marked=own) for own in only)
     drawn: dict[PairRow, list[ClockBars | str]] = {
         "compared": [left, sign, right],
-        "joined": [left, "⊔", right, "=", scale.bars(both[0].joined(both[1]))],
+        "joined": [left, "⊔", right, "=", scale.bars(both[0].union(both[1]))],
         "subtracted": [left, MINUS, right, "=", less],
         "subtracted from": [right, MINUS, left, "=", more],
     }
@@ -81,16 +81,16 @@ def versions_svg(
     nodes: Sequence[str] | None = None,
     title: str = "the versions that each replica keeps",
 ) -> str:
-    """Draw the versions that servers or replicas keep, siblings beside each other, a row for each.
+    """Draw the versions that servers or replicas store: a row for each, siblings side by side.
 
     Parameters
     ----------
     replicas : sequence of StoreReplica or ObjectReplica
-        What is drawn, all in one scale; each with the column that it names versions in.
+        The replicas, all drawn to one scale; the column of a replica is marked as its identity.
     nodes : sequence of str, optional
         The columns in their order; others follow, sorted.
     title : str, optional
-        What the picture shows.
+        The title.
     """
     rows = [
         (one.server, list(map(KnownEvents.of, one.siblings)))

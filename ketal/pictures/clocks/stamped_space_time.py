@@ -1,7 +1,7 @@
-"""A space-time diagram in the manner of the papers: a line for each node, time to the right.
+"""A space-time diagram in the style of the papers: a line for each node, time to the right.
 
-The stamp of an event stands beside its dot. Where the lines would be too long they go on in the
-next band, as music does, and so does a message that is on its way there.
+The stamp of an event is beside its dot. Lines that would be too long continue in the next band, as
+in a score of music, and so do messages across the break.
 
 Lamport, "Time, Clocks, and the Ordering of Events in a Distributed System", 1978; Baquero,
 "Causality is Graphically Simple", Figs. 2 to 10.
@@ -20,9 +20,9 @@ from ketal.pictures.clocks.timeline_layout import SIDE, CurvePiece, Timeline
 from ketal.pictures.labels import short_label
 
 TIMELINE_EVENTS_MAX = 400
-"""The most events that are drawn where the caller names no limit; of more nothing is legible."""
+"""The most events that are drawn if the caller sets no limit; more are illegible."""
 STAMP_COLUMNS_MAX = 48
-"""How many characters of a stamp are drawn; a pointer on the event shows all."""
+"""How many columns of a stamp are drawn; the tooltip of the event has the whole stamp."""
 RADIUS, HEAD_PX = 5.0, 8.0
 NODE_COLUMNS_MAX = 20
 NODE_GAP = 16.0
@@ -56,14 +56,14 @@ class TimelineEvent:
     Attributes
     ----------
     node : str
-        Where it happened.
+        The node of the event.
     stamp : str
-        Its stamp, as text.
+        The stamp, as text.
     name : str
-        What is written on the other side of the line; may be empty.
+        The text on the other side of the line; may be empty.
     form : str
-        `event`, a full dot; `open`, an event that the stamps do not count; or `ringed`, one that
-        another node names.
+        `event`, a full dot; `open`, for an event that the stamps do not count; or `ringed`, for one
+        that another node names.
     """
 
     node: str
@@ -80,14 +80,14 @@ def stamped_space_time_svg(
     *,
     events_max: int = TIMELINE_EVENTS_MAX,
 ) -> str:
-    """Draw events, in a linear extension, with their stamps and messages.
+    """Draw events, given in a linear extension, with their stamps and messages.
 
-    A message is the numbers of the events that sent it, and that received it.
+    A message has the indices of its sending and its receiving event.
 
     Raises
     ------
     SettingError
-        If there are more events.
+        If there are more than `events_max` events.
     """
     if len(events) > events_max:
         raise SettingError(
@@ -99,19 +99,19 @@ def stamped_space_time_svg(
     widths = [max(map(_text_px, (event.stamp, event.name))) for event in events]
     names = max((_text_px(node, NODE_COLUMNS_MAX) for node in nodes), default=0)
     timeline = Timeline(rows, widths, messages, rows_count=len(nodes), left=SIDE + names + NODE_GAP)
-    drawn = [line for row, node in enumerate(nodes) for line in _node(timeline, row, node)]
-    drawn += [_message(timeline, events, *message) for message in messages]
-    below = _only_upwards(rows, messages)
+    drawn = [line for row, node in enumerate(nodes) for line in _draw_node(timeline, row, node)]
+    drawn += [_draw_message(timeline, events, *message) for message in messages]
+    below = _sends_only_upwards(rows, messages)
     drawn += [
-        _event(event, *timeline.point(number), below=number in below)
+        _draw_event(event, *timeline.point(number), below=number in below)
         for number, event in enumerate(events)
     ]
     view = (0, 0, timeline.width, timeline.height)
     return elements.svg_document("ketal-timeline", title, view, STYLE, drawn)
 
 
-def _node(timeline: Timeline, row: int, node: str) -> Iterator[str]:
-    """Draw the line of a node, in each band."""
+def _draw_node(timeline: Timeline, row: int, node: str) -> Iterator[str]:
+    """Yield the line of a node, and its name, in each band."""
     for (left, y), (right, _) in timeline.line(row):
         yield elements.text_at(
             SIDE, y + elements.LABEL_PX * 0.35, short_label(node, NODE_COLUMNS_MAX), "node"
@@ -119,8 +119,8 @@ def _node(timeline: Timeline, row: int, node: str) -> Iterator[str]:
         yield elements.line("line", (left - NODE_GAP / 2, y), (right, y))
 
 
-def _event(event: TimelineEvent, x: float, y: float, *, below: bool) -> str:
-    """Draw an event; its stamp is above or below the line."""
+def _draw_event(event: TimelineEvent, x: float, y: float, *, below: bool) -> str:
+    """Draw an event; its stamp is above the line or, if `below`, below it."""
     texts = [("stamp", event.stamp, 20.0 if below else -10.0)]
     texts.append(("name", event.name, -10.0 if below else 20.0))
     written = "".join(
@@ -128,18 +128,18 @@ def _event(event: TimelineEvent, x: float, y: float, *, below: bool) -> str:
         for kind, text, by in texts
         if text
     )
-    return elements.titled(
-        f"{_name(event)} {event.stamp}", _dot(event.form, (x, y)) + written, 'class="at"'
+    return elements.with_tooltip(
+        f"{_event_name(event)} {event.stamp}", _draw_dot(event.form, (x, y)) + written, 'class="at"'
     )
 
 
-def _only_upwards(rows: Sequence[int], messages: Sequence[tuple[int, int]]) -> set[int]:
-    """Return the events whose messages all go up, where their stamps would be."""
+def _sends_only_upwards(rows: Sequence[int], messages: Sequence[tuple[int, int]]) -> set[int]:
+    """Return the events whose messages all lead up, through the usual place of the stamp."""
     up = {source for source, target in messages if rows[target] < rows[source]}
     return up - {source for source, target in messages if rows[target] >= rows[source]}
 
 
-def _name(event: TimelineEvent) -> str:
+def _event_name(event: TimelineEvent) -> str:
     return event.name or event.node
 
 
@@ -147,25 +147,27 @@ def _text_px(text: str, columns_max: int = STAMP_COLUMNS_MAX) -> float:
     return elements.text_width(short_label(text, columns_max))
 
 
-def _dot(form: str, point: elements.Point) -> str:
+def _draw_dot(form: str, point: elements.Point) -> str:
     if form == "ringed":
         return elements.circle("open", point, RADIUS + 1.5) + elements.circle("event", point, 2)
     return elements.circle(form, point, RADIUS)
 
 
-def _message(timeline: Timeline, events: Sequence[TimelineEvent], source: int, target: int) -> str:
-    pieces = "".join(map(_piece, timeline.pieces(source, target)))
-    return elements.titled(
-        f"{_name(events[source])} → {_name(events[target])}", pieces, 'class="sent"'
+def _draw_message(
+    timeline: Timeline, events: Sequence[TimelineEvent], source: int, target: int
+) -> str:
+    pieces = "".join(map(_draw_piece, timeline.pieces(source, target)))
+    return elements.with_tooltip(
+        f"{_event_name(events[source])} → {_event_name(events[target])}", pieces, 'class="sent"'
     )
 
 
-def _piece(piece: CurvePiece) -> str:
-    """Draw a message within a band, up to its event or to where the band ends."""
+def _draw_piece(piece: CurvePiece) -> str:
+    """Draw a message within a band, up to its event or to the end of the band."""
     last, head = piece.end, ""
     if piece.arrives:
         tip = elements.towards(piece.end, piece.control, RADIUS + 2)
         last = elements.towards(piece.end, piece.control, RADIUS + 2 + HEAD_PX)
         head = elements.arrow_head(tip, last, 3.5)
-    start, control, end = map(elements.at, (piece.start, piece.control, last))
+    start, control, end = map(elements.point_text, (piece.start, piece.control, last))
     return f'<path class="message" d="M{start}Q{control} {end}"/>{head}'

@@ -1,10 +1,10 @@
-"""Where the events of a space-time diagram with horizontal lines are, and how messages run there.
+"""The layout of a space-time diagram with horizontal lines: places of events, curves of messages.
 
 An event's place is the length of the longest chain of links that ends in it, so every link leads to
-the right. The places stand on a line without end, which is cut into bands where it would be too
-long; a message goes on in the next band at the height at which it left.
+the right. The sequence of places is cut into bands of limited length; a message that crosses a cut
+continues in the next band at the same height.
 
-The one rule: a message keeps clear of the dots of other events where one of a few bends does.
+The one rule: a message avoids the dots of other events if one of a few bends does.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import NamedTuple
 from ketal.pictures.svg_document import Point
 
 BAND_PX = 1_100.0
-"""How long a line is at most before it goes on in the next band."""
+"""The maximal length of a line before it continues in the next band."""
 ROW, BAND_GAP, SIDE = 62.0, 30.0, 16.0
 LEAD_PX = 18.0
-"""How far the dots of a place stand from its beginning, so that an arrow into a band is seen."""
+"""The distance of the dots of a place from its start, which keeps arrows into a band visible."""
 PLACE_GAP, PLACE_PX = 26.0, 50.0
 CLEAR_PX = 10.0
-"""How far a message stays from the dots of other events."""
+"""The distance that a message keeps from the dots of other events."""
 # In rows, at the middle of a message.
 _BENDS = (0.0, 0.25, -0.25, 0.5, -0.5, 0.8, -0.8)
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePiece:
-    """A part of a message within a band: a quadratic Bézier curve, and whether it arrives."""
+    """A part of a message within a band: a quadratic Bézier curve, and whether it is the last."""
 
     start: Point
     control: Point
@@ -40,18 +40,18 @@ class CurvePiece:
 
 
 class MessageCurve(NamedTuple):
-    """The height of a message along its way: a parabola between the rows of its two events."""
+    """The path of a message: a parabola between the rows of its two events."""
 
     first: int
     last: int
     bend: float
 
     def height(self, part: float) -> float:
-        """Return the row, not a whole one, at which a part of the way is behind it."""
+        """Return the row (fractional) of the curve at a fraction of its length."""
         return self.first + part * (self.last - self.first) + 4 * self.bend * part * (1 - part)
 
     def slope(self, part: float) -> float:
-        """Return how steep it is there."""
+        """Return the slope of the curve at a fraction of its length."""
         return self.last - self.first + 4 * self.bend * (1 - 2 * part)
 
 
@@ -63,13 +63,13 @@ class Timeline:
     rows : sequence of int
         The row of each event, in a linear extension.
     widths : sequence of float
-        How much room what is written at each takes.
+        The width of the texts at each event.
     messages : sequence of (int, int)
-        The numbers of the events that sent, and that received.
+        The indices of the sending and the receiving event of each message.
     rows_count : int
         How many rows there are.
     left : float
-        Where the lines begin.
+        The x coordinate at which the lines begin.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Timeline:
         self.height = self._band_height * len(self._bands)
 
     def point(self, number: int) -> Point:
-        """Return where an event is."""
+        """Return the position of an event."""
         at = self._at[number]
         return self._point(at, self._rows[number], self._band(at))
 
@@ -135,7 +135,7 @@ class Timeline:
         return self._left + at - self._bands[band], y
 
     def _curve(self, source: int, target: int) -> MessageCurve:
-        """Return the least bent curve that keeps clear of dots, or that does best."""
+        """Return the least bent curve that avoids other dots, or the one with most clearance."""
         start, end = self._at[source], self._at[target]
         between = [
             ((at - start) / (end - start), row)
@@ -156,10 +156,13 @@ class Timeline:
 
 
 def longest_chains(lines: Sequence[object], messages: Sequence[tuple[int, int]]) -> list[int]:
-    """Return how many links the longest chain has that ends in each event, by the events' lines."""
+    """Return the length of the longest chain of links that ends in each event.
+
+    Links are messages, and the order of the events on each line.
+    """
     sources: dict[int, list[int]] = {}
     for source, target in messages:
-        # Impossible clocks may name what comes later; the audit reports it.
+        # Impossible clocks may name later events; the audit reports them.
         if source < target:
             sources.setdefault(target, []).append(source)
     last: dict[object, int] = {}

@@ -1,1 +1,1 @@
-"""Graphs drawn: automata, lattices; their layout, and the formats."""
+"""Pictures of graphs: automata and lattices, their layout and their formats."""

@@ -1,12 +1,11 @@
-r"""The description of an automaton that all its pictures are made from, and the pictures.
+r"""The description of an automaton from which all its pictures are made, and the pictures.
 
-An edge of the picture stands for every letter that leads from one state to another. It lists
-*ways*: a way is a set of steps that hold at once, with the `not` guards before them.
+An edge of the picture stands for all letters that lead from one state to another. It lists *ways*:
+a way is a set of steps that hold at once, with the `not` guards before them.
 
-Dot and Mermaid give some characters of a label a meaning of their own. In dot a quoted string knows
-`\"`, `\\`, `\l` and HTML's entities; in Mermaid a quoted label knows `#35;` and HTML's tags. In
-these two states are called `s0`, `s1`, …, so a name or a guard stands in labels only, and a label
-reads as its author wrote it.
+Some characters of a label are special in dot and Mermaid: in a quoted string of dot `\"`, `\\`,
+`\l` and HTML's entities, in a quoted label of Mermaid `#35;` and HTML's tags. In both formats,
+states are called `s0`, `s1`, …, so names and guards occur only in labels, where they are escaped.
 
 The one rule: a description is plain text and numbers in canonical order, so every picture of a
 pattern is the same in every process.
@@ -34,9 +33,9 @@ from ketal.pictures.labels import short_label, wrapped, xml_text
 from ketal.pictures.svg_document import escaped, px
 
 ROUND_COLUMNS_MAX = 4
-"""The longest name that stands in a circle; a longer one stands in a rounded box."""
+"""The length of the longest name drawn in a circle; longer names are in rounded boxes."""
 HORIZONTAL_STATES_MAX = 4
-"""The most states that are laid out from left to right; more read better downwards."""
+"""The most states that are laid out from left to right; more are laid out downwards."""
 SVG_STATES_MAX = 200
 """The most states that are drawn; a picture of more is unreadable."""
 SVG_EDGES_MAX = 600
@@ -48,7 +47,7 @@ RADIUS = 22.0
 
 @dataclass(frozen=True, slots=True)
 class GraphState:
-    """A state: its number, what it is called, and the steps that can come next."""
+    """A state: its number, its name, and the steps that can come next."""
 
     number: int
     name: str
@@ -58,22 +57,22 @@ class GraphState:
 
     @property
     def round(self) -> bool:
-        """Whether it is drawn as a circle."""
+        """Whether the state is drawn as a circle."""
         return columns(self.name) <= ROUND_COLUMNS_MAX
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way along an edge.
+    """An alternative of an edge: the steps that hold at once, and their guards.
 
     Attributes
     ----------
     steps : tuple of str
-        The steps whose guards hold at once; mostly one. `A || B` is one of two.
+        The steps whose guards hold at once; mostly one. `A || B` stands for either of two.
     nots : tuple of str
         The texts of the `not` guards before them.
     guard : str
-        The text of the guard; empty where it is no more than the step's name.
+        The text of the guard; empty if it would only repeat the step's name.
     """
 
     steps: tuple[str, ...]
@@ -96,7 +95,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class GraphEdge:
-    """All ways from one state to another, and the minterms that take them."""
+    """All ways from one state to another, and the minterms that satisfy them."""
 
     source: int
     target: int
@@ -105,27 +104,27 @@ class GraphEdge:
 
     @property
     def label(self) -> tuple[str, ...]:
-        """One text a way."""
+        """The text of each way."""
         return tuple(way.text for way in self.ways)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An automaton as its pictures show it.
+    """The description of an automaton, from which its pictures are made.
 
     Attributes
     ----------
     pattern, strategy, fingerprint : str
         The pattern's name, its strategy (`check`, `strict`, `next`, `any`), its fingerprint.
     states, edges : tuples
-        In order of their numbers.
+        In the order of the states' numbers.
     guards : tuple of (str, str)
-        Each step and the text of its guard.
+        Each step with the text of its guard.
     nots : tuple of str
         The texts of the `not` guards.
     minterms : tuple of tuples of tuples of str
-        Each class of events: the heads of the ways that it satisfies, where of those that
-        stand together one or more is meant. It satisfies no other way of its state.
+        For each class of events, the heads of the ways that it satisfies, in groups of which at
+        least one holds. It satisfies no other way.
     """
 
     pattern: str
@@ -141,17 +140,17 @@ class Picture:
     def of(cls, compiled: CompiledPattern) -> Picture:
         """Describe a pattern's automaton."""
         automaton = compiled.automaton
-        words = _GuardTexts(compiled)
+        texts = _GuardTexts(compiled)
         states = tuple(
             GraphState(n, name, n == 0, n in automaton.finals, automaton.expected((n,)))
             for n, name in enumerate(automaton.names)
         )
         edges = tuple(
-            GraphEdge(source, target, tuple(map(words.way, ways)), minterms)
-            for source, target, ways, minterms in _edges(automaton)
+            GraphEdge(source, target, tuple(map(texts.way, ways)), minterms)
+            for source, target, ways, minterms in _collect_edges(automaton)
         )
         minterms = tuple(
-            tuple(tuple(map(words.head, of_class)) for of_class in term)
+            tuple(tuple(map(texts.head, of_class)) for of_class in term)
             for term in automaton.minterms
         )
         return cls(
@@ -161,7 +160,7 @@ class Picture:
             states=states,
             edges=edges,
             guards=tuple((name, render_guard(guard)) for name, guard in compiled.guards),
-            nots=words.nots,
+            nots=texts.nots,
             minterms=minterms,
         )
 
@@ -177,18 +176,18 @@ class Picture:
 
     @property
     def title(self) -> str:
-        """One line on what the picture shows."""
+        """The title of the picture."""
         return f"{self.pattern}: automaton of {counted(len(self.states), 'state')}"
 
     @property
     def horizontal(self) -> bool:
-        """Whether pictures run from left to right, not downwards."""
+        """Whether pictures are laid out from left to right, not downwards."""
         return len(self.states) <= HORIZONTAL_STATES_MAX
 
     def to_dot(self) -> str:
-        """Write it in Graphviz's language."""
+        """Return the automaton in Graphviz's language."""
         lines = [
-            f"digraph {quoted(xml_text(self.pattern))} {{",
+            f"digraph {dot_quoted(xml_text(self.pattern))} {{",
             f"  rankdir={'LR' if self.horizontal else 'TB'};",
             '  node [fontname="monospace", fontsize=13];',
             '  edge [fontname="monospace", fontsize=11];',
@@ -197,35 +196,35 @@ class Picture:
         for state in self.states:
             around = 2 if state.final else 1
             shape = "shape=circle" if state.round else 'shape=box, style="rounded"'
-            label = quoted(short_label(state.name))
+            label = dot_quoted(short_label(state.name))
             lines.append(f"  s{state.number} [{shape}, peripheries={around}, label={label}];")
         lines.append(f"  start -> s{self.initial};")
         for edge in self.edges:
-            # `\l` ends a line that is set to the left.
+            # `\l` ends a left-aligned line.
             label = "".join(f"{_dot_text(line)}\\l" for line in wrapped(edge.label))
             lines.append(f'  s{edge.source} -> s{edge.target} [label="{label}"];')
         return "\n".join([*lines, "}", ""])
 
     def to_mermaid(self) -> str:
-        """Write it as a Mermaid flowchart."""
+        """Return the automaton as a Mermaid flowchart."""
         lines = [
             f"flowchart {'LR' if self.horizontal else 'TB'}",
-            f"  accTitle: {_mermaid(xml_text(self.title))}",
+            f"  accTitle: {_mermaid_text(xml_text(self.title))}",
             '  start((" "))',
             "  style start fill:#888,stroke:#888",
         ]
         for state in self.states:
             form = "((({})))" if state.final else "(({}))" if state.round else "([{}])"
-            label = f'"{_mermaid(short_label(state.name))}"'
+            label = f'"{_mermaid_text(short_label(state.name))}"'
             lines.append(f"  s{state.number}{form.format(label)}")
         lines.append(f"  start --> s{self.initial}")
         for edge in self.edges:
-            label = "<br/>".join(map(_mermaid, wrapped(edge.label)))
+            label = "<br/>".join(map(_mermaid_text, wrapped(edge.label)))
             lines.append(f'  s{edge.source} -->|"{label}"| s{edge.target}')
         return "\n".join([*lines, ""])
 
     def to_json(self) -> str:
-        """Write it as JSON, two blanks an indent."""
+        """Return the automaton as JSON, indented by two blanks."""
         fields = {
             "pattern": self.pattern,
             "strategy": self.strategy,
@@ -241,32 +240,32 @@ class Picture:
         return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
     def to_svg(self) -> str:
-        """Draw it.
+        """Return the automaton as SVG.
 
-        Graphviz's `dot` lays it out where it is on the PATH, our layers of its own elsewhere.
+        It is laid out by Graphviz's `dot` if that is on the PATH, otherwise by ketal's own layers.
 
         Raises
         ------
         SettingError
-            If it has more than `SVG_STATES_MAX` states or `SVG_EDGES_MAX` edges.
+            If the automaton has more than `SVG_STATES_MAX` states or `SVG_EDGES_MAX` edges.
         """
-        for what, count, limit in (
+        for noun, count, limit in (
             ("states", len(self.states), SVG_STATES_MAX),
             ("edges", len(self.edges), SVG_EDGES_MAX),
         ):
             if count > limit:
                 raise SettingError(
-                    f"the automaton of {self.pattern} has {count} {what}, more than a picture "
-                    f"shows (SVG_{what.upper()}_MAX is {limit}); write it as dot, mermaid or json"
+                    f"the automaton of {self.pattern} has {count} {noun}, more than a picture "
+                    f"shows (SVG_{noun.upper()}_MAX is {limit}); write it as dot, mermaid or json"
                 )
         scene = scene_of(self)
         layout = svg.lay_out(scene)
-        states = map(_state, self.states, scene.boxes, layout.centers)
-        edges = _drawn_edges(self, scene, layout)
+        states = map(_draw_state, self.states, scene.boxes, layout.centers)
+        edges = _draw_edges(self, scene, layout)
         return svg.document(self.title, scene, layout, (*edges, *states))
 
     def _repr_svg_(self) -> str | None:
-        """Draw it for a notebook; None where it cannot be drawn, so that its text is shown."""
+        """Draw the automaton for a notebook; None, so that text is shown, if it is too large."""
         try:
             return self.to_svg()
         except SettingError:
@@ -276,28 +275,28 @@ class Picture:
 # --- text --------------------------------------------------------------------
 
 
-def quoted(text: str) -> str:
+def dot_quoted(text: str) -> str:
     """Return a text as a quoted string of dot."""
     return f'"{_dot_text(text)}"'
 
 
 def _dot_text(text: str) -> str:
-    return _unbroken(text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"'))
+    return _keep_indent(text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"'))
 
 
-def _unbroken(text: str) -> str:
-    """Replace the blanks at the start of a line by such as stay: those that cannot be broken."""
+def _keep_indent(text: str) -> str:
+    """Replace leading blanks by no-break spaces, which renderers keep."""
     return re.sub("^ +", lambda blanks: "\u00a0" * len(blanks[0]), text)
 
 
-def _mermaid(text: str) -> str:
-    """Write every character that HTML, Markdown or Mermaid could read as an entity."""
+def _mermaid_text(text: str) -> str:
+    """Replace every character that is special in HTML, Markdown or Mermaid by an entity."""
     return "".join(
-        c if c.isalnum() or c in " \u00a0:.,=()" else f"#{ord(c)};" for c in _unbroken(text)
+        c if c.isalnum() or c in " \u00a0:.,=()" else f"#{ord(c)};" for c in _keep_indent(text)
     )
 
 
-# --- of an automaton ----------------------------------------------------------
+# --- from automaton to description --------------------------------------------
 
 
 class _GuardTexts:
@@ -306,9 +305,9 @@ class _GuardTexts:
     def __init__(self, compiled: CompiledPattern) -> None:
         self.automaton = compiled.automaton
         self.guards = dict(compiled.guards)
-        self.nots = tuple(map(self._absent, not_guards(compiled.pattern.body)))
+        self.nots = tuple(map(self._not_text, not_guards(compiled.pattern.body)))
 
-    def _absent(self, guard: syntax.Guard) -> str:
+    def _not_text(self, guard: syntax.Guard) -> str:
         text = render_guard(guard)
         return text if isinstance(guard, syntax.Name) else f"({text})"
 
@@ -316,7 +315,7 @@ class _GuardTexts:
         return self.way(((variant,),)).head
 
     def way(self, classes: tuple[_Class, ...]) -> Way:
-        """Return the way on which some variant of each class holds."""
+        """Return the way on which at least one variant of each class holds."""
         held = [[self.automaton.variants[v] for v in of_class] for of_class in classes]
         names = sorted({tuple(sorted({v.step for v in of_class})) for of_class in held})
         steps = tuple(" || ".join(self.automaton.steps[s] for s in of_class) for of_class in names)
@@ -346,7 +345,7 @@ _Class = tuple[int, ...]
 _Ways = tuple[tuple[_Class, ...], ...]
 
 
-def _edges(automaton: Automaton) -> Iterator[tuple[int, int, _Ways, tuple[int, ...]]]:
+def _collect_edges(automaton: Automaton) -> Iterator[tuple[int, int, _Ways, tuple[int, ...]]]:
     """Yield (source, target, ways as classes of variants, minterms), in order."""
     ways: dict[tuple[int, int], set[frozenset[_Class]]] = {}
     terms: dict[tuple[int, int], set[int]] = {}
@@ -359,7 +358,7 @@ def _edges(automaton: Automaton) -> Iterator[tuple[int, int, _Ways, tuple[int, .
             terms.setdefault((source, target), set()).add(minterm)
     for (source, target), sets in sorted(ways.items()):
         least = [s for s in sets if not any(o < s for o in sets)]
-        # Of the steps of a lone class each is a way of its own.
+        # Each step of a single class is a way of its own.
         alone = {((v,),) for s in least if len(s) == 1 for of_class in s for v in of_class}
         several = {tuple(sorted(s)) for s in least if len(s) > 1}
         yield source, target, tuple(sorted(alone | several)), tuple(sorted(terms[source, target]))
@@ -369,7 +368,7 @@ def _edges(automaton: Automaton) -> Iterator[tuple[int, int, _Ways, tuple[int, .
 
 
 def scene_of(graph: Picture) -> Scene:
-    """Return the boxes of the states, then the dot that the initial arrow starts from."""
+    """Return the scene: the boxes of the states, the dot of the initial arrow, the links."""
     start = len(graph.states)
     links = [Link(start, graph.initial)]
     for edge in graph.edges:
@@ -387,37 +386,37 @@ def _box(state: GraphState) -> Box:
     return Box(elements.text_width(short_label(state.name), svg.NAME_PX) / 2 + 16, RADIUS)
 
 
-def _drawn_edges(graph: Picture, scene: Scene, layout: Layout) -> Iterator[str]:
+def _draw_edges(graph: Picture, scene: Scene, layout: Layout) -> Iterator[str]:
     """Draw the arrow to the initial state, then each edge."""
-    yield elements.titled("initial", svg.arrow(layout.routes[0].curve), 'class="edge"')
+    yield elements.with_tooltip("initial", svg.arrow(layout.routes[0].curve), 'class="edge"')
     yield elements.circle("tip", layout.centers[-1], 4)
     names = [state.name for state in graph.states]
     for edge, link, route in zip(graph.edges, scene.links[1:], layout.routes[1:], strict=True):
         tip = f"{names[edge.source]} → {names[edge.target]}: {'; '.join(edge.label)}"
-        drawn = svg.arrow(route.curve) + _label(edge, link, route.label)
-        yield elements.titled(tip, drawn, 'class="edge"')
+        drawn = svg.arrow(route.curve) + _draw_label(edge, link, route.label)
+        yield elements.with_tooltip(tip, drawn, 'class="edge"')
 
 
-def _label(edge: GraphEdge, link: Link, middle: elements.Point) -> str:
+def _draw_label(edge: GraphEdge, link: Link, middle: elements.Point) -> str:
     lines = wrapped(edge.label)
     left = middle[0] - (link.label_width - LABEL_PAD) / 2
     first = middle[1] - len(lines) * LINE_PX / 2 + LINE_PX * 0.75
     heads = {xml_text(way.head) for way in edge.ways}
     spans = "".join(
-        f'<tspan x="{px(left)}" y="{px(first + n * LINE_PX)}">{_line(line, heads)}</tspan>'
+        f'<tspan x="{px(left)}" y="{px(first + n * LINE_PX)}">{_label_line(line, heads)}</tspan>'
         for n, line in enumerate(lines)
     )
     return f'<text font-size="{elements.LABEL_PX}" xml:space="preserve">{spans}</text>'
 
 
-def _state(state: GraphState, box: Box, center: elements.Point) -> str:
+def _draw_state(state: GraphState, box: Box, center: elements.Point) -> str:
     shapes = "".join(svg.outline(center, box, inset) for inset in ((0, 4) if state.final else (0,)))
     name = svg.name_at(center, short_label(state.name))
-    return elements.titled(state.name, shapes + name, f'data-state="{state.number}"')
+    return elements.with_tooltip(state.name, shapes + name, f'data-state="{state.number}"')
 
 
-def _line(line: str, heads: set[str]) -> str:
-    """Write a line of a label, the head of a way set off."""
+def _label_line(line: str, heads: set[str]) -> str:
+    """Return a line of a label, with the head of a way emphasised."""
     head = line.partition(": ")[0].removesuffix(":")
     if head in heads:
         return f'<tspan class="head">{escaped(head)}</tspan>{escaped(line[len(head) :])}'

@@ -1,10 +1,10 @@
-"""A layout by Graphviz's `dot`, where it is on the PATH.
+"""A layout by Graphviz's `dot`, if that is on the PATH.
 
-Only its layout is taken: positions, splines and the places of labels. Boxes and
-labels go to it as sizes, so it needs no font, and no text of a pattern reaches it.
+Only the layout is used: positions, splines and the places of labels. Graphviz gets the sizes of
+boxes and labels, so it needs no font, and no text of a pattern is passed to it.
 
-The one rule: an answer that does not place every box and every link is a
-`LayoutError`, never a picture.
+The one rule: an output that does not place every box and every link raises a `LayoutError`, and is
+never drawn.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ POINTS_PER_INCH = 72
 
 
 def layout_of(scene: Scene, program: str) -> Layout:
-    """Lay a scene out with the `dot` at `program`.
+    """Return the layout of a scene by the `dot` at `program`.
 
     Raises
     ------
     LayoutError
-        If it fails, takes longer than `DOT_TIMEOUT_S`, or answers nonsense.
+        If `dot` fails, takes longer than `DOT_TIMEOUT_S`, or its output cannot be read.
     """
     try:
         done = subprocess.run(
             [program, "-Tjson0"],
-            input=_question(scene),
+            input=_dot_input(scene),
             capture_output=True,
             text=True,
             encoding="utf-8",
@@ -46,12 +46,12 @@ def layout_of(scene: Scene, program: str) -> Layout:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[0]
         raise LayoutError(f"dot failed with status {done.returncode}: {reason}")
     try:
-        return _answer(json.loads(done.stdout), scene)
+        return _parse_output(json.loads(done.stdout), scene)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise LayoutError(f"dot's answer cannot be read: {error!r}") from None
 
 
-def _question(scene: Scene) -> str:
+def _dot_input(scene: Scene) -> str:
     def inches(pixels: float) -> str:
         return f"{pixels / POINTS_PER_INCH:.4f}"
 
@@ -67,7 +67,7 @@ def _question(scene: Scene) -> str:
     for number, link in enumerate(scene.links):
         label = ""
         if link.label_width:
-            # An empty table of fixed size keeps the place of a text of that size.
+            # An empty table of fixed size reserves the space of the text.
             size = f'WIDTH="{link.label_width:.0f}" HEIGHT="{link.label_height:.0f}"'
             table = f'<TABLE BORDER="0" FIXEDSIZE="TRUE" {size}><TR><TD></TD></TR></TABLE>'
             label = f"label=<{table}>, "
@@ -75,15 +75,15 @@ def _question(scene: Scene) -> str:
     return "\n".join([*lines, "}"])
 
 
-def _answer(answer: dict[str, Any], scene: Scene) -> Layout:
-    top = float(answer["bb"].split(",")[3])
+def _parse_output(output: dict[str, Any], scene: Scene) -> Layout:
+    top = float(output["bb"].split(",")[3])
 
     def point(text: str) -> Point:
         x, y = map(float, text.split(","))
         return (x, top - y)
 
-    boxes = {item["name"]: point(item["pos"]) for item in answer["objects"]}
-    links = {int(item["id"]): item for item in answer.get("edges", ())}
+    boxes = {item["name"]: point(item["pos"]) for item in output["objects"]}
+    links = {int(item["id"]): item for item in output.get("edges", ())}
     routes = []
     for number, link in enumerate(scene.links):
         curve = tuple(map(point, links[number]["pos"].split(" ")))

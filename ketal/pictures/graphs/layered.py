@@ -1,15 +1,14 @@
-"""A layered layout, where Graphviz is absent (Sugiyama, Tagawa and Toda 1981).
+"""A layered layout, used without Graphviz (Sugiyama, Tagawa and Toda, 1981).
 
-Boxes stand in layers, so that every link leads to a later one, but for those
-that close a cycle. A link has a place of its own in each layer that it crosses,
-and its label in one of them. Sweeps over the layers move each place to the mean
-of its neighbours, as near as the layer's order and sizes allow, which pooling
-adjacent violators solves exactly; in the first half of the sweeps the means also
-give the order.
+Boxes are in layers, so that every link leads to a later layer, except those that close a cycle. A
+link has a place of its own in each layer that it crosses, and its label in one of them. Sweeps over
+the layers move each place to the mean of its neighbours, as near as the layer's order and sizes
+allow (solved exactly by pooling adjacent violators); in the first half of the sweeps the means also
+determine the order.
 
-The one rule: across a layer's band every line runs straight, at its own place;
-lines bend only between bands, where there is nothing else. So no line meets a
-box or a label. Coordinates are (along, across): along the layers' axis first.
+The one rule: across a layer's band every line is straight, at its own place; lines bend only
+between bands, where there is nothing else. So no line meets a box or a label. Coordinates are
+(along, across): first along the axis of the layers.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ LABEL_GAP = 3.0
 LOOP = 30.0
 SWEEPS = 24
 STRAIGHT = 50.0
-"""How much more a place weighs that keeps a long link straight."""
+"""The relative weight of a place that keeps a long link straight."""
 
 
 @dataclass(eq=False, slots=True)
 class _Place:
-    """An element of a layer: a box, a link's label, or a link that crosses the layer.
+    """A place in a layer, taken by a box, a link's label, or a link that crosses the layer.
 
-    `half` is half its size along, later that of its band; `before` and `after` are its reach
-    across; `box` is half a box's size along and across, and the radius of its corners; `near`
-    are its neighbours in the layers before and after.
+    `half` is half its size along, later half that of its band; `before` and `after` are its extents
+    across; `box` has half the size of a box along and across, and the radius of its corners; `near`
+    has the neighbours in the layers before and after.
     """
 
     layer: int
@@ -53,44 +52,44 @@ class _Place:
 
 
 def layout_of(scene: Scene) -> Layout:
-    """Lay a scene out."""
+    """Return the layered layout of a scene."""
     loops = {link.source: link for link in scene.links if link.source == link.target}
     boxes = [
-        _box(scene, box, layer, loops.get(number))
+        _box_place(scene, box, layer, loops.get(number))
         for number, (box, layer) in enumerate(zip(scene.boxes, _layers(scene), strict=True))
     ]
-    chains = [_chain(scene, link, boxes) for link in scene.links]
+    chains = [_link_places(scene, link, boxes) for link in scene.links]
     rows: list[list[_Place]] = [[] for _ in range(1 + max(box.layer for box in boxes))]
     for one in itertools.chain(boxes, *(chain[1:-1] for chain in chains)):
         rows[one.layer].append(one)
     if scene.horizontal:
-        # It is turned upside down, so that labels and loops stand above the lines.
+        # Reversed, so that labels and loops are above the lines.
         for row in rows:
             row.reverse()
-    _coordinates(rows)
-    _stack(rows)
+    _assign_across(rows)
+    _assign_along(rows)
 
-    def turned(point: Point) -> Point:
+    def as_point(point: Point) -> Point:
         return (point[0], -point[1]) if scene.horizontal else (point[1], point[0])
 
     routes = []
     for link, chain in zip(scene.links, chains, strict=True):
-        curve, label = (_loop if len(chain) == 1 else _curve)(scene, link, chain)
-        routes.append(Route(tuple(map(turned, curve)), turned(label)))
-    return Layout(tuple(turned((b.along, b.across)) for b in boxes), tuple(routes), "layers")
+        curve, label = (_loop_curve if len(chain) == 1 else _link_curve)(scene, link, chain)
+        routes.append(Route(tuple(map(as_point, curve)), as_point(label)))
+    return Layout(tuple(as_point((b.along, b.across)) for b in boxes), tuple(routes), "layers")
 
 
 # --- places -----------------------------------------------------------------
 
 
 def _layers(scene: Scene) -> list[int]:
-    """Return each box's layer; a link with a label leaves one free, where the label stands."""
+    """Return each box's layer; links with labels skip a layer, which holds the label."""
     after: list[dict[int, int]] = [{} for _ in scene.boxes]
     for link in scene.links:
         after[link.source][link.target] = 2 if link.label_width else 1
-    # The last box, where the arrow to the initial state starts, is entered by no link.
+    # No link enters the last box, from which the arrow to the initial state starts.
     done = list(postorder(reversed(range(len(scene.boxes))), after.__getitem__))
-    # In the reverse of postorder every link leads on, but for those that close a cycle.
+    # In reverse postorder, every link leads forwards, except those that close a cycle.
     layers = [0] * len(scene.boxes)
     placed: set[int] = set()
     for box in reversed(done):
@@ -102,11 +101,11 @@ def _layers(scene: Scene) -> list[int]:
 
 
 def _sizes(scene: Scene, width: float, height: float) -> tuple[float, float]:
-    """Return sizes along and across."""
+    """Return a width and a height as sizes along and across."""
     return (width, height) if scene.horizontal else (height, width)
 
 
-def _box(scene: Scene, box: Box, layer: int, loop: Link | None) -> _Place:
+def _box_place(scene: Scene, box: Box, layer: int, loop: Link | None) -> _Place:
     half, side = _sizes(scene, box.half_width, box.half_height)
     one = _Place(layer, half, side, side, box=(half, side, box.radius))
     if loop is not None:
@@ -116,8 +115,8 @@ def _box(scene: Scene, box: Box, layer: int, loop: Link | None) -> _Place:
     return one
 
 
-def _chain(scene: Scene, link: Link, boxes: list[_Place]) -> list[_Place]:
-    """Return a link's places, from its source to its target; a loop's is its box."""
+def _link_places(scene: Scene, link: Link, boxes: list[_Place]) -> list[_Place]:
+    """Return a link's places, from its source to its target; for a loop, only its box."""
     if link.source == link.target:
         return [boxes[link.source]]
     source, target = boxes[link.source], boxes[link.target]
@@ -138,21 +137,21 @@ def _chain(scene: Scene, link: Link, boxes: list[_Place]) -> list[_Place]:
 # --- coordinates ---------------------------------------------------------------
 
 
-def _coordinates(rows: list[list[_Place]]) -> None:
-    """Order each layer, and give its places their coordinates across."""
+def _assign_across(rows: list[list[_Place]]) -> None:
+    """Order each layer, and assign the coordinates across."""
     for row in rows:
         _spread(row, [(0.0, 1.0)] * len(row))
     for sweep in range(SWEEPS):
         side = sweep % 2
         for row in rows if side == 0 else reversed(rows):
-            wanted = {one: _wanted(one, side, both=sweep >= SWEEPS // 2) for one in row}
+            wanted = {one: _wanted_across(one, side, both=sweep >= SWEEPS // 2) for one in row}
             if sweep < SWEEPS // 2:
                 row.sort(key=lambda one: wanted[one][0])
             _spread(row, [wanted[one] for one in row])
 
 
-def _wanted(one: _Place, side: int, *, both: bool) -> tuple[float, float]:
-    """Return the coordinate across that suits a place's neighbours, and its weight."""
+def _wanted_across(one: _Place, side: int, *, both: bool) -> tuple[float, float]:
+    """Return the coordinate across that a place's neighbours pull it to, and its weight."""
     near = one.near[side] or one.near[1 - side] or [one]
     if one.box is None and near[0].box is None:
         return near[0].across, STRAIGHT
@@ -162,7 +161,7 @@ def _wanted(one: _Place, side: int, *, both: bool) -> tuple[float, float]:
 
 
 def _spread(row: list[_Place], wanted: list[tuple[float, float]]) -> None:
-    """Place a layer's elements as near to their wanted coordinates as order and sizes allow."""
+    """Move a layer's places as near to their wanted coordinates as order and sizes allow."""
     gaps = (one.after + PLACE_GAP + two.before for one, two in itertools.pairwise(row))
     offsets = list(itertools.accumulate(gaps, initial=0.0))
     pools: list[tuple[float, float, int]] = []
@@ -178,8 +177,8 @@ def _spread(row: list[_Place], wanted: list[tuple[float, float]]) -> None:
         one.across = mean + offset
 
 
-def _stack(rows: list[list[_Place]]) -> None:
-    """Give each layer's band its thickness and place; far moves to the next make room."""
+def _assign_along(rows: list[list[_Place]]) -> None:
+    """Assign the bands' sizes and coordinates; steep lines to the next band widen the gap."""
     at = 0.0
     for row in rows:
         half = max(one.half for one in row)
@@ -192,7 +191,7 @@ def _stack(rows: list[list[_Place]]) -> None:
 # --- curves -----------------------------------------------------------------
 
 
-def _curve(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Point], Point]:
+def _link_curve(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Point], Point]:
     """Return a link's curve, and the middle of its label."""
     sign = 1 if chain[0].layer < chain[-1].layer else -1
     points: list[Point] = []
@@ -210,41 +209,41 @@ def _curve(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Point], 
     curve = points[:1]
     for one, two in itertools.pairwise(points):
         if one != two:
-            # It leaves and arrives along the layers' axis.
+            # The curve leaves and arrives along the axis of the layers.
             middle = (one[0] + two[0]) / 2
             curve += [(middle, one[1]), (middle, two[1]), two]
-    # Of its places the one that the label stands at reaches furthest.
+    # The label is at the place that extends furthest.
     stand = max(chain[1:-1], key=lambda one: one.after, default=chain[0])
     _, height = _sizes(scene, link.label_width, link.label_height)
     return curve, (stand.along, stand.across + LABEL_GAP + height / 2)
 
 
 def _port(box: _Place, other: _Place) -> tuple[float, float]:
-    """Return where a line meets a box, from its middle: along and across.
+    """Return where a line meets a box, along and across, relative to the middle of the box.
 
-    The links at one side of a box stand side by side, in the order of where they go.
+    The links at one side of a box are side by side, in the order of their other ends.
     """
     assert box.box is not None
     along, across, radius = box.box
     links = sorted(box.near[other.layer > box.layer], key=lambda one: one.across)
     step = min(PORT_GAP, 1.3 * across / max(1, len(links) - 1))
     offset = step * (links.index(other) - (len(links) - 1) / 2)
-    return _reach(along, across, radius, offset), offset
+    return _extent(along, across, radius, offset), offset
 
 
-def _reach(along: float, across: float, radius: float, offset: float) -> float:
-    """Return how far a box with round corners reaches along, at an offset across."""
+def _extent(along: float, across: float, radius: float, offset: float) -> float:
+    """Return how far a box with round corners extends along, at an offset across."""
     past = max(0.0, abs(offset) - (across - radius))
     return along - radius + math.sqrt(max(0.0, radius * radius - past * past))
 
 
-def _loop(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Point], Point]:
+def _loop_curve(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Point], Point]:
     """Return the curve of a link from a box to itself, and the middle of its label."""
     (box,) = chain
     assert box.box is not None
     along, across, radius = box.box
     foot = min(along, across) * 0.4
-    near = box.across + _reach(across, along, radius, foot)
+    near = box.across + _extent(across, along, radius, foot)
     far = box.across + across + LOOP * 1.25
     curve = [(box.along + x * foot, y) for x, y in ((-1, near), (-2.4, far), (2.4, far), (1, near))]
     _, height = _sizes(scene, link.label_width, link.label_height)

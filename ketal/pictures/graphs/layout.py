@@ -1,10 +1,10 @@
 """The input and the result of a layout.
 
-A layout places boxes and routes links between them. It knows sizes, nothing of
-states and guards; Graphviz (`ketal.pictures.graphs.graphviz`) and our
-own layers (`ketal.pictures.graphs.layered`) are two functions of this one shape.
+A layout places boxes and routes links between them. It knows sizes, but no states or guards.
+Graphviz (`ketal.pictures.graphs.graphviz`) and ketal's own layers (`ketal.pictures.graphs.layered`)
+are two functions from a `Scene` to a `Layout`.
 
-The one rule: everything is in pixels, x to the right and y down.
+The one rule: all coordinates are in pixels, x to the right and y down.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ CORNER = 11.0
 
 
 class LayoutError(Exception):
-    """A layout program failed; the message has its reason."""
+    """A layout program failed; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box with round corners; a circle where it is as wide as high."""
+    """A box with round corners; a circle if it is as wide as high."""
 
     half_width: float
     half_height: float
@@ -35,7 +35,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An arrow between two boxes, given by number, with the size of its label."""
+    """An arrow between two boxes, which are given by index, with the size of its label."""
 
     source: int
     target: int
@@ -45,7 +45,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The input of a layout; `horizontal` ones run from left to right, others down."""
+    """The input of a layout; if `horizontal`, links lead from left to right, otherwise down."""
 
     boxes: tuple[Box, ...]
     links: tuple[Link, ...]
@@ -54,7 +54,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a link runs.
+    """The route of a link.
 
     Attributes
     ----------

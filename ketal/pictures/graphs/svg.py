@@ -1,10 +1,10 @@
 """A graph drawn as SVG.
 
-The layout comes from Graphviz where it is installed, else from `layered`; the
-drawing is the same for both. Colours are given for light and dark, each with a
-ground of its own, so the picture is readable on any page.
+The layout is by Graphviz if that is installed, otherwise by `layered`; the drawing is the same for
+both. There are colours for light and for dark pages, each with a background of their own, so the
+picture is legible on any page.
 
-The one rule: whatever is drawn lies inside the view box.
+The one rule: all elements lie inside the view box.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ STYLE = elements.style_sheet(
 
 
 class LayoutWarning(UserWarning):
-    """Graphviz is installed and failed; the picture was laid out in layers."""
+    """Graphviz is installed but failed; ketal's own layout was used."""
 
 
 def document(
     title: str, scene: Scene, layout: Layout, drawn: Iterable[str], caption: str = ""
 ) -> str:
-    """Return a picture as a whole, with a caption above what is drawn, if there is one."""
+    """Return a whole SVG document, with a caption, if any, above the elements."""
     left, top, width, height = _view(scene, layout)
     lines: list[str] = []
     if caption:
@@ -57,9 +57,9 @@ def document(
         width = max(width, math.ceil(elements.text_width(caption) + 2 * MARGIN))
         lines.append(elements.text_at(left + MARGIN, baseline, caption))
     view = (left, top, width, height)
-    by = f"Laid out by {layout.engine}."
+    description = f"Laid out by {layout.engine}."
     return elements.svg_document(
-        "ketal-graph", title, view, STYLE, (*lines, *drawn), description=by
+        "ketal-graph", title, view, STYLE, (*lines, *drawn), description=description
     )
 
 
@@ -67,7 +67,7 @@ def document(
 
 
 def lay_out(scene: Scene) -> Layout:
-    """Lay a scene out by the best program at hand."""
+    """Return the layout of a scene by Graphviz if that is installed, otherwise by `layered`."""
     program = shutil.which("dot")
     if program is not None:
         try:
@@ -82,7 +82,7 @@ def lay_out(scene: Scene) -> Layout:
 
 
 def _view(scene: Scene, layout: Layout) -> tuple[int, int, int, int]:
-    """Return the left, the top, the width and the height of all that is drawn."""
+    """Return the left, the top, the width and the height of the view box."""
     points = [*layout.centers, *(route.label for route in layout.routes)]
     halves = [(box.half_width, box.half_height) for box in scene.boxes]
     halves += [(link.label_width / 2, link.label_height / 2) for link in scene.links]
@@ -98,27 +98,27 @@ def _view(scene: Scene, layout: Layout) -> tuple[int, int, int, int]:
 
 
 def line_along(curve: tuple[elements.Point, ...]) -> str:
-    """Return the line along a curve, as `Route` has it."""
-    first, *rest = map(elements.at, curve)
+    """Return the line along a curve of a `Route`."""
+    first, *rest = map(elements.point_text, curve)
     return f'<path class="line" d="M{first}C{" ".join(rest)}"/>'
 
 
 def arrow(curve: tuple[elements.Point, ...]) -> str:
     """Return the arrow along a curve."""
     end = curve[-1]
-    # A control point that all but lies on the end gives no direction.
+    # A control point very close to the end gives no direction.
     behind = next(point for point in reversed(curve) if math.dist(point, end) > 1)
     base = elements.towards(end, behind, HEAD_PX)
     return line_along(curve) + elements.arrow_head(end, base, HEAD_PX * 0.4)
 
 
 def name_at(center: elements.Point, text: str) -> str:
-    """Return the name in a box."""
+    """Return a name, centred in a box."""
     return elements.text_at(center[0], center[1] + NAME_PX * 0.35, text, "name", size=NAME_PX)
 
 
 def outline(center: elements.Point, box: Box, inset: float = 0) -> str:
-    """Return the line around a box, or so many pixels within it."""
+    """Return the outline of a box, or a line `inset` pixels inside it."""
     x, y = center
     half_width, half_height = box.half_width - inset, box.half_height - inset
     if box.half_width == box.half_height:

@@ -2,19 +2,19 @@
 
 const SCOPES_SHOWN = 20;
 
-/* A check: its picture, and the states in which the runs of its scopes are after an event. */
+/* A check: its picture, and the states of the runs of its scopes after an event. */
 class Automaton {
   constructor(data, execution) {
     const { name, picture, states } = data;
     Object.assign(this, { data, execution, name, states });
     this.follow(data);
-    this.drawing = made("div", { innerHTML: picture });
-    this.list = made("ul");
+    this.drawing = makeElement("div", { innerHTML: picture });
+    this.list = makeElement("ul");
     this.list.setAttribute("aria-live", "polite");
-    this.box = made("details", { open: true, className: "automaton" }, made("summary", {}, name), this.drawing, this.list);
+    this.box = makeElement("details", { open: true, className: "automaton" }, makeElement("summary", {}, name), this.drawing, this.list);
   }
 
-  /* Play these moves: those in the order of the log, or in the one that gives a verdict. */
+  /* Use these moves: those in the order of the log, or in the order that gives a verdict. */
   follow({ order, scopes, moves, more }) {
     this.position = new Int32Array(this.execution.count).fill(-1);
     order.forEach((e, position) => { this.position[e] = position; });
@@ -23,7 +23,7 @@ class Automaton {
     for (const move of moves) this.ofScope[move[1]].push(move);
   }
 
-  /* Show where each run is once an event was offered; those first that it moved. */
+  /* Show the state of each run after an event was offered, the runs that it moved first. */
   play(e) {
     const position = this.position[e], live = new Set();
     const rows = [];
@@ -45,11 +45,11 @@ class Automaton {
     const items = rows.slice(0, SCOPES_SHOWN).map(([scope, states, moved]) => {
       const named = (ones) => ones.map((state) => this.states[state]).join(", ") || "ended";
       const by = moved ? `${named(moved[3])} → ${named(states)} by ${this.execution.dot(moved[2])}` : named(states);
-      return made("li", { className: moved ? "moved" : "" }, `${this.scopes[scope] || this.name}: ${by}`);
+      return makeElement("li", { className: moved ? "moved" : "" }, `${this.scopes[scope] || this.name}: ${by}`);
     });
     const left = rows.length - items.length;
     if (left > 0 || this.more) {
-      items.push(made("li", {}, [left > 0 ? `… and ${numberText(left)} more runs` : "",
+      items.push(makeElement("li", {}, [left > 0 ? `… and ${numberText(left)} more runs` : "",
         this.more ? `the last ${numberText(this.more)} moves are not kept (limit viewed_moves_max)` : ""].filter(Boolean).join("; ")));
     }
     this.list.replaceChildren(...items);

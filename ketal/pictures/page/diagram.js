@@ -1,6 +1,6 @@
 "use strict";
 
-const HEAD_BORDERS = 10; // what the button of a node has around its name
+const HEAD_BORDERS = 10; // border and padding of a node's button
 
 /* The picture of an execution: columns are nodes, rows the lengths of the longest chains. The marks
    are drawn on a canvas; the types beside them are text of the page, which can be selected. */
@@ -17,7 +17,7 @@ class Diagram {
     this.execution = null;
     const picture = section.querySelector(".picture");
     new ResizeObserver(() => this.resize()).observe(this.canvas);
-    // Of a page of paper, which is as wide as it is and never dark, no observer is called.
+    // For print, whose page has another width and is never dark, the observer is not called.
     matchMedia("print").addEventListener("change", () => this.resize());
     picture.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     picture.addEventListener("pointerdown", (event) => this.grab(event));
@@ -33,8 +33,8 @@ class Diagram {
     this.own = new Set();
     this.paths = [];
     this.chosen = -1;
-    this.peer = -1; // the counterpart of what is chosen in the other execution
-    this.peers = null; // of each event its counterpart there, -1 where it has none
+    this.peer = -1; // the counterpart of the event chosen in the other execution
+    this.peers = null; // the counterpart of each event there, -1 for none
     this.labels.clear();
     this.reset();
   }
@@ -46,7 +46,7 @@ class Diagram {
     this.refit();
   }
 
-  /* Make columns as wide as the nodes that are shown allow. */
+  /* Set the columns' width by the number of nodes shown. */
   fit() {
     const columns = Math.max(1, this.shown().length);
     this.columnWidth = Math.max(44, Math.min(240, (this.canvas.clientWidth || 600) / columns));
@@ -96,7 +96,7 @@ class Diagram {
     this.move(0, 0);
   }
 
-  /* Where a pointer is on the canvas. */
+  /* The position of the pointer on the canvas. */
   point(event) {
     const box = this.canvas.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
@@ -158,7 +158,7 @@ class Diagram {
 
   drawHeads() {
     const head = (text, style, act) => {
-      const button = made("button", { type: "button", onclick: () => { act(); this.refit(); } }, text);
+      const button = makeElement("button", { type: "button", onclick: () => { act(); this.refit(); } }, text);
       Object.assign(button.style, style);
       return button;
     };
@@ -166,7 +166,7 @@ class Diagram {
       const name = this.execution.nodes[node];
       const width = Math.min(180, this.columnWidth - 4);
       const style = { left: `${Math.max(2, this.x(column) - 14)}px`, maxWidth: `${width}px` };
-      const button = head(this.fitted(name, width - HEAD_BORDERS), style, () => this.folded.add(node));
+      const button = head(this.fittedName(name, width - HEAD_BORDERS), style, () => this.folded.add(node));
       button.title = `${name}: fold this node`;
       button.setAttribute("aria-pressed", "true");
       return button;
@@ -177,8 +177,8 @@ class Diagram {
     this.heads.replaceChildren(...buttons);
   }
 
-  /* A name, without its middle where it is wider than its column: names that begin alike differ at the end. */
-  fitted(name, width) {
+  /* A name that fits its column; the middle of a longer one is cut, as similar names differ at the end. */
+  fittedName(name, width) {
     this.context.font = getComputedStyle(this.heads).font;
     const wide = (text) => this.context.measureText(text).width;
     const letters = [...name], per = wide(name) / letters.length;
@@ -318,7 +318,7 @@ class Diagram {
     else context.arc(x, y, size, 0, 2 * Math.PI);
     context.fill();
     if (this.peers && this.peers[e] < 0) {
-      // It has no counterpart: a square around it.
+      // An event without a counterpart has a square around it.
       context.strokeStyle = colour.other;
       context.lineWidth = 1.5;
       context.strokeRect(x - radius - 4, y - radius - 4, 2 * radius + 8, 2 * radius + 8);
@@ -336,7 +336,7 @@ class Diagram {
   }
 }
 
-/* The types beside the events that are visible: one element each, used again as the picture moves. */
+/* The types beside the visible events: an element each, reused as the picture moves. */
 class Labels {
   constructor(box) {
     this.box = box;
@@ -357,7 +357,7 @@ class Labels {
     for (const [e, x, y, pale] of labelled) {
       let element = this.shown.get(e);
       if (element === undefined) {
-        element = this.spare.pop() || this.added();
+        element = this.spare.pop() || this.addElement();
         element.hidden = false;
         element.textContent = execution.types[execution.type[e]];
         element.dataset.event = e;
@@ -370,8 +370,8 @@ class Labels {
     if (this.width !== width) this.box.style.setProperty("--label-width", `${this.width = width}px`);
   }
 
-  added() {
-    const element = made("span", { pale: false });
+  addElement() {
+    const element = makeElement("span", { pale: false });
     this.box.append(element);
     return element;
   }

@@ -2,8 +2,8 @@
 
 const RELATIONS_KEPT_MAX = 16;
 
-/* A new element of the page, with its properties and what it holds. */
-function made(tag, properties = {}, ...children) {
+/* A new element of the page, with properties and children. */
+function makeElement(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);
   return element;
@@ -13,7 +13,7 @@ function numberText(number) { return number.toLocaleString("en"); }
 
 function counted(number, word) { return `${numberText(number)} ${word}${number === 1 ? "" : "s"}`; }
 
-/* One execution, read from the data of the page: events in canonical order, by their numbers. */
+/* One execution, read from the data of the page: an event is its index in canonical order. */
 class Execution {
   constructor(data) {
     Object.assign(this, data);
@@ -35,7 +35,7 @@ class Execution {
     for (let e = 0; e < this.count; e++) this.names.set(this.dot(e), e);
   }
 
-  /* Messages by the blocks of rows that they cross; what crosses very many is looked at always. */
+  /* Indexes messages by the blocks of rows that they cross; `long` has those that cross very many. */
   indexMessages() {
     this.blocks = new Map();
     this.long = [];
@@ -51,7 +51,7 @@ class Execution {
 
   dot(e) { return `${this.nodes[this.node[e]]}@${this.counter[e]}`; }
 
-  /* The clock of an event, by the numbers of nodes: what changed on its node up to it. */
+  /* The clock of an event, by index of node: the changes on its node up to the event. */
   clock(e) {
     const out = new Map();
     for (const own of this.ofNode[this.node[e]]) {
@@ -62,12 +62,12 @@ class Execution {
     return out;
   }
 
-  /* The name of a node, of which the log may have no event. */
+  /* The name of a node, which may be one without events in the log. */
   nodeName(node) { return node < this.nodes.length ? this.nodes[node] : this.others[node - this.nodes.length]; }
 
   place(e) { return this.file[e] < 0 ? "" : `${this.files[this.file[e]]}:${this.line[e]}`; }
 
-  /* What each event is to a chosen one: 1 in its past, 2 in its future, 3 itself, 0 concurrent. */
+  /* The relation of each event to a chosen one: 1 in its past, 2 in its future, 3 itself, 0 concurrent. */
   relations(chosen) {
     let out = this.related.get(chosen);
     if (out === undefined) {
@@ -80,7 +80,7 @@ class Execution {
   relate(chosen) {
     const out = new Uint8Array(this.count), clock = this.clock(chosen);
     const at = this.node[chosen], counter = this.counter[chosen];
-    const known = new Float64Array(this.nodes.length); // what each node knows of the chosen one's
+    const known = new Float64Array(this.nodes.length); // each node's entry for the chosen event's node
     for (let e = 0; e < this.count; e++) {
       const changed = this.changes[e], node = this.node[e];
       for (let i = 0; i < changed.length; i += 2) if (changed[i] === at) known[node] = changed[i + 1];
@@ -92,13 +92,14 @@ class Execution {
   }
 }
 
-/* --- what two executions do not share --- */
+/* --- differences of two executions --- */
 
 const EDITS_MAX = 2000;
 
-/* Which events of two executions are each other's counterparts: on nodes of one name, the longest
-   common subsequence of types. Returns two arrays, -1 for an event that has none, and the nodes
-   whose events differ by more than EDITS_MAX, of which only the same beginning and end is paired. */
+/* Pairs the events of two executions: for nodes with the same name, along the longest common
+   subsequence of types. Returns the counterparts of the events of each execution, -1 for none, and
+   the nodes with more than EDITS_MAX differences, where only the common beginning and end are
+   paired. */
 function counterparts(one, other) {
   const ofOne = new Int32Array(one.count).fill(-1), ofOther = new Int32Array(other.count).fill(-1);
   const unaligned = [];
@@ -115,7 +116,7 @@ function counterparts(one, other) {
 }
 
 /* The pairs of a longest common subsequence (Myers 1986, the greedy algorithm), and whether it is
-   the longest: beyond EDITS_MAX differences only the common beginning and end are paired. */
+   complete: beyond EDITS_MAX differences, only the common beginning and end are paired. */
 function commonSubsequence(n, m, same) {
   let head = 0, tail = 0;
   while (head < n && head < m && same(head, head)) head++;
@@ -123,11 +124,11 @@ function commonSubsequence(n, m, same) {
   const pairs = [];
   for (let i = 0; i < head; i++) pairs.push([i, i]);
   for (let i = 1; i <= tail; i++) pairs.push([n - i, m - i]);
-  const [middle, whole] = edited(n - head - tail, m - head - tail, (i, j) => same(head + i, head + j));
+  const [middle, whole] = shortestEdit(n - head - tail, m - head - tail, (i, j) => same(head + i, head + j));
   return [[...pairs, ...middle.map(([i, j]) => [head + i, head + j])], whole];
 }
 
-function edited(n, m, same) {
+function shortestEdit(n, m, same) {
   const most = Math.min(n + m, EDITS_MAX), trace = [];
   const furthest = new Int32Array(2 * most + 3), middle = most + 1; // by diagonals
   for (let edits = 0; edits <= most; edits++) {
@@ -138,15 +139,15 @@ function edited(n, m, same) {
       while (i < n && i - k < m && same(i, i - k)) i++;
       reached[(k + edits) >> 1] = i;
       furthest[middle + k] = i;
-      if (i >= n && i - k >= m) return [traced(n, m, trace), true];
+      if (i >= n && i - k >= m) return [matchedPairs(n, m, trace), true];
     }
     trace.push(reached);
   }
   return [[], false];
 }
 
-/* The pairs on the way to the end, by the diagonals that each number of edits had reached. */
-function traced(n, m, trace) {
+/* The matching pairs along the shortest edit path, traced back through what each number of edits reached. */
+function matchedPairs(n, m, trace) {
   const pairs = [];
   let i = n, j = m;
   for (let edits = trace.length; edits > 0; edits--) {

@@ -1,8 +1,8 @@
 "use strict";
 
-/* The guards of the pattern language, for the search: what is true, false or unknown (null) of an
-   event. Their meaning is that of docs/language.md; numbers and regular expressions are
-   JavaScript's, and what these would decide otherwise is refused. */
+/* The guards of the pattern language, for the search: true, false or unknown (null) for an event.
+   Their meaning is that of docs/language.md. Numbers and regular expressions are JavaScript's;
+   expressions that JavaScript would evaluate differently are refused. */
 
 class GuardError extends Error {}
 
@@ -17,9 +17,9 @@ const SECONDS = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, d: 86400
 const FIELDS = new Set(["node", "type", "time", "id"]);
 const COMPARE = new Set(["==", "!=", "<", "<=", ">", ">="]);
 
-/* Reads a guard; each rule of the grammar is a method that returns a function of a moment. */
+/* Parses a guard; each rule of the grammar is a method that returns a function of a moment. */
 class GuardReader {
-  /* `declared` has the guards of the pattern's events and steps by name, as text. */
+  /* `declared` maps the names of the pattern's events and steps to their guards, as text. */
   constructor(text, declared, depth = 0) {
     if (depth > 50) throw new GuardError("guards are named within guards too deeply");
     Object.assign(this, { text, declared, depth, at: 0 });
@@ -28,7 +28,7 @@ class GuardReader {
 
   read() {
     const part = this.or();
-    if (this.kind !== "end") this.wanted("an operator");
+    if (this.kind !== "end") this.fail("an operator");
     return this.guard(part);
   }
 
@@ -53,17 +53,17 @@ class GuardReader {
     return true;
   }
 
-  need(token) { if (!this.take(token)) this.wanted(token); }
+  need(token) { if (!this.take(token)) this.fail(token); }
 
-  wanted(what) { throw new GuardError(`${what} is wanted ${this.kind === "end" ? "at the end" : `at \`${this.token}\``}`); }
+  fail(expected) { throw new GuardError(`${expected} is wanted ${this.kind === "end" ? "at the end" : `at \`${this.token}\``}`); }
 
   /* --- guards: functions that return true, false or null --- */
 
-  or() { return this.joined("||", () => this.and(), anyTrue); }
+  or() { return this.operands("||", () => this.and(), anyTrue); }
 
-  and() { return this.joined("&&", () => this.negation(), allTrue); }
+  and() { return this.operands("&&", () => this.negation(), allTrue); }
 
-  joined(sign, part, truth) {
+  operands(sign, part, truth) {
     const parts = [part()];
     while (this.take(sign)) parts.push(part());
     if (parts.length === 1) return parts[0];
@@ -88,7 +88,7 @@ class GuardReader {
     if (this.take("in")) {
       const value = this.value(left);
       this.need("[");
-      const items = this.listed("]", () => this.value(this.sum()));
+      const items = this.list("]", () => this.value(this.sum()));
       return { guard: (at) => anyTrue(items.map((item) => compared("==", value(at), item(at)))) };
     }
     if (this.is("matches")) {
@@ -98,7 +98,7 @@ class GuardReader {
     return left;
   }
 
-  /* A part as a guard: a name alone is one that the pattern declares. */
+  /* A part as a guard: a bare name refers to a guard that the pattern declares. */
   guard(part) {
     if (part.guard) return part.guard;
     if (typeof part.constant === "boolean") return () => part.constant;
@@ -113,7 +113,7 @@ class GuardReader {
     return new GuardReader(text, this.declared, this.depth + 1).read();
   }
 
-  /* --- values: functions that return null where there is none --- */
+  /* --- values: functions that return null for an absent value --- */
 
   value(part) {
     if (part.value) return part.value;
@@ -156,19 +156,19 @@ class GuardReader {
     if (kind === "string") { this.advance(); return { constant: stringOf(token) }; }
     if (kind === "number") return this.number();
     if (this.take("(")) { const inner = this.or(); this.need(")"); return inner; }
-    if (kind !== "name") this.wanted("a value or a guard");
+    if (kind !== "name") this.fail("a value or a guard");
     if (token === "call") return this.call();
     this.advance();
     if (token === "true" || token === "false") return { constant: token === "true" };
     if (token === "localhost") throw new GuardError("localhost is the node of a copy, and a search is of none");
-    if (this.is("(")) return this.applied(token);
+    if (this.is("(")) return this.functionCall(token);
     if (FIELDS.has(token)) return { value: (at) => at.field(token) };
     const path = [token];
     while (this.is(".", "[")) {
       const part = this.token;
       this.advance();
-      if (part === ".") path.push(this.kind === "name" ? this.token : this.wanted("a name"));
-      else path.push(this.kind === "string" ? stringOf(this.token) : this.wanted("a string"));
+      if (part === ".") path.push(this.kind === "name" ? this.token : this.fail("a name"));
+      else path.push(this.kind === "string" ? stringOf(this.token) : this.fail("a string"));
       this.advance();
       if (part === "[") this.need("]");
     }
@@ -186,16 +186,16 @@ class GuardReader {
     return { constant: seconds };
   }
 
-  listed(end, part) {
+  list(end, part) {
     const parts = [part()];
     while (this.take(",")) parts.push(part());
     this.need(end);
     return parts;
   }
 
-  applied(name) {
+  functionCall(name) {
     this.need("(");
-    if (name === "Causal" || name === "Conc") return this.related(name);
+    if (name === "Causal" || name === "Conc") return this.causalRelation(name);
     if (name === "exists") {
       const part = this.primary();
       this.need(")");
@@ -203,7 +203,7 @@ class GuardReader {
       return { guard: (at) => value(at) !== null };
     }
     if (name !== "host" && name !== "origin") throw new GuardError(`${name}(…) is a function of Python, and cannot be asked here`);
-    if (this.kind !== "string") this.wanted("a string");
+    if (this.kind !== "string") this.fail("a string");
     const glob = globOf(stringOf(this.token), { "*": ".*", "?": "." });
     this.advance();
     this.need(")");
@@ -213,12 +213,12 @@ class GuardReader {
     } };
   }
 
-  related(name) {
+  causalRelation(name) {
     const inner = this.guard(this.or());
     let anchor = "prior";
     if (this.take(",")) {
       anchor = this.token;
-      if (this.kind !== "name") this.wanted("the name of a step");
+      if (this.kind !== "name") this.fail("the name of a step");
       this.advance();
     }
     this.need(")");
@@ -314,7 +314,7 @@ function argumentsMatch(tests, types) {
   return types.length > 0 && first.test(types[0]) && argumentsMatch(rest, types.slice(1));
 }
 
-/* RE2's text as a regular expression of JavaScript; what they read differently is written out. */
+/* Translates RE2 syntax to JavaScript's; constructs that differ in meaning are expanded. */
 function regexOf(text) {
   const space = "\\t\\n\\f\\r ";
   let out = "", inClass = false, flags = "u";
@@ -349,9 +349,9 @@ function regexOf(text) {
   try { return new RegExp(out, flags); } catch (error) { throw new GuardError(error.message); }
 }
 
-/* --- where a guard is evaluated --- */
+/* --- evaluation --- */
 
-/* An event, and the events that were bound before it: [step, event] pairs, in their order. */
+/* An event, and the events bound before it: [step, event] pairs in order. */
 class Moment {
   constructor(execution, e, history) { Object.assign(this, { execution, e, history }); }
 
@@ -386,7 +386,7 @@ class Moment {
     const { node, undecided } = this.execution;
     return allTrue(events.map((one) => {
       const relation = this.execution.relations(one)[this.e], holds = relation === (name === "Causal" ? 2 : 0);
-      // Clocks that do not decide show that events are concurrent, and so no order; an order only of one node.
+      // Clocks that do not decide are right about concurrency, and about order only on one node.
       const certain = !undecided || node[one] === node[this.e] || relation === 0 || (name === "Causal" && !holds);
       return certain ? holds : null;
     }));

@@ -1,9 +1,9 @@
-/* What is beside the diagram: choosing, finding, filtering, the verdicts and the keys. */
+/* The panel beside the diagram: choosing, searching, filtering, the verdicts and the keys. */
 const $ = (id) => document.getElementById(id);
 const page = JSON.parse($("data").textContent);
 const VERDICTS_SHOWN = 500, DIFFERENCES_SHOWN = 20;
 
-/* What is shown beside the diagrams: the active one's execution, its verdicts and what is chosen. */
+/* The panel beside the diagrams: the active diagram's execution, its verdicts and the selection. */
 class Panel {
   constructor() {
     this.first = this.diagramOf($("first"));
@@ -18,7 +18,7 @@ class Panel {
     });
     for (const list of ["execution", "beside"]) $(list).parentElement.hidden = page.executions.length < 2;
     $("execution").addEventListener("change", () => { this.open(this.first, Number($("execution").value)); this.write(""); });
-    $("beside").addEventListener("change", () => { this.putBeside(Number($("beside").value)); this.write(""); });
+    $("beside").addEventListener("change", () => { this.showBeside(Number($("beside").value)); this.write(""); });
     $("find").addEventListener("input", () => this.find());
     $("find").addEventListener("keydown", (event) => { if (event.key === "Enter") this.nextFound(); });
     $("theme").addEventListener("click", () => this.toggleTheme());
@@ -49,7 +49,7 @@ class Panel {
     this.compare();
   }
 
-  putBeside(number) {
+  showBeside(number) {
     $("beside").value = number;
     $("second").hidden = number < 0;
     if (number >= 0) this.open(this.second, number);
@@ -59,7 +59,7 @@ class Panel {
     this.first.resize();
   }
 
-  /* Make a diagram the one that the panel is about. */
+  /* Make a diagram the active one, which the panel describes. */
   activate(diagram) {
     if (this.diagram === diagram) return;
     this.diagram = diagram;
@@ -108,15 +108,15 @@ class Panel {
         () => { this.activate(one); this.chooseEvent(e); },
       ]));
       const counts = `only in ${name}: ${numberText(alone.length)} of ${numberText(one.execution.count)} events `;
-      return made("p", {}, counts, links, alone.length > DIFFERENCES_SHOWN ? "…" : "");
+      return makeElement("p", {}, counts, links, alone.length > DIFFERENCES_SHOWN ? "…" : "");
     });
     if (unaligned.length) {
-      lines.push(made("p", {}, `${unaligned.join(", ")}: more than ${numberText(EDITS_MAX)} differences; only the same beginning and end is paired`));
+      lines.push(makeElement("p", {}, `${unaligned.join(", ")}: more than ${numberText(EDITS_MAX)} differences; only the same beginning and end is paired`));
     }
-    $("differences").replaceChildren(made("h2", {}, "Differences"), ...lines);
+    $("differences").replaceChildren(makeElement("h2", {}, "Differences"), ...lines);
   }
 
-  /* Mark in the other diagram what an event corresponds to there. */
+  /* Mark the counterpart of an event in the other diagram. */
   markPeer(e) {
     if (!this.diagram.peers) return;
     const { other } = this;
@@ -173,7 +173,7 @@ class Panel {
     this.write(`verdict=${verdict.id}`);
   }
 
-  /* Step through the order of the events that gives a verdict; null: the canonical order. */
+  /* Step through the order of events that gives a verdict; null for the canonical order. */
   playVerdict(play) {
     if (this.played === play) return;
     this.played = play;
@@ -194,7 +194,7 @@ class Panel {
     const wanted = new URLSearchParams(location.hash.slice(1));
     const number = Number(wanted.get("execution") || 0), beside = Number(wanted.get("beside") || page.beside);
     if (page.executions[number] && number !== this.first.number) this.open(this.first, number);
-    if ((page.executions[beside] || beside < 0) && String(beside) !== $("beside").value) this.putBeside(beside);
+    if ((page.executions[beside] || beside < 0) && String(beside) !== $("beside").value) this.showBeside(beside);
     this.activate(wanted.get("side") === "second" && this.second.execution ? this.second : this.first);
     if (wanted.has("verdict")) this.chooseVerdict(this.execution.verdicts.findIndex((one) => one.id === wanted.get("verdict")));
     else if (wanted.has("event")) {
@@ -212,10 +212,10 @@ class Panel {
   }
 
   describeEvent(e) {
-    const { execution } = this, rows = made("dl");
+    const { execution } = this, rows = makeElement("dl");
     const add = (name, value) => {
       if (value === "" || value === null || value === undefined) return;
-      rows.append(made("dt", {}, name), made("dd", {}, value));
+      rows.append(makeElement("dt", {}, name), makeElement("dd", {}, value));
     };
     add("event", execution.dot(e));
     add("type", execution.types[execution.type[e]]);
@@ -241,21 +241,21 @@ class Panel {
     add("in", of.length ? this.links(of.map(([one, n]) => [one.text, () => this.chooseVerdict(n)])) : "");
     const count = [0, 0, 0];
     this.diagram.relations.forEach((relation) => { if (relation < 3) count[relation]++; });
-    const past = made("span", { className: "past" }, `${count[1]} ${may}in its past`);
-    const future = made("span", { className: "future" }, `${count[2]} ${may}in its future`);
-    this.showDetails([rows, made("p", { className: "legend" }, past, ", ", future, `, ${count[0]} concurrent`)]);
+    const past = makeElement("span", { className: "past" }, `${count[1]} ${may}in its past`);
+    const future = makeElement("span", { className: "future" }, `${count[2]} ${may}in its future`);
+    this.showDetails([rows, makeElement("p", { className: "legend" }, past, ", ", future, `, ${count[0]} concurrent`)]);
   }
 
   describeVerdict(verdict) {
-    const lines = made("pre");
-    for (const line of verdict.lines) lines.append(...this.linked(line), "\n");
+    const lines = makeElement("pre");
+    for (const line of verdict.lines) lines.append(...this.withEventButtons(line), "\n");
     if (!verdict.play) { this.showDetails([lines]); return; }
     const onclick = () => { this.chooseEvent(verdict.play.order[0], { keep: true }); this.diagram.canvas.focus(); };
-    this.showDetails([lines, made("button", { type: "button", onclick }, "Play this order")]);
+    this.showDetails([lines, makeElement("button", { type: "button", onclick }, "Play this order")]);
   }
 
-  /* A line of an explanation, in which the names of events choose them. */
-  linked(line) {
+  /* A line of an explanation, in which the names of events are buttons that choose them. */
+  withEventButtons(line) {
     const parts = [];
     let from = 0;
     for (const found of line.matchAll(/[^\s(),=]+@\d+/g)) {
@@ -269,12 +269,12 @@ class Panel {
 
   dotButton(e) { return this.button(this.execution.dot(e), () => this.chooseEvent(e, { keep: true })); }
 
-  button(text, act) { return made("button", { type: "button", className: "dot", onclick: act }, text); }
+  button(text, act) { return makeElement("button", { type: "button", className: "dot", onclick: act }, text); }
 
   dots(events) { return events.length ? this.links(events.slice(0, 20).map((e) => [this.execution.dot(e), () => this.chooseEvent(e)])) : ""; }
 
   links(pairs) {
-    return made("span", {}, ...pairs.flatMap(([text, act]) => [this.button(text, act), " "]));
+    return makeElement("span", {}, ...pairs.flatMap(([text, act]) => [this.button(text, act), " "]));
   }
 
   /* --- the lists --- */
@@ -282,10 +282,10 @@ class Panel {
   listVerdicts() {
     const items = this.execution.verdicts.slice(0, VERDICTS_SHOWN).map((verdict, number) => {
       const properties = { type: "button", className: verdict.kind, onclick: () => this.chooseVerdict(number) };
-      return made("li", {}, made("button", properties, verdict.text));
+      return makeElement("li", {}, makeElement("button", properties, verdict.text));
     });
     const left = this.execution.verdicts.length + this.execution.more - items.length;
-    if (left > 0) items.push(made("li", {}, `… and ${numberText(left)} more`));
+    if (left > 0) items.push(makeElement("li", {}, `… and ${numberText(left)} more`));
     $("verdicts").replaceChildren(...items);
   }
 
@@ -302,12 +302,12 @@ class Panel {
     const types = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 200);
     this.hiddenTypes = new Set();
     $("types").replaceChildren(...types.map(([type, count]) => {
-      const box = made("input", { type: "checkbox", checked: true });
+      const box = makeElement("input", { type: "checkbox", checked: true });
       box.addEventListener("change", () => {
         if (box.checked) this.hiddenTypes.delete(type); else this.hiddenTypes.add(type);
         this.find();
       });
-      return made("label", {}, box, ` ${this.execution.types[type]} (${numberText(count)})`);
+      return makeElement("label", {}, box, ` ${this.execution.types[type]} (${numberText(count)})`);
     }));
   }
 
@@ -321,7 +321,7 @@ class Panel {
       this.diagram.draw();
       return;
     }
-    const [holds, how] = this.sought(text);
+    const [holds, how] = this.searchPredicate(text);
     const found = new Uint8Array(execution.count);
     let count = 0;
     try {
@@ -340,12 +340,12 @@ class Panel {
     this.diagram.draw();
   }
 
-  /* The test of an event that a text is, and how it was read: as a guard, or else as text. */
-  sought(text) {
+  /* The predicate of a search text, and how it was read: as a guard, or otherwise as text. */
+  searchPredicate(text) {
     const { execution } = this;
     if (!text) return [() => true, ""];
     try {
-      const guard = new GuardReader(text, this.declared()).read(), history = this.bound();
+      const guard = new GuardReader(text, this.namedGuards()).read(), history = this.searchHistory();
       return [(e) => guard(new Moment(execution, e, history)) === true, " by the guard"];
     } catch (error) {
       if (!(error instanceof GuardError)) throw error;
@@ -356,8 +356,8 @@ class Panel {
     }
   }
 
-  /* The guards that a search may name: those of the chosen verdict's pattern, else of all. */
-  declared() {
+  /* The guards that a search may name: those of the chosen verdict's pattern, or of all patterns. */
+  namedGuards() {
     const out = {}, chosen = this.execution.verdicts[this.verdict];
     for (const own of Object.values(page.guards)) {
       for (const [name, text] of Object.entries(own)) out[name] = name in out && out[name] !== text ? null : text;
@@ -365,8 +365,8 @@ class Panel {
     return chosen ? { ...out, ...page.guards[chosen.pattern] } : out;
   }
 
-  /* What the guards of a search may name: the steps of the chosen verdict, or the chosen event. */
-  bound() {
+  /* The history of the guards of a search: the chosen verdict's steps, or the chosen event. */
+  searchHistory() {
     const chosen = this.execution.verdicts[this.verdict];
     if (chosen) return chosen.events.map((e, n) => [chosen.steps[n], e]);
     return this.diagram.chosen < 0 ? [] : [["", this.diagram.chosen]];

@@ -14,7 +14,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from ketal.analysis.parameters import text_of
+from ketal.analysis.parameters import plain_value
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import KetalError, StateError
 from ketal.model.limits import Limits
@@ -110,7 +110,7 @@ def _source_text(program: Program) -> str:
         {
             "text": program.source.text,
             "name": program.source.name,
-            "params": {name: text_of(value) for name, value in program.params.items()},
+            "params": {name: plain_value(value) for name, value in program.params.items()},
             "limits": asdict(limits),
             "patterns": list(program.names),
         },

@@ -21,7 +21,7 @@ from ketal.model.wording import counted
 if TYPE_CHECKING:
     from ketal.auditing.log_statistics import Statistics
     from ketal.auditing.repair import Repair
-    from ketal.auditing.report import Audit, Examined
+    from ketal.auditing.report import Audit, ExaminedExecution
     from ketal.logs import Log
 
 EXAMPLE = """\
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Audit the logs; return the exit code."""
-    from ketal.auditing.report import examined, summarised
+    from ketal.auditing.report import examine_log, summarise
     from ketal.logs.traces.message_pairing import Messages
 
     if args.repair and args.write in (None, "-"):
@@ -64,9 +64,9 @@ def execute(args: argparse.Namespace) -> int:
     source, limits = options.deciding_source_and_limits(args)
     messages = None if args.match_messages is None else Messages.of(args.match_messages)
 
-    def audited(log: Log) -> tuple[list[Examined], Audit]:
-        parts = examined(log, messages, limits)
-        return parts, summarised(parts)
+    def audited(log: Log) -> tuple[list[ExaminedExecution], Audit]:
+        parts = examine_log(log, messages, limits)
+        return parts, summarise(parts)
 
     unfinished = "a log is judged as a whole, and this one was not to its end"
     parts, audit = read_whole(args.logs, source, limits, audited, unfinished)
@@ -87,7 +87,7 @@ def execute(args: argparse.Namespace) -> int:
     return FINE
 
 
-def _report_void(parts: list[Examined]) -> None:
+def _report_void(parts: list[ExaminedExecution]) -> None:
     """Print on standard error the keys of --match-messages that fit no event of any execution."""
     from ketal.logs.traces.message_pairing import keys_void
 
@@ -120,9 +120,9 @@ class _Written:
         return f"{sentence} (execution {self.execution})" if self.execution else sentence
 
 
-def _repaired_all(parts: list[Examined], args: argparse.Namespace) -> list[_Written]:
+def _repaired_all(parts: list[ExaminedExecution], args: argparse.Namespace) -> list[_Written]:
     """Write the corrected log; JSON lines hold one execution, so several get a file each."""
-    from ketal.auditing.repair import repaired
+    from ketal.auditing.repair import repair_execution
     from ketal.logs import write_jsonl
 
     paths = [args.write]
@@ -131,7 +131,7 @@ def _repaired_all(parts: list[Examined], args: argparse.Namespace) -> list[_Writ
         paths = [f"{base}.{number}{suffix}" for number in range(1, len(parts) + 1)]
     written = []
     for part, path in zip(parts, paths, strict=False):
-        repair = repaired(part)
+        repair = repair_execution(part)
         # Opened as text first: the checks of where output may go are the same.
         with opened(path, inputs=args.logs):
             pass

@@ -12,7 +12,7 @@ import os
 from ketal.cli import FINE, interruption_named, options
 from ketal.cli.output.output_lines import opened
 from ketal.cli.whole_logs import check_read, read_whole, report_rejected
-from ketal.explanation.views.forms import FORMS, form_named
+from ketal.explanation.views.forms import FORMS, form_for_path
 
 EXAMPLE = """\
 examples:
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Write the page; return the exit code."""
     from ketal.explanation.views.viewed_log import ViewedLog
-    from ketal.explanation.views.viewing import text_of, viewed
+    from ketal.explanation.views.viewing import view_logs, view_text
     from ketal.runtime.admission.execution_events import rejected_of
 
     patterns = [] if args.pattern is None else [args.pattern]
@@ -54,7 +54,7 @@ def execute(args: argparse.Namespace) -> int:
     program = None
     if args.pattern is not None:
         program = options.program_of(args.pattern, limits, words=args.set)
-    form = args.to or form_named(args.write or "")
+    form = args.to or form_for_path(args.write or "")
     held = []
     for logs in filter(None, (args.logs, beside)):
         log = read_whole(logs, source, limits, lambda log: ViewedLog(log, limits), _UNFINISHED)
@@ -67,8 +67,8 @@ def execute(args: argparse.Namespace) -> int:
         title, other = args.logs[0], beside[0]
     compared = held[1] if beside else None
     with interruption_named(_UNFINISHED):
-        shown = viewed(held[0], program, limits, compared, title=title, compare_title=other)
-        text = text_of(shown, form)
+        shown = view_logs(held[0], program, limits, compared, title=title, compare_title=other)
+        text = view_text(shown, form)
     report_rejected(*shown.rejected)
     path = args.write or f"{name.replace(' ', '-')}{FORMS[form]}"
     with opened(path, inputs=[*patterns, *args.logs, *beside]) as sink:

@@ -54,13 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Print the explanations; return the exit code."""
-    from ketal.explanation.explaining import FIRST, dot_of, explanations
+    from ketal.explanation.explaining import FIRST, as_dot, explanations
     from ketal.explanation.judged_log import JudgedLog
 
     options.check_stdin([args.pattern, *args.logs])
     source, limits = options.source_and_limits(args)
     program = options.program_beside_logs(args, limits, "explain")
-    event = None if args.event is None else dot_of(args.event)
+    event = None if args.event is None else as_dot(args.event)
 
     def judge(log: Log) -> tuple[JudgedLog, tuple[Explanation, ...]]:
         judged = JudgedLog(program, log, limits, event=event)

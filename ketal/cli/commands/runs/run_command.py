@@ -127,7 +127,7 @@ def execute(args: argparse.Namespace) -> int:
         else:
             run = LogPass(
                 program, watched(reading, places.watched), limits,
-                listing=listing, trace=args.trace, on_named=places.name,
+                listing=listing, trace=args.trace, on_named=places.record_place,
             )  # fmt: skip
         verdicts = run
         progress = ProgressLine(log.share_read, run.share_judged)
