@@ -1,4 +1,4 @@
-"""The plan of a job, in words: `ketal stream --dry-run`, and the warnings at its start.
+"""The plan of a job in words, for `ketal stream --dry-run`, and the warnings at the job's start.
 
 The one rule: where a verdict depends on the order in which partitions are read, the plan says so.
 """
@@ -17,7 +17,7 @@ from ketal.streaming.spark.families import warnings as key_group_warnings
 
 
 def lines(job: Job, program: Program) -> Iterator[str]:
-    """Yield the lines of the plan; no value of `[kafka.properties]` is among them."""
+    """Yield the lines of the plan; they show no value of `[kafka.properties]`."""
     spark = job.engine == "spark"
     yield f"engine: {_engine(job, program)}"
     yield f"Kafka: {job.bootstrap_servers}" + (
@@ -56,7 +56,7 @@ def _engine(job: Job, program: Program) -> str:
 
 
 def consumers(job: Job, program: Program) -> str:
-    """Return which consumers read the partitions, in words."""
+    """Describe which consumers read the partitions."""
     if job.is_shared:
         return (
             "one of several consumers, which share the partition numbers, partition n of each "
@@ -106,9 +106,10 @@ def _order(compiled: CompiledPattern) -> str:
 
 
 def warnings(program: Program, job: Job) -> Iterator[str]:
-    """Yield where a verdict depends on how partitions are interleaved, or is never made.
+    """Yield a warning for each pattern whose verdicts may depend on how partitions are interleaved.
 
-    Also, of the engine spark, which patterns run in one task.
+    Also for patterns that may wait for ever, and, with the engine spark, for patterns that run in a
+    single task.
     """
     several = len(job.topics) > 1
     for compiled in program.compiled:
@@ -122,7 +123,7 @@ def warnings(program: Program, job: Job) -> Iterator[str]:
                 '`gap = …`, after which what is missing counts as lost, or start = "earliest"'
             )
         if not compiled.causal:
-            # Several consumers have the events of a scope in one partition of each topic.
+            # With several consumers the events of a scope are in one partition of each topic.
             if several or not job.is_shared:
                 yield (
                     f"{compiled.name} takes events as they are consumed: its answer is the same "

@@ -1,12 +1,12 @@
-"""The outputs of verdicts, the sinks of a job: a topic, a file, standard output.
+"""The outputs for verdicts, the sinks of a job: a topic, a file, standard output.
 
-Verdicts are pending until the commit. Those for a topic are sent in its transaction (exactly once);
-those for a file are on the disk before it begins, so after a crash they are written again, with the
-same ids (at least once). The next start truncates a line that a crash left incomplete: its commit
-failed, so it is written again. Two jobs would truncate each other's lines, so a file is locked as
-long as its job lives.
+Verdicts are pending until the next commit. Verdicts for a topic are sent in the commit's
+transaction (exactly once). Verdicts for a file are on the disk before the transaction begins, so
+after a crash they are written again, with the same ids (at least once). The next start truncates a
+line that a crash left incomplete: its commit failed, so the line is written again. Two jobs would
+truncate each other's lines, so a file is locked as long as its job lives.
 
-The one rule: a verdict is written once for each commit that was tried, and a commit that succeeded
+The one rule: a verdict is written once for each attempt to commit it, and a commit that succeeded
 has all of its verdicts.
 """
 
@@ -27,7 +27,7 @@ from ketal.streaming.job.locks import lock
 from ketal.streaming.job.metrics import Hooks
 
 PENDING_BYTES_MAX = 4_000_000
-"""After so many pending bytes of verdicts a commit is due."""
+"""Size of the pending verdicts from which on a commit is due."""
 _TAIL_BYTES = 65_536
 _BEGINNING = b'{"verdict":'
 
@@ -66,9 +66,10 @@ class Outputs:
             raise
 
     def add(self, verdict: Verdict, key: bytes | None = None) -> None:
-        """Add a verdict to the pending ones; `key` is that of a dead letter.
+        """Add a verdict to the pending ones; `key` is the message key of a dead letter.
 
-        A key that is too large for Kafka together with the verdict is left out: it came compressed.
+        If key and verdict together are too large for a message, the key is left out: the message
+        that it came from was compressed.
         """
         target = self._job.output_of(verdict.kind)
         if target.kind == "stdout":
@@ -85,7 +86,7 @@ class Outputs:
         self.bytes += len(line)
 
     def write(self) -> None:
-        """Write all but the verdicts of topics: to files, with fsync, and to standard output."""
+        """Write the pending verdicts for files, with fsync, and for standard output."""
         lines: dict[Any, tuple[str, list[bytes]]] = {}
         for target, _, line in self._pending:
             if target.kind == "file":
@@ -106,7 +107,7 @@ class Outputs:
                 raise ClosedPipeError from None
 
     def send(self, producer: Any) -> list[tuple[str, Any]]:
-        """Send the verdicts of topics; return the topic and the future of each message."""
+        """Send the pending verdicts for topics; return topic and future of each message."""
         return [
             (target.name, producer.send(target.name, value=line, key=key))
             for target, key, line in self._pending
@@ -114,7 +115,7 @@ class Outputs:
         ]
 
     def clear(self) -> None:
-        """Discard the pending verdicts: committed, or to be judged again."""
+        """Discard the pending verdicts: they are committed, or will be judged again."""
         self._pending.clear()
         self._shown.clear()
         self.bytes = 0
@@ -127,7 +128,7 @@ class Outputs:
 
 
 def refused_as_too_large(job: Job, why: str) -> SettingError:
-    """Return the error where a topic takes no message that is so large."""
+    """Return the error for a message that is larger than its topic allows."""
     return SettingError(
         f"Kafka refuses a message as too large: {why}\n"
         "  hint: set the topic's max.message.bytes to more than [limits] message_bytes_max "
@@ -136,7 +137,7 @@ def refused_as_too_large(job: Job, why: str) -> SettingError:
 
 
 def _too_large(verdict: dict[str, Any], size: int) -> bytes:
-    """Return the overflow verdict that replaces one too large for a message."""
+    """Return the overflow verdict that replaces a verdict too large for a message."""
     same = {key: verdict[key] for key in ("pattern", "id", "execution") if key in verdict}
     given_up = f"the content of a {verdict['verdict']} verdict of {size} bytes"
     return msgspec.json.encode(
@@ -145,9 +146,9 @@ def _too_large(verdict: dict[str, Any], size: int) -> bytes:
 
 
 def _opened(path: str) -> Any:
-    """Open a file to append to; truncate a last line that a crash left incomplete.
+    """Open a file to append to, and lock it; truncate a last line that a crash left incomplete.
 
-    A device, as /dev/null, and a FIFO are not locked, and hold no lines from before.
+    A device, such as /dev/null, and a FIFO are not locked, and have no earlier lines.
     """
     with refused_as_setting(f"cannot write {path}"):
         if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
@@ -168,7 +169,7 @@ def _opened(path: str) -> Any:
 
 
 def _truncate_last_line(file: Any, path: str) -> None:
-    """Truncate a last line without its end; leave the file at its end."""
+    """Truncate a last line that has no newline; leave the file positioned at its end."""
     start = end = file.seek(0, os.SEEK_END)
     while start > 0:
         start = max(0, start - _TAIL_BYTES)
@@ -186,7 +187,7 @@ def _truncate_last_line(file: Any, path: str) -> None:
 
 
 def _special(path: str) -> Any:
-    """Open a device or a FIFO; refuse a FIFO without a reader, whose opening would block."""
+    """Open a device or a FIFO; refuse a FIFO without a reader, since opening it would block."""
     try:
         file = open(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb")  # noqa: SIM115
     except OSError as fault:

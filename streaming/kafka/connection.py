@@ -1,6 +1,6 @@
 """The clients of one session, and the calls to Kafka through them.
 
-The one rule: no call outlasts its deadline, and none goes on once the job is to end.
+The one rule: no call outlasts its deadline, nor continues once the job must end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Connection:
-    """A consumer and a producer of a job."""
+    """The consumer and the producer of a session."""
 
     def __init__(self, engine: RunningJob) -> None:
         self.consumer: Any = None
@@ -31,12 +31,12 @@ class Connection:
         self._job = engine.job
         self._call_s = engine.job.call_timeout_ms / 1e3
         self._uncommitted: Any = None
-        """A consumer that reads uncommitted, for the ends of partitions."""
+        """A second consumer, with `read_uncommitted`, for the ends of partitions."""
 
     # --- begin and end ---
 
     def check_access(self) -> None:
-        """Connect once, so that a refusal and its reason are known at once."""
+        """Connect once, to find out whether Kafka refuses the connection, and why."""
         servers = self._job.bootstrap_servers.split(",")
         self._call("connecting", check_access, self._job, calls=2 + len(servers))
 
@@ -45,13 +45,13 @@ class Connection:
         self.consumer = self._call("connecting", clients.consumer_of, self._job, calls=2)
 
     def connect_producer(self, transactional_id: str) -> None:
-        """Make the producer, which fences an earlier one with its transactional id."""
+        """Make the producer, which fences an earlier producer with the same transactional id."""
         self.producer = self._call(
             "a transaction", clients.producer_of, self._job, transactional_id, calls=4
         )
 
     def close(self) -> None:
-        """Discard the clients."""
+        """Close the clients."""
         if self.producer is not None:
             clients.close_producer(self.producer)
         for consumer in (self.consumer, self._uncommitted):
@@ -59,13 +59,13 @@ class Connection:
                 clients.close_consumer(consumer)
 
     def _call(self, what: str, call: Callable[..., T], *args: Any, calls: int = 1) -> T:
-        """Call Kafka, with a deadline of so many call timeouts, as `within` does."""
+        """Call Kafka as `within` does, with a deadline of `calls` call timeouts."""
         return within(calls * self._call_s, what, call, *args, enough=lambda: self._engine.stopping)
 
     # --- topics ---
 
     def inputs(self) -> list[TopicPartition]:
-        """Return all partitions of the input, if all topics of the job are there."""
+        """Return all partitions of the input topics; raise if a topic of the job is missing."""
         partitions = []
         for topic in self._job.topics:
             partitions += [TopicPartition(topic, n) for n in sorted(self.numbers(topic))]
@@ -82,10 +82,10 @@ class Connection:
         SettingError
             If there is no such topic.
         TimeoutError
-            If there was one when this process began: a broker that has just come back may not know
-            of it yet.
+            If a session of this process has begun, so that the topic did exist: a broker that has
+            just come back may not know it yet.
         """
-        # A client that does not know a topic asks until it is answered.
+        # For a topic that it does not know a client repeats the request until it is answered.
         ask = self.consumer.partitions_for_topic
         numbers: set[int] = self._call("asking for a topic", ask, topic)
         if numbers:
@@ -100,7 +100,7 @@ class Connection:
     # --- offsets ---
 
     def group_offsets(self) -> dict[TopicPartition, Commit]:
-        """Return the group's commits, of the topics of the job and of others."""
+        """Return the group's commits, in the job's topics and in others."""
         offsets = self._call("asking for offsets", clients.group_offsets, self._job, calls=2)
         return {one: Commit.of(held) for one, held in offsets.items()}
 
@@ -115,15 +115,15 @@ class Connection:
         return out
 
     def beginnings(self, committed: Committed, *, grown: bool = True) -> dict[TopicPartition, int]:
-        """Return the first offset to read: that of the last commit, else as `start` says.
+        """Return the first offset to read: the committed offset, or without one as `start` says.
 
         Parameters
         ----------
         committed : mapping
             The commit of each partition; None where there is none.
         grown : bool
-            Whether a partition without a commit, in a topic with one, was added to it: it is read
-            whole.
+            Whether a partition without a commit, in a topic where other partitions have one, was
+            added to the topic; such a partition is read from its beginning.
         """
         timeout_ms = self._job.call_timeout_ms
         offsets = {one: held.offset for one, held in committed.items() if held is not None}
@@ -141,7 +141,7 @@ class Connection:
     def ends(
         self, partitions: Sequence[TopicPartition], *, committed_only: bool = True
     ) -> dict[TopicPartition, int]:
-        """Return the ends of partitions: of committed messages, or of all."""
+        """Return the end offsets of partitions, of committed messages or of all messages."""
         if not partitions:
             return {}
         if not committed_only and self._uncommitted is None:
@@ -157,10 +157,11 @@ class Connection:
         sent: Sequence[tuple[str, Any]],
         member: Any,
     ) -> None:
-        """Put offsets into the open transaction, and commit it, as a member of the group.
+        """Add offsets to the open transaction as a member of the group, and commit it.
 
-        `sent` are the topics and futures of the messages of the transaction. Where one fails, the
-        calls after it may hang, and its error says more than theirs.
+        `sent` has the topic and the future of each message of the transaction. After a message has
+        failed, later calls may hang; so they are broken off, and the error of the message is
+        raised, which is clearer than theirs.
         """
 
         def is_in_vain() -> bool:

@@ -1,26 +1,26 @@
-"""The session of one of several consumers: the parts that its group assigns and revokes.
+"""The session of one of several consumers, with the parts that its group assigns and revokes.
 
-Kafka's range assignor assigns the partitions of each topic to the members in the same order, so
-with equally many partitions in each topic a part is assigned to one member whole.
+Kafka's range assignor assigns the partitions of each topic to the members in the same order. All
+topics have equally many partitions, so all partitions of a part are assigned to the same member.
 
-In a rebalance each member commits and gives up all of its parts before any is assigned.
+In a rebalance each member commits and releases all of its parts before any part is assigned.
 kafka-python calls a listener on the consumer's own thread, while the engine's thread waits in
-`poll` for that call to return, so only one of the two runs at a time. The listener may commit,
-through the producer, and pause partitions; calls that ask the consumer itself wait until `poll` has
-returned, and until then the partitions are paused. What the listener raises is raised when `poll`
-returns.
+`poll` for that call to return, so only one of the two threads runs at a time. The listener may
+commit, through the producer, and pause partitions. Calls to the consumer itself wait until `poll`
+has returned; until then the partitions are paused. An exception of the listener is recorded, and
+raised when `poll` returns.
 
-A commit has the generation in which the parts were assigned (KIP-447): that of a member which was
-given up for dead is refused, and its transaction aborted. The generation is recorded with the
-assignment. The consumer's own at the time of the commit would not do: heartbeats, on a thread of
-their own, may have found that it is no member any more, and the broker accepts a commit of no
-member. The transactional id is of this process alone.
+A commit carries the generation in which the parts were assigned (KIP-447): the commit of a member
+that the group has removed is refused, and its transaction aborted. The generation is recorded with
+the assignment. The consumer's generation at the time of the commit would not do: heartbeats, which
+have their own thread, may have found that the consumer is no longer a member, and the broker
+accepts a commit without a member. The transactional id belongs to this process alone.
 
-A part that is assigned again, and is as it was committed last, is resumed. Any other is read from
-the changelog and restored on a thread of its own, which calls no client, while the group is polled,
-so that a large state does not end the membership. If the parts are revoked meanwhile, what was read
-is discarded. It is the state of the committed offsets only if these are the same afterwards; if
-not, the session begins again.
+A part that is assigned again, and whose state is that of its last commit, is resumed. Any other
+part is read from the changelog and restored on a separate thread, which calls no client, while this
+thread polls the group, so that a large state does not cost the membership. If the parts are revoked
+meanwhile, the state that was read is discarded. It belongs to the committed offsets only if these
+are unchanged after the read; if they changed, a new session begins.
 
 The one rule: a part is committed by the member that it is assigned to, or by nobody.
 """
@@ -48,23 +48,23 @@ from ketal.streaming.kafka.partition_state import Part, open_part
 from ketal.streaming.kafka.running_job import Committed, RunningJob
 
 KEEP_S = 0.05
-"""So often the group is polled while parts are restored."""
+"""How often the group is polled while parts are restored."""
 SETTLE_S = 10.0
-"""So long an assignment may lack partitions: its leader did not know all topics yet."""
+"""How long an assignment may lack partitions, if the group's leader did not know all topics yet."""
 
 
 class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
-    """The parts that the group assigns to this consumer, whose listener it is."""
+    """The session of one consumer of a group; also the rebalance listener of the consumer."""
 
     def __init__(self, engine: RunningJob, outputs: Outputs) -> None:
         super().__init__(engine, outputs)
         self._is_closing = False
         self.fault: BaseException | None = None
-        """What the listener raised."""
+        """The exception that the listener raised, if any."""
         self._given: set[TopicPartition] | None = None
         """The assigned partitions whose parts are not open yet."""
         self._revoked: dict[int, Part] = {}
-        """Parts as they were committed when they were revoked, by number."""
+        """Parts that were committed and revoked, by number; resumed if they are assigned again."""
         self._joined_as: Any = None
         self._is_open = False
         self._waiting_since_s = time.monotonic()
@@ -83,12 +83,12 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         connection.consumer.subscribe(self.job.topics, listener=self)
 
     def close(self) -> None:
-        """Discard clients and state, whatever the group still assigns or revokes."""
+        """Close the clients and discard the state; ignore later calls of the listener."""
         self._is_closing = True
         super().close()
 
     def _equal_count(self) -> int:
-        """Return how many partitions each topic has."""
+        """Return the number of partitions of each topic; a SettingError if the numbers differ."""
         counts = {topic: len(self.connection.numbers(topic)) for topic in self.job.topics}
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{topic} has {n}" for topic, n in counts.items())
@@ -100,7 +100,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         return next(iter(counts.values()))
 
     def _check_partitions(self) -> None:
-        """End the job if partitions were added: scopes would move to others."""
+        """Raise a SettingError if partitions were added, since scopes would move to other parts."""
         now = self._equal_count()
         if now != self.count:
             raise SettingError(
@@ -112,11 +112,11 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
     # --- rebalances, on the consumer's thread ---
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Commit, and give up all parts."""
+        """Commit and release all parts."""
         self._give_up(lost=False)
 
     def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
-        """Discard all parts: other members have them by now."""
+        """Discard all parts without a commit: other members may have them by now."""
         self._give_up(lost=True)
 
     def _give_up(self, *, lost: bool) -> None:
@@ -132,7 +132,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
             self.outputs.clear()
             self._revoked = {}
         else:
-            # Parts of an earlier assignment that were not opened since are held as well.
+            # Parts of earlier assignments that were not opened since then stay available.
             self._revoked |= {part.number: part for part in self.parts}
         self.hold([])
         self._is_open = False
@@ -140,7 +140,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         self._waiting_since_s = time.monotonic()
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Pause partitions until their parts are open."""
+        """Record the assigned partitions, and pause them until their parts are open."""
         if self._is_closing:
             return
         consumer = self.connection.consumer
@@ -156,7 +156,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
     # --- opening parts, on the engine's thread ---
 
     def _poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
-        """Return messages of the parts that are open; open those that were assigned."""
+        """Open the parts that were assigned; return messages of the open parts."""
         batches = self._polled(timeout_ms)
         if self._given is not None:
             self._open_parts(self._given)
@@ -169,7 +169,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         return {one: records for one, records in batches.items() if one in self.part_of}
 
     def _polled(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
-        """Poll the consumer; raise what the listener raised."""
+        """Poll the consumer; raise the exception of the listener, if it raised one."""
         try:
             batches = super()._poll(timeout_ms)
         except CLIENT_ERRORS:
@@ -181,17 +181,17 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def _member(self) -> Any:
-        # The one that the parts were assigned to, whatever the consumer is by now.
+        # The member that the parts were assigned to; the consumer may have lost its membership.
         return self._joined_as
 
     @property
     def _is_settled(self) -> bool:
-        """Whether the parts are open; without a part, whether none was assigned for a while."""
+        """Whether the parts are open, or no part was assigned for `SETTLE_S`."""
         waited_s = time.monotonic() - self._waiting_since_s
         return self._is_open and (bool(self.parts) or waited_s >= SETTLE_S)
 
     def _open_parts(self, given: set[TopicPartition]) -> None:
-        """Open the parts of the partitions that were assigned."""
+        """Open the parts of the assigned partitions, unless they are revoked meanwhile."""
         connection = self.connection
         numbers = sorted({one.partition for one in given})
         if not self._is_whole(numbers, given):
@@ -222,7 +222,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
             connection.consumer.seek(one, offset)
             if not self.part_of[one].ended:
                 connection.consumer.resume(one)
-        # A part that was never committed has a state from now on, for its next member.
+        # A part that was never committed has saved state from now on, for its next owner.
         self.commit()
         listed = ", ".join(str(number) for number in numbers) or "none"
         self.sum_up()
@@ -233,10 +233,10 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
     def _commit_beginnings(
         self, positions: Mapping[TopicPartition, int], committed: Committed
     ) -> None:
-        """Commit the beginnings of partitions that were never committed, before all else.
+        """Commit the start offsets of partitions that were never committed, before they are read.
 
-        For a later process the latest message would be another one. A commit without a name means
-        that there is no state yet.
+        Under `start = "latest"` a process that starts later would find another latest message. The
+        commit names no state, since there is none yet.
         """
         text = json.dumps({**self.storage.metadata(""), "owner": self.engine.owner})
         fresh = [one for one, held in committed.items() if held is None]
@@ -251,7 +251,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         positions: Mapping[TopicPartition, int],
         committed: Committed,
     ) -> dict[int, Part] | None:
-        """Return the restored parts of what was loaded; None if they were revoked meanwhile."""
+        """Restore parts from their loaded state; return None if they were revoked meanwhile."""
         enough = threading.Event()
 
         def restore() -> dict[int, Part]:
@@ -273,12 +273,12 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         finally:
             enough.set()
             if not self.engine.stopping:
-                # Two threads must not share the watch.
+                # Two threads must not use the check of partition keys at the same time.
                 wait([restoring])
         return restoring.result() if self._keeps(given) else None
 
     def _keeps(self, given: set[TopicPartition]) -> bool:
-        """Poll the group; return whether the parts of these partitions are still to be opened.
+        """Poll the group; return whether `given` is still its assignment to this consumer.
 
         All assigned partitions are paused, so the poll returns no messages.
         """
@@ -287,7 +287,17 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         return not self.engine.stopping and self._given is given
 
     def _is_whole(self, numbers: Sequence[int], given: set[TopicPartition]) -> bool:
-        """Return whether each part is assigned whole; its leader may not know all topics yet."""
+        """Return whether the assignment has all partitions of each of its parts.
+
+        It may lack some for a while, if the group's leader does not know all topics yet.
+
+        Raises
+        ------
+        SettingError
+            If it lacks partitions for longer than `SETTLE_S`.
+        TimeoutError
+            If it has a part that the topics do not have, so that a new session must begin.
+        """
         wanted = {TopicPartition(topic, n) for topic in self.job.topics for n in numbers}
         missing = sorted(wanted - given)
         if not missing:
@@ -305,7 +315,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         return False
 
     def _is_as_committed(self, number: int, committed: Committed) -> bool:
-        """Return whether a part that was revoked has the state of its last commit."""
+        """Return whether a revoked part still has the state of its partitions' last commit."""
         part = self._revoked.get(number)
         if part is None:
             return False

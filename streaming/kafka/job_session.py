@@ -1,12 +1,12 @@
-"""A session: clients and state from one commit until a fault, or the end of the job.
+"""A session: the clients and the state from one commit until a fault, or the end of the job.
 
-Consume, transform, produce, as in Kafka's KIP-98: a commit is one transaction with the verdicts
-since the last one, the offsets, and the name of the state of each part. It is atomic, so a topic
-that is read committed has each verdict once.
+A session consumes, transforms and produces as in Kafka's KIP-98: a commit is one transaction with
+the verdicts since the last commit, the offsets, and the name of the state of each part. The
+transaction is atomic, so a reader with `read_committed` finds each verdict in its topic once.
 
-The loop is the same for one consumer and several. One consumer has all partitions as one part from
-the beginning (`whole_session`); one of several has the parts that its group assigns and revokes
-(`group_session`).
+The loop is the same for one consumer and for several. A single consumer has all partitions as one
+part from the beginning (`whole_session`); one of several consumers has the parts that its group
+assigns and revokes (`group_session`).
 
 The one rule: state, offsets and verdicts are committed together or not at all.
 """
@@ -39,17 +39,17 @@ from ketal.streaming.kafka.watermarks import LOOK_MS
 
 POLL_MS = 200
 SAVING_SHARE = 5
-"""Saving takes a fifth of the time at most: a large state is committed less often."""
+"""Saving takes at most a fifth of the time, so a large state is committed less often."""
 RECOMMIT_S = 3_600
-"""Offsets that are committed no more expire, after days; a quiet job commits them again."""
+"""How often a quiet job commits its offsets again, which would expire after some days."""
 LOOK_S = LOOK_MS / 1e3
 PARTITIONS_S = 30.0
 STEADY_S = 10.0
-"""After so long without a fault, and with nothing to commit, a session has recovered."""
+"""How long a session without a fault and with nothing to commit runs until it has recovered."""
 
 
 class ChangedError(Exception):
-    """The topics have changed, so that another session is to begin; not a failure."""
+    """The topics have changed, so a new session must begin; this is not a failure."""
 
 
 class Session(ABC):
@@ -62,19 +62,19 @@ class Session(ABC):
         self.storage = storage_of(engine.job)
         self.outputs = outputs
         self.count = 0
-        """How many parts the job has; 0 where there is always one."""
+        """The number of parts of a job with several consumers; 0 for a single consumer."""
         self.parts: list[Part] = []
         self.part_of: dict[TopicPartition, Part] = {}
         self._topic_ids: dict[str, int] = {}
         self._ends_known: dict[TopicPartition, int] = {}
-        """The ends of partitions when their part began, as long as nothing of them was fetched."""
+        """The end offsets that Kafka returned last; the client knows them after a fetch only."""
         self._began_s = self._listed_s = time.monotonic()
         self._committed_s = self._commit_after_s = self._looked_s = 0.0
 
     # --- begin and end ---
 
     def begin(self) -> None:
-        """Connect, open the parts that are assigned, and report Kafka back if it was away."""
+        """Connect, open the parts that are assigned, and report the end of an outage."""
         self.connection.check_access()
         self._claim()
         self.engine.claimed = True
@@ -86,10 +86,10 @@ class Session(ABC):
 
     @abstractmethod
     def _check_partitions(self) -> None:
-        """Raise if the topics have other partitions than before."""
+        """Raise an error if the topics have other partitions than before."""
 
     def hold(self, parts: list[Part]) -> None:
-        """Replace the parts; none of their partitions is idle."""
+        """Set the parts of this session, with all of their partitions active."""
         part_of = {one: part for part in parts for one in part.positions}
         self._ends_known |= self.connection.ends(sorted(part_of))
         self.parts, self.part_of = parts, part_of
@@ -97,12 +97,12 @@ class Session(ABC):
             part.wake()
 
     def note_ends(self, partitions: Sequence[TopicPartition]) -> None:
-        """Record the ends of the topics when the job starts, under `until_end`."""
+        """Under `until_end`, record the end offsets that the partitions have at the job's start."""
         if self.engine.ends is None and self.job.until_end:
             self.engine.ends = self.connection.ends(partitions)
 
     def close(self) -> None:
-        """Discard clients and state."""
+        """Close the clients, and discard the state and the pending verdicts."""
         self.outputs.clear()
         for part in self.parts:
             part.store.close()
@@ -111,7 +111,7 @@ class Session(ABC):
     # --- live ---
 
     def live(self) -> None:
-        """Consume until the job is to end, and commit."""
+        """Run the session until the job must end, and make the last commit."""
         with contextlib.suppress(StoppedError):
             self._run()
         if self._is_dirty:
@@ -120,7 +120,7 @@ class Session(ABC):
         self._check_clock()
 
     def _run(self) -> None:
-        """Consume, and commit when it is due, until the job is to end."""
+        """Consume, and commit when a commit is due, until the job must end."""
         engine = self.engine
         while not (engine.stopping or self._is_finished()):
             self._consume()
@@ -147,7 +147,7 @@ class Session(ABC):
         try:
             batches = self._poll(timeout_ms)
         except OUT_OF_RANGE:
-            self._check_topics()  # A topic that was made anew has not come so far.
+            self._check_topics()  # The offsets of a topic that was made anew may be smaller.
             raise
         self._check_topics()
         self._mark_active(batches)
@@ -160,24 +160,25 @@ class Session(ABC):
                 self.connection.consumer.pause(*part.positions)
 
     def _poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
-        """Return messages of the session's parts."""
+        """Return new messages of the session's parts, by partition."""
         batches: dict[TopicPartition, list[Any]]
         batches = self.connection.consumer.poll(timeout_ms=timeout_ms)
         return batches
 
     def _check_topics(self) -> None:
-        """Raise if a topic was deleted and made anew: its offsets are of other messages."""
+        """Raise a ChangedError if a topic was deleted and made anew: its offsets are void then."""
         for topic in self.job.topics:
             topic_id = clients.topic_id(self.connection.consumer, topic)
             if topic_id and self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 raise ChangedError(f"the topic {topic} was deleted and made anew")
 
     def _mark_active(self, batches: Iterable[TopicPartition]) -> None:
-        """Mark all partitions active that have messages, before any message advances time.
+        """Mark all partitions active that have messages, before a message advances the watermark.
 
-        A poll returns messages of some partitions, and an idle one of the part may have new ones
-        too. Kafka is asked once a poll, and only if some partition is idle; the next poll returns
-        more messages after that wait, so this costs little where messages are many.
+        A poll returns messages of some partitions only, and an idle partition of the same part may
+        have new messages too. So Kafka is asked, once for each poll, and only if some partition is
+        idle. The next poll returns more messages after that wait, so the cost is small where the
+        load is high.
         """
         active = [one for one in batches if not self.part_of[one].ended]
         for one in active:
@@ -187,17 +188,17 @@ class Session(ABC):
             self.part_of[one].mark_active(one)
 
     def _unread(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Return those partitions that have messages which are not read yet, as Kafka says.
+        """Ask Kafka which of these partitions have messages that are not read yet.
 
-        Messages of an open transaction count: its commit may be visible in other partitions a
-        moment before.
+        Messages of an open transaction count, since its commit may become visible in other
+        partitions a moment earlier.
         """
         ends = self.connection.ends(partitions, committed_only=False)
         self._ends_known |= ends
         return [one for one in partitions if ends[one] > self._position(one)]
 
     def _take(self, one: TopicPartition, part: Part, records: Sequence[Any]) -> None:
-        """Process messages of a partition; commit in between where verdicts are many."""
+        """Process messages of a partition; commit in between if many verdicts are pending."""
         for start in range(0, len(records), BATCH_EVENTS):
             if self.outputs.bytes >= PENDING_BYTES_MAX:
                 self.commit()
@@ -214,13 +215,13 @@ class Session(ABC):
 
     @property
     def _is_settled(self) -> bool:
-        """Whether it is decided which parts this session has."""
+        """Whether the assignment of parts to this session is complete."""
         return True
 
     def _is_finished(self) -> bool:
-        """Return whether all parts have ended, or under `until_end` are at the ends of the start.
+        """Return whether all parts have ended or, under `until_end`, reached the recorded ends.
 
-        Without `until_end`, a process without a part is not finished: it stands by.
+        Without `until_end`, a process that has no part is not finished: it is on standby.
         """
         if not self._is_settled:
             return False
@@ -233,13 +234,13 @@ class Session(ABC):
         )
 
     def _position(self, one: TopicPartition) -> int:
-        """Return the next offset; the client's is past the markers of transactions."""
+        """Return the next offset to read; the client's own is past transaction markers."""
         timeout_ms = self.job.call_timeout_ms
         position: int | None = self.connection.consumer.position(one, timeout_ms=timeout_ms)
         return self.part_of[one].positions[one] if position is None else position
 
     def _check_clock(self) -> None:
-        """Mark idle partitions, check for new ones, and report the figures, as the clock says."""
+        """Mark idle partitions, drop drained patterns, check the topics, and report the figures."""
         behind: dict[TopicPartition, int] = {}
         for one in self.part_of:
             fetched = self.connection.consumer.highwater(one) or 0
@@ -253,8 +254,8 @@ class Session(ABC):
         if now_s - self._listed_s >= PARTITIONS_S:
             self._listed_s = now_s
             self._check_partitions()
-            # Where nothing is read or committed, or no part is assigned, nothing else shows that
-            # Kafka is away: the consumer retries silently.
+            # The consumer retries silently, so a session that reads and commits nothing, or has no
+            # part, would not notice an outage of Kafka without this call.
             partitions = sorted(self.part_of) or self.connection.inputs()
             self._ends_known |= self.connection.ends(partitions)
         if now_s - self._began_s >= STEADY_S and not self._is_dirty:
@@ -262,7 +263,7 @@ class Session(ABC):
         self._report(now_s, behind)
 
     def _report(self, now_s: float, behind: Mapping[TopicPartition, int]) -> None:
-        """Update the figures, and warn of verdicts that are probably missing."""
+        """Update and report the figures, and warn of patterns that are vacuous."""
         marks_s = [p.watermarks.watermark_s for p in self.parts]
         known_s = [mark_s for mark_s in marks_s if mark_s is not None]
         self.engine.figures.update(
@@ -286,7 +287,7 @@ class Session(ABC):
     # --- commit ---
 
     def commit(self) -> None:
-        """Commit the parts that are dirty: state, offsets, verdicts together."""
+        """Commit state, offsets and verdicts of the dirty parts in one transaction."""
         began_s = time.monotonic()
         parts = [part for part in self.parts if part.dirty]
         if not parts:
@@ -318,11 +319,14 @@ class Session(ABC):
 
     @property
     def _member(self) -> Any:
-        """The group's member that commits the offsets."""
+        """The group member in whose name offsets are committed."""
         return self.connection.consumer.group_metadata()
 
     def sum_up(self) -> None:
-        """Sum up the parts, or an empty one if there is none; all is committed."""
+        """Set the job's summary from its parts, or from an empty part if there is none.
+
+        Everything in the parts must be committed.
+        """
         parts = self.parts or [Part(self.engine, 0, {}, self.storage.empty(0))]
         self.engine.summary = total(part.summed for part in parts)
         add_findings(self.engine.summary["patterns"], self._findings(parts))

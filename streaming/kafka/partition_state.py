@@ -1,13 +1,13 @@
-"""A part of a job: some partitions, and the state of all that was read in them.
+"""A part of a job: some partitions, and the state of the messages that were read from them.
 
-One consumer has one part, with all partitions of all topics. Several consumers share the partition
-numbers: the part of number p has partition p of every topic; `keyed_by` puts all events of a scope
-there. A part has its own execution, watermark, counts and offsets, so that the group can assign it
-to another consumer.
+A single consumer has one part, with all partitions of all topics. Several consumers divide the
+partition numbers: the part of number p has partition p of every topic, and `keyed_by` ensures that
+all events of a scope are in the same part. A part has its own execution, watermark, counts and
+offsets, so that the group can assign it to another consumer.
 
-A part's state is saved in its store: a folder (`Saved`), or a topic (`Changelog`). Both write the
-records that are dirty, and restore all. A part is opened with the state that its committed offsets
-name, or the job ends, except that `--on-change fresh` begins anew.
+The state of a part is saved in its store: a folder (`Saved`) or a topic (`Changelog`). Both write
+the dirty records, and restore all records. A part is opened with the state that its committed
+offsets name; if that is impossible the job ends, unless `--on-change fresh` begins anew.
 
 The one rule: parts share nothing; the verdicts of a part depend on its own messages alone.
 """
@@ -41,18 +41,21 @@ from ketal.streaming.kafka.state.storage import Storage, Store
 from ketal.streaming.kafka.watermarks import Watermarks
 
 PROGRESS = OTHERS + b"progress"
-"""The record of what is saved of a part beside its execution: how far it has come."""
+"""The name of the record with the part's own progress: counts, watermarks and offsets."""
 
 Ask = Callable[[Sequence[TopicPartition]], Iterable[TopicPartition]]
 
 
 def now_ms() -> float:
-    """Return the time of the clock that idle partitions are judged by."""
+    """Return the monotonic time, by which partitions are found idle."""
     return 1e3 * time.monotonic()
 
 
 class Part:
-    """Some partitions, and the state of what was read in them; `positions` are next offsets."""
+    """Some partitions and the state of the messages read from them.
+
+    `positions` are the next offsets to read.
+    """
 
     def __init__(
         self, engine: RunningJob, number: int, positions: Mapping[TopicPartition, int], store: Store
@@ -70,13 +73,13 @@ class Part:
             now_ms=now_ms(),
         )
         self.counts = {"messages": 0, "control": 0}
-        """The `kafka` object of the summary; `messages` are the execution's `read`, and control."""
+        """The `kafka` object of the summary; `messages` is the sum of `read` and `control`."""
         self.dirty = True
-        """Whether it is to be committed: a part without state is, for its next owner."""
+        """Whether the next commit includes it; at first True, so that a new part gets a state."""
         self.metadata: dict[str, Any] = {}
-        """The metadata of its last commit, beside the offsets."""
+        """The metadata that its last commit stored with the offsets."""
         self.notice = ""
-        """What is to be reported of its opening, if anything."""
+        """A notice to report about how the part was opened; empty for none."""
         self._timed = uses_time(program)
         self._reader = Reader(job.source, job.limits)
         self._watch = engine.watch
@@ -84,13 +87,15 @@ class Part:
     # --- state ---
 
     def restore(self, records: Mapping[bytes, bytes], on_change: str = "stop") -> str:
-        """Load the state that `changes` returned; return how a change of the program was handled.
+        """Load saved records; return a notice of how a change of the program was handled.
+
+        `records` are all records that calls of `changes` returned; the notice may be empty.
 
         Raises
         ------
         StateError
-            If it is damaged, of other offsets than those of the part, or of another program that
-            `on_change` does not allow.
+            If the state is damaged, belongs to other offsets than those of the part, or is of
+            another program and `on_change` does not allow that.
         SettingError
             If a live scope is in a partition of another number too.
         """
@@ -103,21 +108,21 @@ class Part:
             self.counts = {name: saved["counts"][name] for name in self.counts}
             self.watermarks.restore(saved["watermarks"])
             held = {(topic, number): offset for topic, number, offset in saved["offsets"]}
-        # A partition that the job did not read for a while has an older offset.
+        # The state may lack a partition, if the job did not read its topic for a while.
         for one, position in self.positions.items():
             if held.get(one, position) != position:
                 raise StateError(
                     f"the saved state is of offset {held[one]} of {one.topic}/{one.partition}, and "
                     f"committed is {position}: it does not belong to what is committed"
                 )
-        # The old patterns have windows, whatever the new ones have.
+        # The retiring patterns have time windows, even if the new patterns have none.
         self._timed = self._timed or self.execution.retiring is not None
         if self._watch is not None:
             self._watch.restored(self.execution, self.number)
         return notice
 
     def drained(self) -> tuple[str, ...]:
-        """Drop the retiring patterns if they are drained; return their names, else nothing."""
+        """Drop the retiring patterns if they are drained; return the names of the dropped ones."""
         names = self.execution.drop_retired()
         if names:
             self._timed = uses_time(self._program)
@@ -138,15 +143,15 @@ class Part:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more is to come in any partition."""
+        """Whether every partition has ended (`ketal.end`)."""
         return self.watermarks.all_ended
 
     def wake(self) -> None:
-        """Restart the clocks of idle partitions: its messages are read from now on."""
+        """Mark every partition active: this session reads their messages from now on."""
         self.watermarks.restart(now_ms())
 
     def mark_active(self, one: TopicPartition) -> None:
-        """Mark a partition active that has messages, read or not."""
+        """Mark a partition active, since it has messages, read or not; mark the part dirty."""
         self.dirty = True
         self.watermarks.mark_active([one], now_ms())
 
@@ -156,7 +161,11 @@ class Part:
         records: Sequence[Any],
         add: Callable[[list[Verdict], Any], None],
     ) -> int:
-        """Process a batch of one partition's messages until all have ended; return how many."""
+        """Process a batch of messages of one partition; return how many were processed.
+
+        Processing stops where all partitions have ended. `add` is called with the verdicts of each
+        message, and the message.
+        """
         items, sources, taken = self._items(one, records)
 
         def place(at: int) -> str:
@@ -173,9 +182,10 @@ class Part:
     def _items(
         self, one: TopicPartition, records: Sequence[Any]
     ) -> tuple[list[Item], list[Any], int]:
-        """Return the items of messages, the message of each, and how many were read.
+        """Return the items of messages, the message of each item, and how many messages were read.
 
-        A watermark that a message raises is an item too. All are read, unless all partitions end.
+        A watermark that a message advances is an item too. All messages are read, unless all
+        partitions end before.
         """
         items: list[Item] = []
         sources: list[Any] = []
@@ -202,7 +212,10 @@ class Part:
         return items, sources, count
 
     def _control(self, one: TopicPartition, control: Control) -> list[Item]:
-        """Return what a control event of a partition is to the execution."""
+        """Apply a control event to its partition; return the control events for the execution.
+
+        `ketal.end` of one of several partitions is not passed on; it may advance the watermark.
+        """
         self.counts["control"] += 1
         if control.kind == "watermark":
             assert control.time is not None
@@ -215,13 +228,13 @@ class Part:
         return [control]
 
     def _observed(self, one: TopicPartition, item: Item) -> list[Item]:
-        """Return the watermark, if the time of an event raises it."""
+        """Return the new watermark as an item, if the time of an event advances it."""
         if not isinstance(item, Event) or item.time is None:
             return []
         return self._raised() if self.watermarks.observe(one, float(item.time)) else []
 
     def _raised(self) -> list[Item]:
-        """Return the watermark, if it is higher now."""
+        """Return the new watermark as an item, if it has advanced; mark the part dirty then."""
         mark_s = self.watermarks.advanced()
         if mark_s is None:
             return []
@@ -229,15 +242,15 @@ class Part:
         return [Control("watermark", time=mark_s)]
 
     def mark_idle(self, behind: Mapping[TopicPartition, int], ask: Ask) -> list[Verdict]:
-        """Mark partitions idle, and advance the watermark.
+        """Mark partitions idle, and advance the watermark; return the verdicts of that.
 
         Parameters
         ----------
         behind : mapping of TopicPartition to int
-            How many messages are not read yet, as far as is known.
+            How many messages of each partition are known and not read yet.
         ask : callable
-            Returns those of some partitions that have messages which are not read yet; called
-            before one becomes idle.
+            Returns which of some partitions have messages that are not read yet, according to
+            Kafka; called before a partition becomes idle.
         """
         if not self._timed:
             return []
@@ -250,7 +263,7 @@ class Part:
 
     @property
     def summed(self) -> dict[str, Any]:
-        """The numbers of the execution's summary, with the counts of messages."""
+        """The numbers of the execution's summary, with the counts of the part's messages."""
         return {**self.execution.counts.numbers, "kafka": dict(self.counts)}
 
 
@@ -262,18 +275,29 @@ def open_part(
     committed: Committed,
     loaded: Any,
 ) -> Part:
-    """Return a part with the state that belongs to the offsets that are committed.
+    """Return a part with the state that belongs to the committed offsets.
 
-    `positions` and `committed` are the next offsets, and the commits or None; `loaded` is what the
-    storage has loaded. Its `notice` says how a change of the program was handled.
+    Parameters
+    ----------
+    engine, storage : RunningJob, Storage
+        The job, and where its state is saved.
+    number : int
+        The number of the part.
+    positions : mapping of TopicPartition to int
+        The next offset to read of each partition of the part.
+    committed : mapping of TopicPartition to Commit or None
+        The last commit of each partition.
+    loaded : object
+        What `Storage.load` returned for the part.
 
     Raises
     ------
     StateError
-        If the state does not fit, and `on_change` does not allow that.
+        If the state does not fit, and `on_change` does not allow that. If it does, the part begins
+        anew, and its `notice` says so.
     """
     job = engine.job
-    # One consumer restores only what it has committed itself, once it has begun.
+    # Once a single consumer has begun, it restores only what it has committed itself.
     on_change = "stop" if engine.claimed and not job.is_shared else job.on_change
     held = [one.metadata for one in committed.values() if one is not None]
     named = [storage.name_in(metadata) for metadata in held]

@@ -1,9 +1,9 @@
-"""The process engine: Kafka topics through executions, each commit one transaction.
+"""The process engine, which runs a job in this process; each commit is one Kafka transaction.
 
-The engine runs sessions. A session has clients and state of its own; whatever a client raises ends
-it, and the next one replays from the last commit, which is the only way to recover. A process
-reads all partitions (`WholeSession`), or shares them with others of its group
-(`GroupSession`).
+The engine runs one session after another. A session has its own clients and state. Any exception of
+a client ends the session, and the next session replays from the last commit, which is the only way
+to recover. A process reads all partitions (`WholeSession`), or shares them with the other processes
+of its group (`GroupSession`).
 
 The one rule: a fault ends a session, and loses no commit.
 """
@@ -45,7 +45,7 @@ class ProcessEngine(RunningJob):
         super().__init__(job, program, hooks)
 
     def run(self) -> None:
-        """Run one session after the other, until one ends without a fault."""
+        """Run one session after another, until a session ends without a fault."""
         with contextlib.closing(Outputs(self.job, self.hooks)) as outputs:
             self._sessions(outputs)
 
@@ -80,7 +80,7 @@ class ProcessEngine(RunningJob):
             wait_s = min(2 * wait_s, RETRY_MOST_S)
 
     def _failed(self, error: BaseException) -> None:
-        """Report what a client raised, once until it recovers; raise what a retry does not help."""
+        """Report an exception of a client, once in each outage; raise if a retry cannot help."""
         wrong = client_errors.of_settings(self.job, error)
         if wrong is not None:
             raise wrong from None
@@ -90,5 +90,5 @@ class ProcessEngine(RunningJob):
 
 
 def session_of(engine: RunningJob, outputs: Outputs) -> Session:
-    """Return the next session of a job."""
+    """Return a new session of a job."""
     return (GroupSession if engine.job.is_shared else WholeSession)(engine, outputs)

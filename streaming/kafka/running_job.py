@@ -1,8 +1,9 @@
-"""The state of a job that outlives its sessions, and whose its group is.
+"""A job over all of its sessions, and the checks that its consumer group is its own.
 
-A job is identified by its state: processes with the same state, or the same state topic, are of the
-same job, and any other is refused before it fences anybody. In a job of one consumer each commit
-has the name of its process; a process that finds another name was replaced, and ends.
+A job is identified by its saved state: processes with the same state folder, or the same state
+topic, belong to the same job. A process of another job is refused before it fences any process of
+this one. In a job of one consumer each commit names the process that made it; a process that finds
+the name of another process has been replaced, and ends.
 
 The one rule: a group that is another job's is not changed.
 """
@@ -27,15 +28,15 @@ from ketal.streaming.kafka.state.storage import Storage
 
 
 class Commit(NamedTuple):
-    """What is committed of a partition, by this job or another."""
+    """The committed offset of a partition, by this job or another job."""
 
     offset: int
     metadata: dict[str, Any]
-    """What stands beside the offset; nothing if that is not ketal's."""
+    """The metadata stored with the offset; empty if it is not a JSON object."""
 
     @classmethod
     def of(cls, held: OffsetAndMetadata) -> Commit:
-        """Return a commit as Kafka has it."""
+        """Decode a commit of kafka-python."""
         try:
             decoded = json.loads(held.metadata or "{}")
         except ValueError:
@@ -57,14 +58,17 @@ class RunningJob(JobEngine):
         self.claimed = False
         """Whether a session of this process has begun."""
         self.ends: dict[TopicPartition, int] | None = None
-        """The ends of the topics when the job started, under `until_end`."""
+        """The end offsets of the partitions when the job started; None without `until_end`."""
         self._elsewhere: Offsets | None = None
-        """The group's offsets of other topics when the last session began."""
+        """The group's offsets in other topics when the last session began."""
         self.consumed = 0
         self.watch = Watch(job, program) if job.is_shared else None
 
     def refuse_other_job(self, storage: Storage, offsets: Offsets) -> None:
-        """Raise a SettingError if the group is another job's, unless `fresh` takes it over."""
+        """Raise a SettingError if the group belongs to another job.
+
+        With `--on-change fresh` a group that reads the same topics is taken over.
+        """
         job = self.job
         of_jobs = {
             one: held.metadata
@@ -88,14 +92,14 @@ class RunningJob(JobEngine):
             )
 
     def check_owner(self, offsets: Offsets) -> None:
-        """Raise if another process has taken over, or the group is another job's too.
+        """Check that no other process has taken over, and that no other job uses the group.
 
         Raises
         ------
         LostError
-            If the offsets of the job's topics are another process's; or if offsets of other topics
-            were committed since the last session began: each session of one job fences the other,
-            and the offsets of its own topics do not show that.
+            If another process has committed the offsets of the job's topics; or if offsets of other
+            topics were committed since the last session began: then two jobs have this group and
+            fence each other, which the offsets of this job's topics do not show.
         """
         job = self.job
         owners = {

@@ -1,8 +1,8 @@
-"""The session of one consumer: all partitions, as one part.
+"""The session of a single consumer, which has all partitions as one part.
 
-Each session begins with a commit of its own, which fences an earlier process of the job and names
-this one as the owner of the offsets. All that may refuse the job is checked before, so that a
-running one is not disturbed.
+Each session begins with a commit, which fences an earlier process of the job and names this process
+as the owner of the offsets. All checks that may refuse the job come before that commit, so that a
+process that is refused does not disturb a running one.
 
 The one rule: of two processes of one job the later one goes on.
 """
@@ -18,14 +18,14 @@ from ketal.streaming.kafka.partition_state import Part, open_part
 from ketal.streaming.kafka.running_job import Offsets
 
 AHEAD_MAX = 5
-"""How often the state is read ahead while another process commits."""
+"""How many times the state is read before fencing, while another process keeps committing."""
 
 
 class WholeSession(Session):
     """All partitions, as one part."""
 
     def _claim(self) -> None:
-        """Fence an earlier process, restore the state, and commit as its owner."""
+        """Fence an earlier process, restore the state, and commit as the new owner."""
         with self.storage.exclusive(lambda: self.engine.stopping):
             self._take_over()
 
@@ -63,15 +63,15 @@ class WholeSession(Session):
             self.engine.hooks.notify(part.notice)
 
     def _own(self, offsets: Offsets) -> Offsets:
-        """Return the offsets of the job's topics."""
+        """Return the commits of the job's topics."""
         return {one: held for one, held in offsets.items() if one.topic in self.job.topics}
 
     def _opened_ahead(self, own: Offsets) -> tuple[Part | None, Offsets]:
-        """Return the part as it is before anybody is fenced, and the offsets that it is of.
+        """Open the part before any process is fenced; return it and the commits it belongs to.
 
-        None if a running job commits each time before its state is read. If nobody commits, and the
-        state is still of another commit, then the end of its transaction is not in the topic yet:
-        the next producer completes it.
+        The part is None if another process commits during each of the reads. It is also None if
+        nobody commits and yet the state belongs to another commit: then the end of that commit's
+        transaction is not in the topic yet, and the next producer completes the transaction.
         """
         for _ in range(AHEAD_MAX):
             loaded = self._loaded(open_too=False)
@@ -85,13 +85,13 @@ class WholeSession(Session):
         return None, own
 
     def _loaded(self, *, open_too: bool) -> Any:
-        """Return what the storage loads."""
+        """Return the loaded state of the part; raise a StoppedError if the job must end."""
         loaded = self.storage.load([0], lambda: self.engine.stopping, open_too=open_too)
         if not loaded:
             raise StoppedError("reading the state")
         return loaded[0]
 
     def _check_partitions(self) -> None:
-        """Begin again if a topic has other partitions than before."""
+        """Raise a ChangedError, so that a new session begins, if partitions were added."""
         if set(self.connection.inputs()) != set(self.part_of):
             raise ChangedError("the topics have other partitions than before")

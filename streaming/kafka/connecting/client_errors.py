@@ -1,8 +1,8 @@
-"""What a client of Kafka raises, and what that is to a job.
+"""Classification of the exceptions of Kafka's clients.
 
-The one rule: whatever a client raises is one of three: a fault of the settings, which ends the job;
-an offset that the topic no longer has, a StateError; anything else, after which a new session has
-new clients and state.
+The one rule: an exception of a client is one of three: a fault of the settings, which ends the job;
+an offset that the topic no longer has, which is a StateError; or any other, after which a new
+session begins with new clients and state.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OUT_OF_RANGE = (
     faults.OffsetOutOfRangeError,
 )
 _QUOTED = re.compile(r"'([\w.-]+)'", re.ASCII)
-"""The topics that the text of an error names, as a set of them is written."""
+"""The name of a topic in the text of an error, which has a set of names as Python prints it."""
 _RIGHTS = (
     faults.TopicAuthorizationFailedError,
     faults.GroupAuthorizationFailedError,
@@ -41,10 +41,10 @@ _RIGHTS = (
 
 
 def _lacking(job: Job, error: BaseException) -> str | None:
-    """Return what the user has no right to, if that is what an error says.
+    """Return the resource that the user has no right to, if an error is about that; None if not.
 
-    Where a transaction lacks one, kafka-python raises a KafkaError that names the class; what it
-    refuses after that has the error that came first as an argument.
+    If the right is missing within a transaction, kafka-python raises a KafkaError whose text names
+    the class. Calls after that fail with an error that has the first one as an argument.
     """
     for failed in error.args:
         if isinstance(failed, BaseException):
@@ -54,7 +54,7 @@ def _lacking(job: Job, error: BaseException) -> str | None:
     if kind is None:
         return None
     if kind is faults.TopicAuthorizationFailedError:
-        # One without a name is about the offsets of what is read.
+        # An error that names no topic is about the offsets of the topics that are read.
         named = _QUOTED.findall(by_name) if by_name else error.args[0] if error.args else ()
         topics = named or job.topics
         return f"topic {topics if isinstance(topics, str) else ', '.join(sorted(topics))}"
@@ -66,7 +66,7 @@ def _lacking(job: Job, error: BaseException) -> str | None:
 
 
 def of_settings(job: Job, error: BaseException) -> SettingError | None:
-    """Return the exception to raise for an error that a retry does not help; else None."""
+    """Return the SettingError for an error that a retry cannot help; None for any other error."""
     for one in causes(error):
         if (lacking := _lacking(job, one)) is not None:
             return SettingError(
@@ -83,7 +83,7 @@ def of_settings(job: Job, error: BaseException) -> SettingError | None:
                 f"the messages of {', '.join(job.topics)} are compressed, and nothing here "
                 f"decompresses them: {described(one)}\n  hint: pip install lz4, or python-snappy"
             )
-        # kafka-python has a class for it, and raises a KafkaError that names it.
+        # kafka-python has a class for it, and yet raises a KafkaError whose text names the class.
         if faults.InvalidTransactionTimeoutError.__name__ in f"{type(one).__name__} {one}":
             return SettingError(
                 "[kafka.properties] transaction_timeout_ms: Kafka refuses one that is so long\n"
@@ -94,20 +94,20 @@ def of_settings(job: Job, error: BaseException) -> SettingError | None:
 
 
 def of_topic(topic: str, error: BaseException) -> BaseException:
-    """Return the error of a message, which names the topic where Kafka said nothing more."""
+    """Return the error of a message; add the topic's name if the error has no text."""
     if error.args in ((), (None,)):
         error.args = (f"topic {topic}",)
     return error
 
 
 def described(error: BaseException) -> str:
-    """Return the class of an error and what it says; the text of most of Kafka's has the class."""
+    """Return the class name and the text of an error; the text alone if it has the class name."""
     name, text = type(error).__name__, str(error)
     return text if name in text else f"{name}: {text}".removesuffix(": ")
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """Return an error and its causes; a chain of causes may be a cycle."""
+    """Return an error and its chain of causes, which may be a cycle, each once."""
     chain: list[BaseException] = []
     one: BaseException | None = error
     while one is not None and all(one is not seen for seen in chain):
