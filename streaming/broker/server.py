@@ -1,9 +1,9 @@
-"""A real Kafka broker on this machine, for tests and for people who want to try.
+"""A real Kafka broker on this machine, for tests and for users who want to try something.
 
-One node, KRaft, in a folder of its own, which holds all there is of it (`BrokerFolder`).
+It is a KRaft cluster of one node, all of whose files are in one folder (`BrokerFolder`).
 
-The one rule: a broker that `start` has returned from serves; one that `stop` or `kill` has
-returned from is gone.
+The one rule: when `start` has returned, the broker serves; when `stop` or `kill` has returned, its
+process has ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ketal.streaming.jvm.artifacts import KAFKA, jars_of
 from ketal.streaming.jvm.java import Java, find_java
 
 START_S = 120.0
-"""How long a broker may take until it serves: 3 s on an idle machine, 16 s seen on a busy one."""
+"""How long a broker may take to start: it took 3 s on an idle machine, up to 16 s on a busy one."""
 STOP_S = 30.0
 """How long a broker may take to end before it is killed."""
 
@@ -43,7 +43,7 @@ _JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-Dlog4j2.configurationFile=l
 
 
 class _PortTaken(BrokerError):
-    """Another program took a port after it was chosen."""
+    """Another program took the port between its choice and the broker's start."""
 
 
 def default_folder() -> Path:
@@ -52,24 +52,24 @@ def default_folder() -> Path:
 
 
 class Broker:
-    """A broker in a folder; the folder is the broker, whichever process looks at it.
+    """A broker, identified by its folder: any process can control it by naming the folder.
 
-    As a context manager it is started, and stopped at the end.
+    As a context manager it starts the broker, and stops it at the end.
 
     Parameters
     ----------
     folder : path
-        Where all of it is; made if it is not there.
+        The folder for all files of the broker; made if it does not exist.
     port : int, optional
-        Where clients connect; default the port it had before, at its first start a free one.
+        The port for clients; by default that of the last start, at the first start a free port.
     properties : mapping of str to str, optional
-        More of Kafka's broker properties.
+        Additional broker properties of Kafka.
     jvm : sequence of str
-        More options for its Java.
+        Additional options for Java.
     start_s : float
-        How long it may take to serve.
+        How many seconds the broker may take until it serves.
     notify : callable, optional
-        Reports in one sentence what takes long.
+        Called with one sentence about each step that may take long.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Broker:
         if self.running() is not None:
             self.stop()
 
-    # --- asking ----------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------
 
     @property
     def log(self) -> Path:
@@ -110,18 +110,18 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address for clients; the same after a restart."""
+        """The address for clients, which stays the same after a restart."""
         state = self._folder.state()
         if state is None or not state.port:
             raise BrokerError(f"{self.folder}: no broker was ever started here")
         return state.bootstrap_servers
 
     def running(self) -> Running | None:
-        """Return the broker that runs in this folder, if one does."""
+        """Return the broker that runs in this folder; None if none does."""
         return self._folder.running()
 
     def is_own(self) -> bool:
-        """Return whether a broker runs that this object started."""
+        """Return whether a broker runs, and this object started it."""
         return self._process is not None and self._process.poll() is None
 
     # --- starting --------------------------------------------------------------------
@@ -132,12 +132,12 @@ class Broker:
         Raises
         ------
         BrokerError
-            If one runs in this folder already, or it does not come to serve; the message ends
-            with what it logged.
+            If a broker runs in this folder already; or if it does not serve within `start_s`, and
+            then the message ends with the end of its log.
         JavaError, ArtifactsError
             If there is no Java, or the jars could not be downloaded.
         SettingError
-            If a property is not to be set, or kafka-python is not installed.
+            If `properties` has one that only ketal may set, or kafka-python is not installed.
         """
         if importlib.util.find_spec("kafka") is None:
             raise SettingError("kafka-python is not installed: pip install 'ketal[stream]'")
@@ -160,14 +160,14 @@ class Broker:
         raise AssertionError("the last try returns or raises")
 
     def _prepared(self, java: Java, jars: Path, before: Running) -> int:
-        """Write the broker's properties, format its data if there is none; return its port."""
+        """Write the broker's properties, and format its data if there is none; return its port."""
         port = self._port or before.port or free_port()
         if not is_free(port):
             had = "" if self._port else ", which this broker had before,"
             raise BrokerError(
                 f"port {port}{had} is taken by another program\n  hint: --port names another"
             )
-        # While the lock is held, a process that broker.json names is believed to be the broker.
+        # While the lock is held, a process id in broker.json counts as the broker's.
         self._folder.write(replace(before, pid=None))
         while (controller_port := free_port()) == port:
             pass
@@ -180,7 +180,7 @@ class Broker:
 
         replace_file(self.folder / "log4j2.properties", LOGGING.encode("ascii"))
         if not (self.folder / "data").exists():
-            # It gets its name when it is whole: a start may be broken off at any point.
+            # The folder is renamed when it is complete, since a start may be interrupted any time.
             shutil.rmtree(self.folder / "data.new", ignore_errors=True)
             put("data.new")
             self._format_data(java, jars)
@@ -191,7 +191,7 @@ class Broker:
     def _spawned(
         self, java: Java, jars: Path, main: str, *words: str, **options: Any
     ) -> subprocess.Popen[bytes]:
-        """Start a class of Kafka, which logs to the broker's log."""
+        """Start a process that runs a main class of Kafka and writes to the broker's log."""
         with open(self.log, "wb") as log:
             return subprocess.Popen(
                 [str(java.executable), *self._jvm, "-cp", f"{jars}/*", main, *words],
@@ -203,7 +203,7 @@ class Broker:
             )
 
     def _format_data(self, java: Java, jars: Path) -> None:
-        # Kafka's ids are random UUIDs in base 64, whose first sign is a letter.
+        # Kafka's ids are random UUIDs in base 64, whose first character is a letter.
         number = (uuid.uuid4().int >> 1).to_bytes(16)
         cluster = base64.urlsafe_b64encode(number).rstrip(b"=").decode()
         words = ("format", "-t", cluster, "-c", "server.properties")
@@ -219,7 +219,7 @@ class Broker:
             raise self._failed(f"formatting its data ended with {code}")
 
     def _launched(self, java: Java, jars: Path, port: int, lock: int) -> Running:
-        # Ctrl-C in a terminal is for whoever started it, who then ends it in order.
+        # Ctrl-C in a terminal must reach the starting process only, which then stops the broker.
         options = {"start_new_session": True, "pass_fds": (lock,)}
         self._process = process = self._spawned(
             java, jars, "kafka.Kafka", "server.properties", **options
@@ -255,7 +255,7 @@ class Broker:
     # --- ending ----------------------------------------------------------------------
 
     def stop(self) -> bool:
-        """End the broker that runs in order; return whether it had to be killed for that."""
+        """Shut the running broker down; return whether it had to be killed, after `STOP_S`."""
         self._signalled(signal.SIGTERM)
         if self._gone():
             return False
@@ -263,19 +263,19 @@ class Broker:
         return True
 
     def kill(self) -> None:
-        """End the broker as `kill -9` does; what it has stored is there at its next start."""
+        """Kill the broker as `kill -9` does; its stored messages are there after the next start."""
         self._signalled(signal.SIGKILL)
         if not self._gone():
             raise BrokerError(f"{self.folder}: the broker's process cannot be killed")
 
     def restart(self) -> Running:
-        """Stop the broker if it runs; start it with the same folder and port."""
+        """Stop the broker if it runs, and start it again in the same folder at the same port."""
         if self.running() is not None:
             self.stop()
         return self.start()
 
     def wait(self) -> int:
-        """Wait until the broker that this object started has ended; return its exit code."""
+        """Wait until the broker that this object started ends; return its exit code."""
         assert self._process is not None, "another process started this broker"
         return self._process.wait()
 
@@ -296,7 +296,7 @@ class Broker:
                 return False
             time.sleep(POLL_S)
         if self._process is not None:
-            # Its own parent also gets its exit code.
+            # The parent process must collect the exit code, or the broker stays a zombie.
             self._process.wait()
         return True
 
@@ -305,15 +305,15 @@ def serves(port: int, cluster: str) -> bool:
     """Return whether a broker of this cluster serves on a port.
 
     A broker listens before it serves: its port accepts connections while the controller still
-    fences it, and a client finds no broker then. The cluster's id shows whether another Kafka
-    listens there.
+    fences the broker, and then a client finds no broker. The cluster id shows whether another Kafka
+    listens on the port.
     """
-    # To stop a broker no client of Kafka is loaded.
+    # Imported here, so that stopping a broker does not load a Kafka client.
     from kafka import KafkaAdminClient
     from kafka.errors import KafkaError
 
     with contextlib.suppress(OSError, KafkaError):
-        # A client would try a port where nobody listens yet again and again, in pauses of its own.
+        # Where nobody listens yet, a Kafka client would retry for a long time with its own pauses.
         socket.create_connection((HOST, port), timeout=_ANSWER_MS / 1e3).close()
         with KafkaAdminClient(
             bootstrap_servers=f"{HOST}:{port}", bootstrap_timeout_ms=_ANSWER_MS

@@ -1,8 +1,8 @@
-"""Spark: one call that takes events and returns verdicts, for streams and for tables.
+"""Spark: one function, `detect`, from a DataFrame of events to a DataFrame of verdicts.
 
-On a streaming DataFrame the program is a stateful operator (`applyInPandasWithState`) over a fixed
-number of key groups, each with one binary value: the records of an `Execution`. On a table each
-group is sorted and fed to an `Execution`, which ends.
+On a stream the program is a stateful operator (`applyInPandasWithState`) over a fixed number of key
+groups. The state of a group is one binary value, which has the records of an `Execution`. On a
+table the rows of each group are sorted and fed to an `Execution`, which is then concluded.
 
 The one rule: the same events give the same verdicts with the same ids, from a stream or
 from a table, however Spark cuts them into batches; `docs/spark.md` says for which patterns.
@@ -45,36 +45,38 @@ def detect(
     program : Program
         The patterns.
     events : DataFrame
-        A stream or a table. Either an event's columns, `node, type, clock` and perhaps `time,
-        data, id`, other columns being attributes, with `topic, partition, offset` where they have
-        an order; or those of Kafka's connector, whose values are JSON.
+        A stream or a table. It has either the columns of events, `node, type, clock` and optionally
+        `time, data, id`, with other columns as attributes, and `topic, partition, offset` if the
+        rows have an order; or the columns of Kafka's connector, where `value` is JSON.
     key_groups : int
-        The number of groups that partitions are hashed to; part of a stream's checkpoint.
+        The number of groups that partitions are hashed to; it cannot change with a checkpoint.
     source : Source, optional
-        The fields of Kafka's messages, and the attribute that keys them.
+        Where the fields of events are in Kafka's messages, and the attribute that keys them.
     lateness_ms : int
-        How far events of a stream may be behind the latest one. A column `time` that has a
-        watermark already keeps it.
+        How far events of a stream may be behind the latest one. Not used if the column `time` has a
+        watermark already.
     partitions : int, optional
-        How many (topic, partition) a stream has: the execution ends when `ketal.end` was in each.
+        The number of (topic, partition) pairs of a stream: the execution ends when `ketal.end` was
+        read in each.
     limits : Limits, optional
-        Other limits than those the program was compiled with.
+        Limits to use instead of those that the program was compiled with.
     counts : Observation or str, optional
-        What observes the counts of events read, rejected, late, not judged, …: of a table a
-        `pyspark.sql.Observation`, of a stream the name under which each batch's progress has them
+        Where to report the counts of events read, rejected, late, not judged, …: for a table a
+        `pyspark.sql.Observation`, for a stream the name of the metrics in each batch's progress
         (`observedMetrics`).
 
     Returns
     -------
     DataFrame
-        The verdicts: `verdict, pattern, id, execution, scope, time, events, bindings, json`: a
-        timestamp, an array of dots, a map from steps to such arrays, and otherwise text.
+        The verdicts, with the columns `verdict, pattern, id, execution, scope, time, events,
+        bindings, json`. `time` is a timestamp, `events` an array of dots, `bindings` a map from
+        steps to such arrays; the others are text.
 
     Raises
     ------
     SettingError
-        If the columns are not those of events, or of wrong types, or the program cannot run in key
-        groups, and says what to choose; or if a number is out of range.
+        If columns are missing or have wrong types, a number is out of range, or the program cannot
+        run in key groups; the message says what to choose instead.
     NotAvailableError
         If the program cannot run on a stream.
     """
@@ -118,7 +120,10 @@ def verdicts(
     figures: bool = False,
     counts: bool = False,
 ) -> DataFrame:
-    """Return the rows of the key groups: verdicts, rows of figures for a job, rows of counts."""
+    """Return the rows that the key groups emit: verdicts, and rows of figures or of counts.
+
+    The parameters are those of `detect`; `figures` and `counts` ask for these rows.
+    """
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
@@ -168,8 +173,8 @@ def verdicts(
 def _shipped(work: object) -> bytes:
     """Return the pickled work for the executors.
 
-    A function of a module is pickled by its name, so executors need the module; one of the script
-    itself is pickled by value.
+    A function of a module is pickled by name, so executors need the module; a function of the main
+    script is pickled by value.
     """
     from pyspark import cloudpickle
 

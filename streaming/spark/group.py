@@ -1,12 +1,12 @@
-"""One key group: the part of the execution that it is offered, and its state.
+"""One key group: its share of the execution, and its state.
 
-A group is one `Execution`, and the partitions that have ended, their marks, and counts. Rows of
-control events (`ketal.*`) go to every group, and one of the copies is counted. A malformed message
+A group has an `Execution`, the partitions that have ended, their marks, and counts. A row of a
+control event (`ketal.*`) goes to every group, and one of the copies is counted. A malformed message
 goes to one group of each family, and the first family reports the rejection.
 
-An event goes to one group of each family. Each of these decides for the whole program whether the
-event is late or refused, and the first family reports that; and also a contradiction, since the
-first family is offered all events if there is a second family.
+An event goes to one group of each family. Each of these groups decides for the whole program
+whether the event is late or refused, and the first family reports that. The first family also
+reports contradictions: if there is a second family, the first gets all events.
 
 The one rule: a group depends on its state and its rows; every row is reported or counted by one
 group.
@@ -47,12 +47,12 @@ from ketal.streaming.spark.rows.row_reader import (
 )
 
 FIGURES = "ketal.figures"
-"""The kind of a row of figures, in the place of a verdict's; for jobs only."""
+"""The value of the column `verdict` in a row of figures; in jobs only."""
 COUNTED = "ketal.counted"
-"""The kind of a row of counts, in the place of a verdict's; for `detect` only."""
+"""The value of the column `verdict` in a row of counts; with `detect` only."""
 COLUMNS = ("verdict", "pattern", "id", "execution", "scope", "json")
 LINE = "line"
-"""A further column of a job: the verdict as a line for people."""
+"""An additional column in jobs: the verdict as a line for people."""
 _CODEC, _LEVEL = "zstd", 1
 
 
@@ -61,28 +61,28 @@ class Work:
     """The work of the executors, pickled once."""
 
     families: tuple[Family, ...]
-    """Those of the program."""
+    """The families of the program."""
     limits: Limits
-    """Those of one group."""
+    """The limits of one group."""
     shape: RowShape
-    """That of their rows."""
+    """The shape of the groups' rows."""
     partitions: int | None
-    """How many partitions must end before the execution has; None if that is not known."""
+    """How many partitions must end before the execution ends; None if that is not known."""
     timed: bool
-    """Whether watermarks matter."""
+    """Whether the program uses watermarks."""
     figures: bool
     counts: bool
-    """Whether each group returns a row of figures, of counts, for each batch."""
+    """Whether each group returns a row of figures, or of counts, in each batch."""
     placed: tuple[str, ...]
-    """For each family, how the driver computes a row's group, in words."""
+    """For each family, a description of how the driver computes the group of a row."""
 
     @property
     def output(self) -> list[str]:
-        """The columns of the rows that are returned."""
+        """The columns of the rows that groups return."""
         return [*COLUMNS, LINE] if self.figures else list(COLUMNS)
 
     def row(self, verdict: Verdict) -> tuple[str | None, ...]:
-        """Return a verdict as columns."""
+        """Return a verdict as a row."""
         name, text = verdict.written()
         pattern, scope = None, None
         if not isinstance(verdict, Rejected):
@@ -95,7 +95,7 @@ class Work:
         return [n for n, one in enumerate(self.families) if one.first <= group][-1]
 
     def execution(self, family: int, held: Mapping[bytes, bytes] | None) -> Execution:
-        """Return the execution of one of a family's groups, restored from its records."""
+        """Return the execution of a group of a family, new or restored from its records."""
         program = self.families[family].program
         others = (other for n, other in enumerate(self.families) if n != family)
         beside = [compiled for other in others for compiled in other.program.compiled]
@@ -105,11 +105,11 @@ class Work:
 
 
 class GroupState(msgspec.Struct, kw_only=True):
-    """The state of a group; by default that of a group without one.
+    """The state of a group; the defaults are the state of a new group.
 
-    It is packed as one binary value: msgpack, compressed. Spark passes it to the group's worker
-    with every batch of Arrow, so for a group with many rows many times, and the JVM copies it each
-    time: its size matters more than the time to encode it.
+    The state is packed as one binary value: compressed msgpack. Spark passes it to the group's
+    worker with every Arrow batch, many times if the group has many rows, and the JVM copies it each
+    time. So its size matters more than the time to encode it.
     """
 
     counts: tuple[int, int, bool] = (0, 0, False)
@@ -131,7 +131,7 @@ class GroupState(msgspec.Struct, kw_only=True):
 
     @classmethod
     def unpacked(cls, held: bytes) -> GroupState:
-        """Return the state that was packed; a StateError if it is damaged or of another format."""
+        """Return the state from its bytes; a StateError if it is damaged or of another format."""
         import pyarrow
 
         try:
@@ -155,12 +155,12 @@ def _check(size: int, compressed: bytes) -> int:
 
 
 class Group:
-    """The part of the execution that one key group is offered; `held` is the state that it gave.
+    """One key group; `held` is the state that `state` returned, None for a new group.
 
     Raises
     ------
     StateError
-        If the state is damaged, or of another program.
+        If the state is damaged, of another program, or of rows that are hashed in another way.
     """
 
     def __init__(self, work: Work, number: int, held: bytes | None) -> None:
@@ -188,10 +188,10 @@ class Group:
         self._held = dict(known.monitor)
         self.execution = work.execution(self._family, None if held is None else self._held)
         self._counted = self._counts() if work.counts and held is not None else {}
-        """The sums that rows of counts have carried so far."""
+        """The counts up to the last row of counts, which the next row is the difference to."""
 
     def state(self) -> bytes:
-        """Return the state: `Group(work, number, blob)` goes on from it."""
+        """Return the state as bytes, from which `Group(work, number, held)` continues."""
         return GroupState(
             counts=(self.messages, self.control, self._closed),
             ended=sorted(self._ended, key=repr),
@@ -202,7 +202,7 @@ class Group:
         ).packed()
 
     def _records(self) -> dict[bytes, bytes]:
-        """Return the execution's records: those of the last call, with the changes applied."""
+        """Return the execution's records: those of the last call with the changes since then."""
         for name, record in self.execution.state.changes().items():
             if record is None:
                 self._held.pop(name, None)
@@ -212,17 +212,17 @@ class Group:
 
     @property
     def waits(self) -> bool:
-        """Whether a higher watermark may still bring verdicts."""
+        """Whether a higher watermark may still lead to verdicts."""
         if self._closed:
             return False
         return self.execution.counts.live_runs > 0 or self.execution.counts.tally.held_back > 0
 
     def advance(self, mark_ms: int) -> list[Verdict]:
-        """Advance to Spark's watermark, which is 0 until there is one."""
+        """Advance to Spark's watermark, which is 0 until there is one; return the verdicts."""
         return [] if mark_ms <= 0 or self._closed else self.execution.advance_time(mark_ms / 1e3)
 
     def take(self, rows: Iterable[Row]) -> Iterator[Verdict]:
-        """Process rows in turn; yield their verdicts."""
+        """Process rows in their order; yield their verdicts."""
         if not self._rows.has_offsets:
             rows = self._rows.in_canonical_order(list(rows))
         rows = iter(rows)
@@ -239,14 +239,14 @@ class Group:
             yield from filter(self._is_own, verdicts)
 
     def _check_samples(self, samples: Sequence[Row]) -> None:
-        """Check the values of sampled messages, which other groups process."""
+        """Check the keys of sampled messages, which other groups process."""
         groups, rows = zip(*map(self._rows.sampled, samples), strict=True)
         for group, row, item in zip(groups, rows, self._rows.items(rows), strict=True):
             if isinstance(item, Event) and self._value_of is not None:
                 self._places.check(self._value_of(item), group, self._rows.place(row))
 
     def _items(self, batch: Sequence[Row]) -> tuple[list[Item], list[Row]]:
-        """Return the items of rows that this group judges or reports, and the row of each."""
+        """Return the items of rows that this group processes or reports, and the row of each."""
         items: list[Item] = []
         sources: list[Row] = []
         for row, item in zip(batch, self._rows.items(batch), strict=True):
@@ -269,15 +269,15 @@ class Group:
         return items, sources
 
     def _is_own(self, verdict: Verdict) -> bool:
-        """Return whether no other group reports a verdict."""
+        """Return whether this group reports a verdict, and no other group does."""
         if self._reports:
             return True
-        # The first family reports what is rejected, and what is late by the watermark.
+        # The first family reports rejections, and events that are late by the watermark.
         is_behind = isinstance(verdict, Late) and verdict.reason == BEHIND_WATERMARK
         return not (is_behind or isinstance(verdict, Rejected))
 
     def _control(self, one: SourcePartition, control: Control) -> Control | None:
-        """Return what a control event of a partition is to the execution, if anything."""
+        """Apply a control event to its partition; return the one for the execution, if any."""
         known = self._work.partitions
         if control.kind == "watermark":
             assert control.time is not None
@@ -291,7 +291,7 @@ class Group:
         return control
 
     def _least_mark(self) -> Control | None:
-        """Return the least `ketal.watermark`, once each partition that goes on has one."""
+        """Return the least mark as a watermark, once each partition has a mark or has ended."""
         known = self._work.partitions
         marks = [
             mark for one, mark in self._marks_s.items() if one is None or one not in self._ended
@@ -302,7 +302,7 @@ class Group:
         return Control("watermark", time=min(marks))
 
     def figures(self, verdicts: Counter[tuple[str | None, str | None]]) -> tuple[str | None, ...]:
-        """Return the row of figures: counts since the beginning; `verdicts` are of this batch."""
+        """Return the row of figures: counts since the beginning, and `verdicts` of this batch."""
         figures = {
             "verdicts": [(kind, pattern, count) for (kind, pattern), count in verdicts.items()],
             "group": self.number,
@@ -318,14 +318,14 @@ class Group:
         return FIGURES, None, str(self.number), None, None, text, None
 
     def counted(self) -> tuple[str | None, ...]:
-        """Return the row of counts: those since the last such row."""
+        """Return the row of counts: the differences to the previous row of counts."""
         counts = self._counts()
         added = {name: count - self._counted.get(name, 0) for name, count in counts.items()}
         self._counted = counts
         return COUNTED, None, None, None, None, msgspec.json.encode(added).decode()
 
     def _counts(self) -> dict[str, int]:
-        """Return the counts since the beginning; of events, only if this group reports them."""
+        """Return the counts since the beginning; of events only if this group reports them."""
         summary = self.execution.counts.numbers
         out = dict(summary["events"]) if self._reports else {}
         out["gaps"] = summary["gaps"]

@@ -1,16 +1,16 @@
-"""The operator: the functions that Spark calls on the executors with a key group's rows.
+"""The operator: the functions that Spark calls on the executors with the rows of a key group.
 
-A group's state is one binary value: the execution's records, the partitions that have ended, and
-the counts. Spark passes the columns of the group's new rows; the operator advances to the
+The state of a group is one binary value: the execution's records, the partitions that have ended,
+and the counts. Spark passes the columns of the group's new rows; the operator advances to the
 watermark, sorts the rows by topic, partition and offset, processes them, and returns verdicts as
 columns.
 
-Spark's watermark in a batch is that of the batches before it, and each call has it. It is applied
-before the rows: applied after them, a group would use the watermark of the last batch in which it
-was called, which is old where the group was quiet and had no timer.
+In each call Spark passes the watermark of the batches before the current one. The operator applies
+it before the rows. If it applied it after them, the rows would be judged by the watermark of the
+group's previous call, which may be long ago if the group had no rows and no timer.
 
 The one rule: a group's verdicts do not depend on the worker, nor on the batches in which it had no
-rows. A worker caches the program, and a group, which is used only if its state is the one that
+rows. A worker caches programs and groups; a cached group is used only if its state is the one that
 Spark passes.
 """
 
@@ -33,17 +33,17 @@ from ketal.streaming.spark.group import Group, Work
 from ketal.streaming.spark.rows.row_reader import Row
 
 ROWS_MAX = 10_000
-"""So many verdicts are returned at once."""
+"""How many verdicts are returned in one frame."""
 COLLECT_AFTER = 500_000
-"""Objects made between two collections of garbage cycles."""
+"""How many objects are made between two collections of garbage cycles."""
 
 FREE_BYTES = 64 << 20
-"""So much free memory at the end of its heap a worker keeps for the next batch."""
+"""How much free memory at the end of its heap a worker keeps for the next batch."""
 _MAPPED_BYTES = 32 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 FROZEN_MAX = 256
-"""So many calls in turn leave the cached groups out of garbage collection."""
+"""After how many calls the cached groups are included in garbage collection once."""
 
 _loaded: dict[bytes, Work] = {}
 _groups: dict[tuple[bytes, int], tuple[bytes, Group]] = {}
@@ -52,7 +52,7 @@ _calls = itertools.count(1)
 
 
 def _work(shipped: bytes, digest: bytes) -> Work:
-    """Return the work that was pickled; a worker loads it once."""
+    """Return the unpickled work; a worker unpickles it once."""
     work = _loaded.get(digest)
     if work is None:
         if len(_loaded) >= _LOADED_MAX:
@@ -65,15 +65,16 @@ def _work(shipped: bytes, digest: bytes) -> Work:
 
 
 def settle_worker() -> None:
-    """Have a worker collect garbage cycles less often, and keep memory between batches.
+    """Make a worker collect garbage cycles less often, and keep memory between batches.
 
-    The columns of a batch, and arrays made of them, are larger than what the C library of Linux
-    keeps by itself: it would free and map each again, a page fault for every 4 kB.
+    The columns of a batch, and the arrays made from them, are larger than the blocks that the C
+    library of Linux keeps by default: it would unmap and map each again, with a page fault for
+    every 4 kB.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 20, 50)
-    # Other systems, and other C libraries, have no such function.
+    # Other systems and C libraries have no mallopt.
     with contextlib.suppress(ImportError, OSError, TypeError, AttributeError):
         import ctypes
 
@@ -86,9 +87,9 @@ def _drop_importers() -> None:
     """Drop the cached importers of archives that do not change: pyspark's, ketal's and Spark's jar.
 
     At the start of each task pyspark invalidates the caches of all importers, and each importer of
-    an archive reads its directory again: 1,700 names of pyspark.zip for each of 13 packages, and
-    thrice those of the jar, which Spark puts on Python's path; 0.13 s of processor time. What
-    imports from an archive later makes a new importer.
+    an archive reads the archive's directory again: the 1,700 names of pyspark.zip for each of 13
+    packages, and three times those of the jar, which Spark puts on Python's path. That takes 0.13 s
+    of processor time. A later import from an archive makes a new importer.
     """
     loaders = [getattr(sys.modules.get(name), "__loader__", None) for name in ("pyspark", "ketal")]
     archives = {one.archive for one in loaders if isinstance(one, zipimport.zipimporter)}
@@ -102,9 +103,9 @@ def _drop_importers() -> None:
 def _exempt_groups() -> None:
     """Exempt the cached groups from garbage collection.
 
-    After each task pyspark's daemon has a worker collect garbage among all objects; those of the
-    groups are many. Frozen objects are freed by their reference counts, but not in cycles, so now
-    and then all are collected.
+    After each task pyspark's daemon makes a worker collect garbage among all objects, and groups
+    have many. Frozen objects are still freed by reference counting, but not if they are in cycles,
+    so every `FROZEN_MAX` calls all objects are collected.
     """
     if next(_calls) % FROZEN_MAX == 0:
         gc.unfreeze()
@@ -113,9 +114,9 @@ def _exempt_groups() -> None:
 
 
 class Operator:
-    """The functions that Spark calls.
+    """The functions that Spark calls on the executors.
 
-    A pickled `Work` has the compiled tables, so that executors need no compiler.
+    `shipped` is a pickled `Work`, which has the compiled tables, so executors need no compiler.
     """
 
     def __init__(self, shipped: bytes) -> None:
@@ -123,7 +124,7 @@ class Operator:
         self.digest = hashlib.blake2b(shipped, digest_size=16).digest()
 
     def stateful(self, key: tuple[Any, ...], frames: Iterable[Any], state: Any) -> Iterator[Any]:
-        """Process a batch's rows of one group: the function of `applyInPandasWithState`."""
+        """Process the rows of one group in a batch: the function for `applyInPandasWithState`."""
         import pandas
 
         work = _work(self.shipped, self.digest)
@@ -154,9 +155,9 @@ class Operator:
             _groups[self.digest, group.number] = (blob, group)
 
     def finite(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Process a partition of a table, its groups one after another, each to its end.
+        """Process a partition of a table, one group after another: the function for `mapInArrow`.
 
-        The function of `mapInArrow`; no more than a batch of rows is held.
+        Only one batch of rows is in memory at a time.
         """
         work = _work(self.shipped, self.digest)
         group: Group | None = None
@@ -192,7 +193,7 @@ def _ended(group: Group | None, work: Work) -> list[tuple[str | None, ...]]:
 def _beside(
     group: Group, work: Work, verdicts: Counter[tuple[str | None, str | None]]
 ) -> Iterator[tuple[str | None, ...]]:
-    """Yield the rows of figures and counts of a group."""
+    """Yield the rows of figures and of counts of a group, where the work asks for them."""
     if work.figures:
         yield group.figures(verdicts)
     if work.counts:
@@ -211,7 +212,7 @@ def _arrow(out: Sequence[tuple[str | None, ...]], names: Sequence[str]) -> Any:
 
 
 def _ordered(frames: Iterable[Any], names: Sequence[str]) -> list[Row]:
-    """Return the rows of frames, sorted by topic, partition and offset if they have these."""
+    """Return the rows of frames, sorted by topic, partition and offset if they have offsets."""
     rows: list[Row] = []
     for frame in frames:
         rows += zip(*(frame[name].tolist() for name in names), strict=True)

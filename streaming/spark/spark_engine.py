@@ -1,9 +1,9 @@
 """The Spark engine of `ketal stream`: a query from topics through key groups to the outputs.
 
-Spark commits state and offsets to its checkpoint, batch by batch; the engine starts the query,
-passes each batch to the sink, and reports figures. A query ends of itself by a fault of the
-settings, by saved state that does not fit, or when Kafka is away: then the query is restarted on
-its checkpoint, until Kafka has been away for `lost_after_ms`.
+Spark commits state and offsets to its checkpoint, batch by batch. The engine starts the query,
+passes each batch to the sink, and reports figures. A fault of the settings and saved state that
+does not fit end the query and the job. An outage of Kafka ends the query only, which is then
+restarted on its checkpoint, until the outage has lasted for `lost_after_ms`.
 
 The one rule: a batch is finished, or processed again from the checkpoint.
 """
@@ -48,7 +48,7 @@ _OURS = re.compile(r"ketal\.errors\.(\w+): (.*)")
 _WORKER = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+([\w.]+): (.*)")
 _PASSING = ("py4j.", "pyspark.", "OSError", "EOFError", "MemoryError", "Connection", "BrokenPipe",
             "Timeout", "Blocking", "Interrupted")  # fmt: skip
-"""How exceptions of a worker begin that a retry may not raise."""
+"""Prefixes of the names of those exceptions of a worker after which a retry may succeed."""
 _GONE = re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|Some data may have been lost")
 _NO_TOPIC = re.compile(r"UnknownTopicOrPartitionException")
 _TOO_LARGE = re.compile(r"RecordTooLargeException")
@@ -72,12 +72,12 @@ class SparkEngine(JobEngine):
         self._failure: BaseException | None = None
         self._looked_s = 0.0
         self._leaving = False
-        """Whether the query is in a batch that is not to run."""
+        """Whether the query waits in `_leave`, in a batch that must not run."""
 
     def run(self) -> None:
-        """Run batches; the one that runs at the end is finished."""
+        """Run batches until the job must end; finish the batch that runs then."""
         with contextlib.ExitStack() as stack:
-            # Spark takes a while to start: a folder of this machine is checked before.
+            # Spark takes a while to start, so a folder of this machine is checked first.
             session = self._session(stack) if self.job.store.is_remote else None
             checkpoint = Checkpoint(self.job, self.program, session, self.hooks.notify)
             stack.callback(checkpoint.close)
@@ -91,7 +91,7 @@ class SparkEngine(JobEngine):
             self._run(session or self._session(stack), checkpoint, outputs)
 
     def _session(self, stack: contextlib.ExitStack) -> SparkSession:
-        """Return a session, which ends with the stack where it is the job's own."""
+        """Return a session; if its Spark was started for the job, it ends with the stack."""
         session, own = spark_session(self.job, self.hooks.notify)
         if own:
             stack.callback(_end, session)
@@ -115,7 +115,7 @@ class SparkEngine(JobEngine):
                     self.failed(str(lost), "lost", lost)
                     self.wait(RETRY_S)
         except (Py4JNetworkError, ConnectionError) as fault:
-            # A signal to the whole group of processes ends Spark as well.
+            # A signal to the whole process group ends Spark as well, so then this is no fault.
             if not self.stopping:
                 raise LostError(f"Spark is lost: {fault or type(fault).__name__}") from None
         finally:
@@ -125,7 +125,7 @@ class SparkEngine(JobEngine):
     # --- a query ---
 
     def _verdicts(self, session: SparkSession, counts: dict[str, int], starting: str) -> DataFrame:
-        """Return the rows of the key groups for the messages of the topics."""
+        """Return a stream of the rows that the key groups emit for the messages of the topics."""
         job = self.job
         wants_headers = bool(Outside(Shape(job.source, kafka=True).paths).headers)
         events = (
@@ -152,7 +152,7 @@ class SparkEngine(JobEngine):
     def _started(
         self, session: SparkSession, checkpoint: Checkpoint, sink: Sink, rows: DataFrame
     ) -> StreamingQuery:
-        """Return a query that writes rows to the sink, on the checkpoint."""
+        """Start a query that writes rows to the sink, with the checkpoint."""
         from pyspark.errors import PySparkException
 
         def write(batch: Any, number: int) -> None:
@@ -185,10 +185,10 @@ class SparkEngine(JobEngine):
             raise self._fault_of(str(fault)) from None
 
     def _leave(self, session: SparkSession) -> None:
-        """Wait in a batch that is not to run, until its query is stopped.
+        """Wait in a batch that must not run, until its query is stopped.
 
-        An exception would end the query too, and Spark logs two screens of each. Stopping a query
-        interrupts the thread that sleeps here, which Spark does not log as a failure.
+        An exception would end the query too, but Spark logs two screens of text about it. Stopping
+        a query interrupts the thread that sleeps here, which Spark does not log as a failure.
         """
         from py4j.protocol import Py4JJavaError
 
@@ -197,13 +197,14 @@ class SparkEngine(JobEngine):
         try:
             context._jvm.java.lang.Thread.sleep(sys.maxsize)
         except Py4JJavaError as interrupt:
-            # Spark matches it by a regular expression, whose recursion a long text overflows.
+            # Spark matches the stack trace with a regular expression, which overflows the stack
+            # if the text is long.
             none = context._gateway.new_array(context._jvm.java.lang.StackTraceElement, 0)
             interrupt.java_exception.setStackTrace(none)
             raise
 
     def _live(self, query: StreamingQuery, checkpoint: Checkpoint) -> None:
-        """Wait until a query ends; end it where it is to stop, between two batches."""
+        """Wait until a query ends; stop it between two batches when the job must end."""
         from pyspark.errors import PySparkException
 
         try:
@@ -221,12 +222,12 @@ class SparkEngine(JobEngine):
                 query.stop()
 
     def _fault_of(self, text: str) -> BaseException:
-        """Return the fault that ended a query, of which Spark's message is the text."""
+        """Return the fault that ended a query; `text` is Spark's message."""
         failure = self._failure
         if isinstance(failure, KetalError | OSError | ClosedPipeError):
             return failure
         if failure is not None:
-            # It came from Spark, and only its text has the cause.
+            # An exception of Spark, whose text alone has the cause.
             text = f"{text}\n{failure}"
         if (worker := _of_worker(text)) is not None:
             return worker
@@ -284,14 +285,14 @@ class SparkEngine(JobEngine):
             "events": total(of["events"] for of in reporting) or Tally().to_dict(),
             "patterns": patterns,
             "gaps": sum(of["gaps"] for of in groups),
-            # A part sees the counters of every node with holes; a group that sees all knows them.
+            # In one of several groups counters have holes; only a group with all events can tell.
             "holes": sum(of["holes"] for of in reporting) if whole else 0,
             "kafka": {name: sum(of[name] for of in reporting) for name in ("messages", "control")},
         }
 
 
 def _lag(progress: Any) -> dict[str, int]:
-    """Return how many messages of each partition no batch has read yet."""
+    """Return for each partition the number of messages that no batch has read yet."""
     out: dict[str, int] = {}
     for source in progress.get("sources", ()) if progress else ():
         latest, end = _offsets(source.get("latestOffset")), _offsets(source.get("endOffset"))
@@ -303,19 +304,19 @@ def _lag(progress: Any) -> dict[str, int]:
 
 
 def _watermark_s(progress: Any) -> float | None:
-    """Return Spark's watermark; None as long as it is the epoch, where it begins."""
+    """Return Spark's watermark; None as long as it is at the epoch, its initial value."""
     mark = progress["eventTime"].get("watermark") if progress else None
     return (seconds(mark) or None) if mark else None
 
 
 def _offsets(value: Any) -> dict[str, dict[str, int]]:
-    # A source that was not polled yet has None, of which pyspark makes a text.
+    # A source that was not polled yet has None, which pyspark converts to text.
     read = json.loads(value) if isinstance(value, str) and value.startswith("{") else value
     return read if isinstance(read, dict) else {}
 
 
 def _of_worker(text: str) -> BaseException | None:
-    """Return what an executor's Python raised, if a retry would raise it again."""
+    """Return the exception of an executor's Python, if a retry would raise it again; else None."""
     if ours := _OURS.search(text):
         if issubclass(getattr(errors, ours[1], KetalError), StateError):
             return StateError(f"{ours[2]}\n{HINT}")
@@ -329,7 +330,7 @@ def _of_worker(text: str) -> BaseException | None:
 
 
 def _brief(text: str) -> str:
-    """Return the last cause in a message of Spark's; without one, its first line."""
+    """Return the last cause in a message of Spark; the first line if it has no cause."""
     lines = [line.strip() for line in text.splitlines()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     cause = causes[-1] if causes else next((line for line in lines if line), text)
@@ -337,7 +338,7 @@ def _brief(text: str) -> str:
 
 
 def _end(session: SparkSession) -> None:
-    """Stop a Spark that was started for the job, unless it has ended already."""
+    """Stop the Spark that was started for the job, unless it has ended already."""
     from py4j.protocol import Py4JError
 
     with contextlib.suppress(Py4JError, ConnectionError, OSError):

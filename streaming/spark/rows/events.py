@@ -1,4 +1,4 @@
-"""An event's own columns, from which the operator's are made."""
+"""DataFrames with the columns of events, and the operator's columns made from them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 DELAY = "spark.watermarkDelayMs"
-"""What Spark calls the mark of a column of event time."""
+"""The key in a column's metadata by which Spark marks the column with a watermark."""
 _NO_ATTRIBUTES = (*OWN_FIELDS, *PLACE, "timestamp")
-"""The columns beside which all are attributes."""
+"""The columns that are no attributes; all other columns are."""
 
 
 class EventColumns:
-    """An event's own columns; columns beyond those are attributes, as in a log."""
+    """The columns of events: the event's own fields, and other columns as attributes."""
 
     source: Source | None = None
     headers: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class EventColumns:
         self._check_partitions(families)
 
     def _check_partitions(self, families: Sequence[Family]) -> None:
-        """Refuse patterns of which no event may have a scope."""
+        """Raise a SettingError for a pattern whose partition key is in no column."""
         for compiled in (one for family in families for one in family.program.compiled):
             for of in compiled.pattern.partition:
                 if not self._texts_of(of):
@@ -51,7 +51,10 @@ class EventColumns:
                     )
 
     def _texts_of(self, of: syntax.Attribute | syntax.Field) -> list[Column]:
-        """Return what may be a part of a partition, as text; the first that is not null is it."""
+        """Return the columns, as text, that may have an attribute of a partition key.
+
+        The first that is not null counts.
+        """
         types = self._types
         if isinstance(of, syntax.Field):
             return [_cast(of.name, types[of.name]).cast("string")] if of.name in types else []
@@ -65,7 +68,7 @@ class EventColumns:
         return isinstance(self._types.get(name), T.StringType)
 
     def columns(self) -> dict[str, Column]:
-        """Return what the operator reads, by the name of its column."""
+        """Return the operator's columns, by name."""
         out: dict[str, Column] = {}
         if "offset" in self._types:
             for name, kind in zip(PLACE, ("string", "int", "bigint"), strict=True):
@@ -90,23 +93,23 @@ class EventColumns:
         beyond = [F.col(_quoted(name)) for name in self._types if name not in _NO_ATTRIBUTES]
         if beyond and "data" not in self._types:
             beyond = [F.struct(*beyond).alias("data")]
-        # A session may want nulls to be written, and null is no clock, data or time.
+        # A session may be set to write nulls, but a null clock, data or time would be rejected.
         return F.to_json(F.struct(*own, *beyond), {"ignoreNullFields": "true"}).cast("binary")
 
     def control(self) -> Column:
-        """Return whether a row is a control event."""
+        """Return a boolean column: whether a row is a control event."""
         return F.coalesce(F.col("type").startswith(CONTROL_PREFIX), F.lit(False))
 
     def partition(self, partition: PartitionKey) -> list[Column]:
-        """Return the values that a key group is the hash of."""
+        """Return the columns that are hashed to the number of a key group."""
         return [canonical(F.coalesce(*self._texts_of(of))) for of in partition]
 
     def placed(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
-        """Return None: of columns the value itself is hashed."""
+        """Return None: the values themselves are hashed, so no keys need to be checked."""
         return None
 
     def time(self) -> Column | None:
-        """Return the time of an event, as a timestamp; None if its column has a watermark."""
+        """Return the event time as a timestamp; None if the column `time` has a watermark."""
         if "time" not in self._types:
             raise SettingError("the program goes by time, and the events have no column time")
         if self._marked:
@@ -119,7 +122,7 @@ def _quoted(name: str) -> str:
 
 
 def _cast(name: str, kind: T.DataType) -> Column:
-    """Return an event's own column as JSON has it."""
+    """Return a column of an event's own field, converted for the JSON of the event."""
     column = F.col(name)
     if name == "time" and isinstance(kind, T.TimestampType):
         return column.cast("double").alias(name)
@@ -131,7 +134,7 @@ def _cast(name: str, kind: T.DataType) -> Column:
 
 
 def _dug(column: Column, kind: T.DataType, path: tuple[str, ...]) -> Column | None:
-    """Return the text of what is at a path in a column; None where there can be nothing."""
+    """Return the value at a path in a column, as text; None if its type has no such path."""
     for at, key in enumerate(path):
         if isinstance(kind, T.StringType):
             return texts_at(column, [path[at:]])[path[at:]]

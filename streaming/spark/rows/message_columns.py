@@ -1,4 +1,4 @@
-"""The columns of Kafka's connector, from which the operator's are made."""
+"""DataFrames with the columns of Kafka's connector, and the operator's columns made from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLACE = ("topic", "partition", "offset")
 
 
 class MessageColumns:
-    """Kafka's columns."""
+    """The columns of Kafka's connector: key, value, topic, partition, offset and so on."""
 
     def __init__(self, events: DataFrame, source: Source, families: Sequence[Family]) -> None:
         check_types({one.name: one.dataType for one in events.schema.fields}, KAFKA_TYPES)
@@ -51,7 +51,7 @@ class MessageColumns:
         self._divisor = TIME_UNITS[source.time_unit]
 
     def columns(self) -> dict[str, Column]:
-        """Return what the operator reads, by the name of its column."""
+        """Return the operator's columns, by name."""
         out = {name: F.col(name) for name in PLACE}
         out["value"] = F.col("value")
         if self._needed.key:
@@ -63,7 +63,7 @@ class MessageColumns:
         return out
 
     def _at(self, path: Path) -> Column:
-        """Return the text at a path."""
+        """Return a column with the text at a path in the message."""
         if path[0] != KAFKA:
             return self._found[path]
         if path[1] == "timestamp":
@@ -72,23 +72,27 @@ class MessageColumns:
         return F.col("key").cast("string") if path[1] == "key" else _header(path[2]).cast("string")
 
     def control(self) -> Column:
-        """Return whether a row is a control event."""
+        """Return a boolean column: whether a row is a control event."""
         is_control = self._at(self._paths["type"]).startswith(CONTROL_PREFIX)
         if self._paths["type"][0] != KAFKA:
-            # An escape may spell any letter of the prefix.
+            # A JSON text may have escapes for letters of the prefix.
             may = self._text.contains(CONTROL_PREFIX) | self._text.contains("\\u00")
             is_control = F.when(may, is_control)
         return F.coalesce(is_control, F.lit(False))
 
     def partition(self, partition: PartitionKey) -> list[Column]:
-        """Return the values that a key group is the hash of."""
+        """Return the columns that are hashed to the number of a key group."""
         if by_key(partition, self.source) is not None:
             return [F.col("key")]
         several = (paths_of(of, self._paths) for of in partition)
         return [canonical(F.coalesce(*map(self._at, paths))) for paths in several]
 
     def placed(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
-        """Return samples of messages with their key's group, and the groups that check them."""
+        """Return a column with samples, and one with the groups that check them.
+
+        A sample is a message with the group of its key; it is null for most messages. Returns None
+        if no family is grouped by the keys of messages.
+        """
         for family in families:
             keyed = by_key(family.partition, self.source)
             if keyed is None or family.groups == 1:
@@ -104,7 +108,7 @@ class MessageColumns:
         return None
 
     def time(self) -> Column:
-        """Return the time of an event, as a timestamp."""
+        """Return the event time as a timestamp."""
         text = self._at(self._paths["time"])
         if self.source.time_format is None:
             return timestamp_of(text, self._divisor)
@@ -112,6 +116,6 @@ class MessageColumns:
 
 
 def _header(name: str) -> Column:
-    """Return the bytes of a header; of several of one name the last, as everywhere."""
+    """Return a column with the bytes of a header; of several with one name, the last."""
     of = F.filter(F.col("headers"), lambda one: one["key"] == F.lit(name))
     return F.try_element_at(of, F.lit(-1))["value"]

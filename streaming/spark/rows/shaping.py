@@ -1,21 +1,20 @@
-"""Shaping: a user's DataFrame as rows of key groups.
+"""The conversion of a user's DataFrame to rows of key groups.
 
-Two shapes are taken: the columns of Kafka's connector, and an event's own columns. Either becomes
-rows of `group` (the key), `copy`, the place (`topic, partition, offset`) and `value`, one JSON
-object, which the operator decodes as every other reader of ketal does.
+A DataFrame may have the columns of Kafka's connector, or the columns of events. Both are converted
+to rows with `group` (the key), `copy`, the place (`topic, partition, offset`) and `value`, one JSON
+object, which the operator decodes like every other reader of ketal.
 
-The group is `pmod(hash(partition), key_groups)`, computed in the JVM. Values that ketal calls equal
-have to meet in one group: numbers are hashed as doubles, so 17 and 17.0 meet; that "17" meets them
-too does no harm. Of a key that an object has several times the last value counts, as it does to
-every reader of ketal: so values are found by `from_json`, for `get_json_object` finds the first.
-Where Kafka's key is the partition attribute (`keyed_by`), its bytes are hashed and no JSON is read,
-which costs a third less.
-
-Some messages are decoded all the same, to check their keys (`ketal.streaming.spark.rows.keyed`).
+The group is `pmod(hash(partition), key_groups)`, computed in the JVM. Values that ketal treats as
+equal must have the same group: numbers are hashed as doubles, so 17 and 17.0 have the same group;
+that "17" has it too does no harm. If an object has a key several times, the last value counts, as
+in every reader of ketal. So values are extracted with `from_json`, since `get_json_object` returns
+the first one. If Kafka's key is the partition attribute (`keyed_by`), its bytes are hashed and no
+JSON is decoded, which costs a third less; some messages are decoded nevertheless, to check their
+keys (`ketal.streaming.spark.rows.keyed`).
 
 Spark itself drops rows that are late by its watermark, without a verdict. So the operator does not
-get the column of event time, but a null column with its watermark: Spark has a watermark, compares
-it with null, drops nothing, and the operator decides what is late.
+get the column of event time, but a null column with the same watermark: Spark keeps a watermark,
+compares it with nulls, drops no row, and the operator decides which events are late.
 
 The one rule: no row is dropped and none is read twice.
 """
@@ -48,15 +47,15 @@ def shaped(
     source: Source | None,
     lateness_ms: int | None,
 ) -> tuple[DataFrame, RowShape]:
-    """Return events as rows of key groups, and what these have beside `group`.
+    """Return events as rows of key groups, and the shape of the rows.
 
-    Where there is Spark's watermark, unless `lateness_ms` is None, the column `mark` has it.
+    Unless `lateness_ms` is None, the column `mark` has Spark's watermark.
 
     Raises
     ------
     SettingError
-        If the columns are those of neither shape, or of wrong types, or what a pattern is
-        partitioned by is in none of them.
+        If the columns are neither those of messages nor of events, or have wrong types, or if no
+        column has a pattern's partition key.
     """
     _check_named_once(events)
     of = _columns_of(events, families, source)
@@ -87,7 +86,7 @@ def shaped(
 def _columns_of(
     events: DataFrame, families: Sequence[Family], source: Source | None
 ) -> MessageColumns | EventColumns:
-    """Return the columns of one of the two shapes."""
+    """Return the columns of messages or of events, whichever the DataFrame has."""
     names = events.columns
     if all(name in names for name in KAFKA_COLUMNS) and "clock" not in names:
         return MessageColumns(events, source or Source(), families)
@@ -105,17 +104,17 @@ def _columns_of(
 
 
 def marked(events: DataFrame, of: MessageColumns | EventColumns, lateness_ms: int) -> DataFrame:
-    """Return events with a column of event time that bears Spark's watermark."""
+    """Return events with a column of event time that has Spark's watermark."""
     at = of.time()
     if at is None:
         return events
-    # A control event has no event time; `ketal.watermark` has a mark of its own.
+    # A control event does not advance Spark's watermark; `ketal.watermark` sets a separate mark.
     at = F.when(~of.control(), at)
     return events.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
 
 
 def _check_named_once(events: DataFrame) -> None:
-    """Raise a SettingError that names columns of one name, which Spark cannot tell apart."""
+    """Raise a SettingError if several columns have one name, which makes them ambiguous."""
     exact = events.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     named: dict[str, list[str]] = {}
     for name in events.columns:
@@ -135,10 +134,21 @@ def _divided(
     selected: Mapping[str, Column],
     placed: tuple[Column, Column] | None,
 ) -> DataFrame:
-    """Return rows, each as often as one of `count` groups is to see it.
+    """Return one row for each group that must see a row, out of `count` groups.
 
-    `frame` has `_control` and `_home`, `own` the groups of an event; `placed` is a sample of a
-    message with the group of its key, or null, and the group that checks it.
+    Parameters
+    ----------
+    frame : DataFrame
+        The events, with the columns `_control` (whether it is a control event) and `_home` (the
+        group whose copy of a control event is counted).
+    own : Column
+        The groups of an event.
+    count : int
+        The number of groups.
+    selected : mapping of str to Column
+        The operator's columns.
+    placed : tuple of Column, optional
+        The sample of a message, or null, and the group that checks it.
     """
     at, control = F.col("_to"), F.col("_control")
     if placed is not None:

@@ -44,7 +44,7 @@ def _is_texts(kind: T.DataType) -> bool:
 
 
 _Types = Mapping[str, tuple[_Fits, str]]
-"""Of columns: which types they may have, and those in words."""
+"""Name of a column → the test of its type, and the types that pass it in words."""
 _PLACE_TYPES: _Types = {
     "partition": (_is_whole, "a whole number"),
     "offset": (_is_whole, "a whole number"),
@@ -69,7 +69,7 @@ KAFKA_TYPES: _Types = {
 
 
 def check_types(types: Mapping[str, T.DataType], wanted: _Types) -> None:
-    """Raise a SettingError that names a column of a type that no row could be read with."""
+    """Raise a SettingError if a column has a type that its values cannot be decoded from."""
     for name, (fits, words) in wanted.items():
         if name in types and not fits(types[name]):
             raise SettingError(
