@@ -1,7 +1,7 @@
-"""The summary of a run, for a person.
+"""The summary of a run as text.
 
-The one rule: it adds up. The first line is an equation, `read` on its left and
-everything that became of a record on its right.
+The one rule: it adds up. The first line is an equation: on the left the number of records read, on
+the right what became of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RECORDS = {
     "held_back": ("held back", "held back"),
     "overflow": ("over a limit", "over a limit"),
 }
-# Count → its noun and its sentence where it is not zero.
+# Count → its noun, and its sentence if it is not zero.
 _OF_PATTERN = {
     "unscoped": ("event", "not judged: {} without the key of `partition by`"),
     "untimed": ("event", "not judged: {} without the time that `within` needs"),
@@ -87,7 +87,7 @@ _OF_EXECUTION = {
 
 
 def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | None) -> Iterator[str]:
-    """Yield the lines of a summary; `rejected` is the first rejection, if none was listed."""
+    """Yield the lines of a summary; `rejected` is the first rejection, or None if it was listed."""
     yield records(summary["events"])
     if rejected is not None:
         yield f"first {rejected}"
@@ -97,7 +97,8 @@ def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | Non
     for name, counts in summary["patterns"].items():
         vacuous = counts.get("vacuous", [])
         warnings = vacuity.warnings(kinds[name], vacuous)
-        # What is rare may not have happened: then it is why nothing was found, and no warning.
+        # A vacuous find may be right, if its events are rare. So its vacuity is no warning, but the
+        # reason given for a result without verdicts.
         verdicts = counts.get("violations" if kinds[name] == "check" else "matches")
         why = f": {vacuous[0]['message']}" if vacuous and not (warnings or verdicts) else ""
         yield f"{name}: {_verdict_counts(kinds[name], counts, vacuous)}{why}"
@@ -122,7 +123,7 @@ def _sentences_of(
 
 
 def records(events: dict[str, int]) -> str:
-    """Return the equation of what was read and what became of it."""
+    """Return the equation of the records read and what became of them."""
     parts = {key: events[key] for key in _RECORDS if events[key]} or {"accepted": 0}
     terms = [counted(number, *_RECORDS[key]) for key, number in parts.items()]
     return f"{events['read']:,} read = {' + '.join(terms)}"

@@ -1,8 +1,8 @@
 """The lines of a run's verdicts and of its summary, in the form that `--output` names.
 
-For people the first verdicts of one cause have a line each, and the others are a count. The cause
-of a violation is the type of its event and what was expected; of an overflow it is the limit and
-what was given up, of a rejection the reason.
+In human output only the first verdicts of each cause have their own lines, and the others are
+counted. The cause of a violation is the type of its event and the expected types; the cause of an
+overflow is the limit and what was given up; the cause of a rejection is its reason.
 
 The one rule: every form has the same verdicts; SARIF, which is one document, has them at the end.
 """
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from ketal.programs.program import Program
 
 _OF_VERDICT = ("pattern", "verdict", "scope")
-"""What an explanation says of its verdict, which stands beside it."""
+"""The fields of an explanation in JSON that repeat fields of its verdict."""
 SINGLY = 3
-"""Verdicts of one cause that have a line of their own."""
+"""How many verdicts of each cause have their own lines."""
 CAUSES_MAX = 1_000
-"""Causes that are counted; each verdict of a further one has a line."""
+"""How many causes are counted; beyond them every verdict has its own line."""
 
 
 class VerdictGroups:
-    """Counts the verdicts of each cause; `place_of` returns where the event of one stands."""
+    """Counts the verdicts of each cause; `place_of` returns the place of a verdict's event."""
 
     def __init__(self, place_of: Callable[[Verdict], str]) -> None:
         self._place_of = place_of
@@ -53,7 +53,7 @@ class VerdictGroups:
         self._first: dict[str, str] = {}
 
     def shows(self, verdict: Verdict) -> bool:
-        """Count a verdict; return whether it has a line of its own."""
+        """Count a verdict; return whether it has its own line."""
         cause = _cause(verdict)
         if cause not in self._counts:
             if not cause or len(self._counts) >= CAUSES_MAX:
@@ -64,7 +64,7 @@ class VerdictGroups:
         return self._counts[cause] <= SINGLY
 
     def lines(self) -> Iterator[str]:
-        """Yield a line for each cause of which not every verdict had one."""
+        """Yield a line for each cause with verdicts that had no line."""
         for cause, count in self._counts.items():
             if count > SINGLY:
                 first = self._first[cause]
@@ -87,10 +87,10 @@ def _cause(verdict: Verdict) -> str:
 
 
 class VerdictLines:
-    """What `ketal run` writes of its verdicts, and then of its summary.
+    """Renders the verdicts of `ketal run`, and then its summary.
 
-    `verdicts_max` of the limits bounds the results of a SARIF log; `judged` explains the verdicts
-    under `--explain` and `--show`, else it is None.
+    The limit `verdicts_max` bounds the results of a SARIF log. `judged` is the log that explains
+    the verdicts under `--explain` and `--show`; None without these.
     """
 
     def __init__(
@@ -115,14 +115,14 @@ class VerdictLines:
     # --- verdicts ---
 
     def shows(self, verdict: Verdict) -> bool:
-        """Count a verdict; return whether it has lines of its own."""
-        # Those that --first counts have, and a rejection is none of them.
+        """Count a verdict; return whether it has its own lines."""
+        # Verdicts that --first counts have; it does not count rejections.
         singly = self._args.first is not None and isinstance(verdict, PatternVerdict)
         grouping = self._grouping and not singly
         return not self._args.count and (not grouping or self._groups.shows(verdict))
 
     def of_verdict(self, verdict: Verdict) -> list[str]:
-        """Return the lines of a verdict; none yet for SARIF."""
+        """Return the lines of a verdict; empty for SARIF, which is written at the end."""
         explanation, drawn = self._explained(verdict)
         if self._json:
             as_data = verdict.to_dict(self._places.of_dots)
@@ -140,7 +140,10 @@ class VerdictLines:
         return [printable(line) for line in (*lines, *(f"  {line}" for line in drawn))]
 
     def _explained(self, verdict: Verdict) -> tuple[Explanation | None, list[str]]:
-        """Return why a verdict holds, where that is asked for, and the events around it, drawn."""
+        """Return the explanation of a verdict, and the lines that draw the events around it.
+
+        Without `--explain` and `--show` these are None and empty.
+        """
         if self._judged is None:
             return None, []
         from ketal.explanation.explaining import diagram, explained
@@ -151,7 +154,7 @@ class VerdictLines:
         return explanation, diagram(self._judged, explanation)
 
     def _annotate(self, verdict: Verdict, explanation: Explanation | None) -> list[str]:
-        """Return the line that annotates a file with a verdict; none yet for SARIF."""
+        """Return the line of an annotation for a verdict; for SARIF record it, and return none."""
         annotation = self._annotation(verdict, explanation)
         if self._args.output == "github":
             return [github_line(annotation)]
@@ -191,8 +194,8 @@ class VerdictLines:
     ) -> Iterator[str]:
         """Yield the lines of a summary.
 
-        Under `--stats` events that are `held` stand with what they wait for; `rejected` is the
-        first rejection.
+        `held` are the held-back events to list under `--stats`, each with a dot that it waits for;
+        `rejected` is the first rejection.
         """
         if self._json:
             report: dict[str, Any] = {"summary": summary}

@@ -1,7 +1,7 @@
-"""`ketal audit`: is a log a possible vector-clocked execution, and where is it not?
+"""`ketal audit`: whether a log is a possible vector-clocked execution, and where it is not.
 
-The one rule: the exit code is about the log that was read. A repair that corrects
-every fault does not make it 0.
+The one rule: the exit code is about the log that was read. A repair that corrects every fault does
+not make it 0.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--match-messages",
         metavar="KEYS",
-        help="what pairs sends and receives: id=msg.id,send=type:send,receive=type:recv",
+        help="the keys that pair sends with receives: id=msg.id,send=type:send,receive=type:recv",
     )
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="write a corrected log to --write FILE, and say what was changed; of several "
-        "executions each to a file of its own, FILE with its number",
+        help="write a corrected log to --write FILE, and list the changes; if there are several "
+        "executions, each is written to FILE with its number",
     )
     add_output(parser, "human", "json")
     parser.add_argument(
@@ -72,7 +72,7 @@ def execute(args: argparse.Namespace) -> int:
     parts, audit = read_whole(args.logs, source, limits, audited, unfinished)
     repairs = _repaired_all(parts, args) if args.repair else []
     if args.match_messages != source.rebuild:
-        # Else it is reported of the clocks that were rebuilt.
+        # With the same keys `report_rebuilding` has reported it already.
         _report_void(parts)
     with opened(None if args.repair else args.write, inputs=args.logs) as sink:
         if args.output == "json":
@@ -102,14 +102,14 @@ def _report_void(parts: list[Examined]) -> None:
 
 @dataclass(frozen=True)
 class _Written:
-    """The corrected log of an execution, and the file that it is in."""
+    """The corrected log of an execution, and its file."""
 
     execution: str
     path: str
     repair: Repair
 
     def sentence(self) -> str:
-        """Return in a sentence what was written."""
+        """Return a sentence about what was written."""
         repair = self.repair
         sentence = (
             f"{self.path}: {counted(len(repair.items), 'record')}, "
@@ -121,7 +121,7 @@ class _Written:
 
 
 def _repaired_all(parts: list[Examined], args: argparse.Namespace) -> list[_Written]:
-    """Write the corrected log; JSON lines hold one execution, so several get a file each."""
+    """Write the corrected log; several executions get a file each, as JSON lines require."""
     from ketal.auditing.repair import repaired
     from ketal.logs import write_jsonl
 
@@ -132,7 +132,7 @@ def _repaired_all(parts: list[Examined], args: argparse.Namespace) -> list[_Writ
     written = []
     for part, path in zip(parts, paths, strict=False):
         repair = repaired(part)
-        # Opened as text first: the checks of where output may go are the same.
+        # Opened and closed for the checks of `opened`, such as that no input is overwritten.
         with opened(path, inputs=args.logs):
             pass
         with interruption_named(f"{path} was not written to its end"):

@@ -1,10 +1,10 @@
 """`ketal clocks`: timestamping schemes on a log, and how two of its events are ordered.
 
-`show` draws the events with the stamps of a scheme, `restamp` writes them with these as clocks,
-`compare` says what each scheme costs and answers, or of two events how they are ordered.
+`show` draws the events with the stamps of a scheme. `restamp` writes them with these stamps as
+clocks. `compare` prints what each scheme costs and answers, or how two events are ordered.
 
-The one rule: an answer is about one execution; which it is, it says. The exit code is 0 whatever
-the answer.
+The one rule: an answer is about one execution, and names it. The exit code is 0 whatever the answer
+is.
 """
 
 from __future__ import annotations
@@ -70,22 +70,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only",
         metavar="PATTERN",
-        help="show or restamp the events of a pattern file's alphabets only, counted anew",
+        help="show or restamp only events in the alphabets of a pattern file, with new counters",
     )
     parser.add_argument(
         "--to",
         choices=("text", "svg"),
-        help="how show and two events are drawn; default: as FILE's name says",
+        help="the form of the drawing of show and of two events (default: by the suffix of FILE, "
+        "else text)",
     )
-    parser.add_argument(
-        "--execution", metavar="NAME", help="the execution, if the log holds several"
-    )
-    parser.add_argument("--write", metavar="FILE", help="write it to a file")
+    parser.add_argument("--execution", metavar="NAME", help="the execution, if the log has several")
+    parser.add_argument("--write", metavar="FILE", help="write to a file")
     options.add_reading(parser)
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Do what is asked; return the exit code."""
+    """Run the action; return the exit code."""
     if args.scheme and args.action != "compare":
         raise SettingError(f"--scheme is for compare; {_USAGE['compare']}")
     if args.to and args.action == "restamp":
@@ -95,15 +94,15 @@ def execute(args: argparse.Namespace) -> int:
     return {"show": _show, "compare": _compare, "restamp": _restamp}[args.action](args)
 
 
-# --- what is read ---------------------------------------------------------------
+# --- executions -----------------------------------------------------------------
 
 
 def _executions(
     args: argparse.Namespace, logs: list[str]
 ) -> tuple[dict[str, ExecutionEvents], Limits]:
-    """Return the executions of logs, and the limits that hold.
+    """Return the executions of logs by name, and the limits.
 
-    Progress, and what was no event, are reported on standard error.
+    Progress and rejected records are reported on standard error.
 
     Raises
     ------
@@ -144,12 +143,12 @@ def _chosen(executions: dict[str, ExecutionEvents], name: str | None) -> Executi
 
 
 def _events_of(words: list[str]) -> tuple[Dot, Dot] | None:
-    """Return the two events that the last words name; None if all of them are logs.
+    """Return the two events that the last two words name; None if both name logs.
 
     Raises
     ------
     SettingError
-        If one is an event and the other is not, or there is no log before them.
+        If only one of them names an event, or there is no log before them.
     """
     dots = [dot for word in words[-2:] if (dot := _dot(word)) is not None]
     if not dots:
@@ -209,7 +208,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _stamped(args: argparse.Namespace) -> tuple[StampedExecution, list[str], Limits]:
-    """Return the log with the stamps that are asked for, its files, and the limits."""
+    """Return the execution with the stamps of the scheme, its files, and the limits."""
     from ketal.clocks.schemes import scheme_named
     from ketal.logs.restamping import restamped
 
@@ -230,7 +229,7 @@ def _of_alphabets(events: list[Event], path: str, limits: Limits) -> list[Event]
     Raises
     ------
     SettingError
-        If there is none.
+        If there are none.
     """
     from ketal.compiler.predicates import evaluate
 

@@ -1,7 +1,7 @@
 """`ketal cuts`: how many consistent cuts and linear extensions an execution has.
 
-The one rule: a picture is of one execution, and numbers are of each. The exit code is 0 if an event
-was read, whether or not all was counted: what was not names its limit.
+The one rule: a picture shows one execution; numbers are given for each execution. The exit code is
+0 if an event was read, even if a number could not be computed: the limit is named in its place.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         choices=tuple(dict.fromkeys(_SUFFIXES.values())),
-        help="draw the lattice of the cuts; default: as FILE's name says, else numbers",
+        help="draw the lattice of the cuts in this form (default: by the suffix of FILE, else "
+        "print numbers)",
     )
     parser.add_argument(
-        "--execution", metavar="NAME", help="this one only, if the log holds several"
+        "--execution", metavar="NAME", help="count this execution only, if the log has several"
     )
-    parser.add_argument("--write", metavar="FILE", help="write it to a file")
+    parser.add_argument("--write", metavar="FILE", help="write to a file")
     options.add_reading(parser)
 
 
@@ -65,7 +66,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _whole(value: Any) -> Any:
-    """Return plain data with all digits of its numbers, which JSON has no limit of."""
+    """Return plain data in which integers are JSON texts already, with any number of digits."""
     from ketal.explanation.cuts.cut_report import digits
 
     if isinstance(value, dict):

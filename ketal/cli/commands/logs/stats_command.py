@@ -1,4 +1,4 @@
-"""`ketal stats`: what is in a log, the list from which patterns are written.
+"""`ketal stats`: the nodes, types and attributes in a log, from which patterns are written.
 
 The one rule: it counts and does not judge. The exit code is 0 if an event was read.
 """
@@ -29,19 +29,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_logs(parser)
     add_output(parser, "human", "json")
-    parser.add_argument("--write", metavar="FILE", help="write it to a file")
+    parser.add_argument("--write", metavar="FILE", help="write to a file")
     parser.add_argument(
         "--rows",
         type=options.positive,
         default=20,
         metavar="N",
-        help="rows of each table for a person (default 20); json has all",
+        help="rows of each table in human output (default 20); json has all rows",
     )
     options.add_reading(parser)
 
 
 def stats_of(logs: list[str], source: Source, limits: Limits) -> LogStats:
-    """Return what is in logs that are read once, with progress on standard error."""
+    """Return the statistics of logs, with progress on standard error."""
     from ketal.auditing.contents.contents_counting import stats
 
     unfinished = "the log was not read to its end"
@@ -49,7 +49,7 @@ def stats_of(logs: list[str], source: Source, limits: Limits) -> LogStats:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print what is in the logs; return the exit code."""
+    """Print the statistics of the logs; return the exit code."""
     from ketal.auditing.contents.contents_report import lines
 
     source, limits = options.deciding_source_and_limits(args)

@@ -1,7 +1,7 @@
-"""`ketal view`: an execution to look at, as a page, a picture, or in another tool's format.
+"""`ketal view`: an execution as a page, as a picture, or in the format of another tool.
 
-The one rule: it shows what a log holds, whatever the verdicts are: the exit code is 0 if an event
-was read.
+The one rule: it shows the events of a log, whatever the verdicts are: the exit code is 0 if an
+event was read.
 """
 
 from __future__ import annotations
@@ -28,14 +28,21 @@ _UNFINISHED = "nothing was written"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_logs(parser)
-    parser.add_argument("--pattern", metavar="PATTERN", help="mark and explain its verdicts")
-    about = "show this run beside, and what only one of them has (repeatable: a run's logs)"
+    parser.add_argument(
+        "--pattern", metavar="PATTERN", help="mark and explain the verdicts of this pattern file"
+    )
+    about = (
+        "show this run beside the other, and the events that only one of them has (repeatable: "
+        "the logs of the run)"
+    )
     options.add_repeatable(parser, "--compare", "LOG", about)
     parser.add_argument(
-        "--to", choices=tuple(FORMS), help="default: as FILE's name says, else html"
+        "--to", choices=tuple(FORMS), help="the form (default: by the suffix of FILE, else html)"
     )
     parser.add_argument(
-        "--write", metavar="FILE", help="write it there; default LOG.html, - is standard output"
+        "--write",
+        metavar="FILE",
+        help="write to this file (default LOG.html); - is standard output",
     )
     options.add_params(parser)
     options.add_reading(parser)

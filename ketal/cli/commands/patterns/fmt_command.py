@@ -1,7 +1,6 @@
-"""`ketal fmt`: pattern files in their canonical layout.
+"""`ketal fmt`: rewrites pattern files in their canonical layout.
 
-The one rule: a file is replaced whole or not at all, and one that does not parse
-is left as it is.
+The one rule: a file is replaced whole or not at all, and a file that does not parse is not changed.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Lay the files out; return the exit code."""
+    """Format the files; return the exit code."""
     options.check_stdin(args.files)
     limits = options.limits_of(args.limit)
     differ = failed = False
@@ -61,7 +60,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _lay_out(path: str, args: argparse.Namespace, limits: Limits, sink: OutputLines) -> bool:
-    """Lay one file out; return whether that changes it."""
+    """Format one file, or report what would change; return whether its layout differs."""
     from ketal.grammar import format_text
 
     text, name = options.pattern_text(path, limits)
@@ -91,7 +90,7 @@ def _difference(before: str, after: str, name: str) -> Iterator[str]:
 
 
 def _replace(path: str, text: str) -> None:
-    """Replace the text of a file, whose mode stays; a link to it is left."""
+    """Replace the text of a file, and keep its mode; a link to the file stays a link."""
     from ketal.errors import refused_as_setting
     from ketal.files.file_replacement import replace_file
 

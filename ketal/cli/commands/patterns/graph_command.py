@@ -1,6 +1,6 @@
 """`ketal graph`: the automaton of a pattern.
 
-The one rule: it shows what runs, the compiled automaton, not the text.
+The one rule: it shows the compiled automaton that runs, and not the text.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         choices=tuple(dict.fromkeys(_SUFFIXES.values())),
-        help="default: as FILE's name says, else dot",
+        help="the form of the picture (default: by the suffix of FILE, else dot)",
     )
-    parser.add_argument("--pattern", metavar="NAME", help="which, if the file holds several")
+    parser.add_argument("--pattern", metavar="NAME", help="the pattern, if the file has several")
     parser.add_argument("--write", metavar="FILE", help="write to a file")
     options.add_params(parser)
     options.add_limits(parser)

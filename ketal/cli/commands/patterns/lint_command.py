@@ -1,7 +1,6 @@
 """`ketal lint`: errors and warnings of pattern files, for people and for tools.
 
-The one rule: every form of output has the same findings; one that is about a whole file
-has no line.
+The one rule: every form of output has the same findings; a finding about a whole file has no line.
 """
 
 from __future__ import annotations
@@ -56,11 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--explain-cost",
         action="store_true",
-        help="what an event and a match of each pattern cost, and the guard that decides it",
+        help="print what an event and a match of each pattern cost, and the guard that decides it",
     )
     about_log = (
-        "warn of types, attributes and nodes that no event of this log has; again for each log of "
-        "the execution"
+        "warn of types, attributes and nodes that no event of this log has (repeatable: the logs "
+        "of one execution)"
     )
     options.add_repeatable(parser, "--log", "LOG", about_log)
     options.add_reading(parser)
@@ -72,7 +71,7 @@ def execute(args: argparse.Namespace) -> int:
         raise SettingError(f"--explain-cost has no form for --output {args.output}; json has one")
     options.check_stdin([*args.files, *args.log])
     source, limits = options.source_and_limits(args)
-    # What clocks decide a pattern can be asked without a log.
+    # --clock also applies without a log: not all clocks decide happened-before.
     without = [option for option in options.reading_options(args) if option != "--clock"]
     if not args.log and without:
         raise SettingError(f"{without[0]} says how a log is read, and there is none: --log LOG")
@@ -110,10 +109,10 @@ def execute(args: argparse.Namespace) -> int:
 def _linted(
     pattern: PatternText, limits: Limits, undecided: str, stats: LogStats | None
 ) -> tuple[list[Diagnostic], Program | None]:
-    """Return the findings about a text, and its program unless one of them is an error.
+    """Return the findings about a text, and its program unless it does not compile.
 
-    `undecided` is the scheme of clocks that do not decide happened-before, else empty; `stats` are
-    those of the log in which the pattern's names are looked up.
+    `undecided` is the name of a timestamping scheme that does not decide happened-before, or empty;
+    `stats` are of the log in which the pattern's names are looked up.
     """
     import ketal
     from ketal.runtime.silence.names_in_log import absent_names
@@ -137,12 +136,12 @@ def _linted(
 
 
 def _report_log(logs: list[str], stats: LogStats, programs: list[Program]) -> None:
-    """Print on standard error what of the logs was not looked at.
+    """Print on standard error which records and names the check against the logs left out.
 
     Raises
     ------
     SettingError
-        If they have no event.
+        If the logs have no event.
     """
     from ketal.runtime.silence.names_in_log import unchecked
 

@@ -1,7 +1,7 @@
-"""`ketal explain`: why the verdicts of a finite log hold, or what a pattern made of an event.
+"""`ketal explain`: why the verdicts of a finite log hold, or what became of an event.
 
-The one rule: it explains what `ketal run` reports, and judges nothing itself: the exit code is 0 if
-there was something to judge.
+The one rule: it explains the verdicts of `ketal run`, whatever they are: the exit code is 0 if an
+event was read.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_pattern_and_logs(parser, "explain")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--verdict", metavar="ID", help="explain this verdict: its id, or how the id begins"
+        "--verdict", metavar="ID", help="explain the verdict with this id, or beginning of an id"
     )
     what.add_argument(
-        "--event", metavar="NODE@N", help="explain what each pattern made of this event"
+        "--event", metavar="NODE@N", help="explain what became of this event in each pattern"
     )
     what.add_argument(
         "--first",
         type=options.positive,
         metavar="N",
-        help="explain so many verdicts (default 10)",
+        help="explain the first N verdicts (default 10)",
     )
     add_output(parser, "human", "json")
-    parser.add_argument("--write", metavar="FILE", help="write it to a file")
+    parser.add_argument("--write", metavar="FILE", help="write to a file")
     options.add_params(parser)
     options.add_reading(parser)
 
@@ -78,7 +78,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Explanation]) -> None:
-    """Print on standard error what was not explained.
+    """Print on standard error which verdicts were not explained, and the rejected records.
 
     Raises
     ------

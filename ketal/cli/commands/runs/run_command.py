@@ -1,11 +1,11 @@
 """`ketal run`: patterns over one execution.
 
-A finite log goes through `ketal.run`; with `--live` a `Monitor` is fed record by
-record, and each verdict is printed at once. Either way the summary comes last, also
-after Ctrl-C, SIGTERM or `--first`, and then covers the records read so far.
+A finite log goes through `ketal.run`; with `--live` a `Monitor` is fed record by record, and each
+verdict is printed at once. Either way the summary comes last, also after Ctrl-C, SIGTERM or
+`--first`, and then covers the records read so far.
 
-The one rule: the exit code is read off the summary, never off what was printed,
-so that `--count`, `limit n` and `return count` cannot hide a violation.
+The one rule: the exit code is computed from the summary, never from the printed verdicts, so that
+`--count`, `limit n` and `return count` cannot hide a violation.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_pattern_and_logs(parser, "run")
     parser.add_argument(
-        "--live", action="store_true", help="judge each event as it comes; do not wait for the end"
+        "--live", action="store_true", help="judge each event at once, before the log ends"
     )
     add_output(parser, "human", "json", "github", "sarif")
     parser.add_argument("--write", metavar="FILE", help="write verdicts and summary to a file")
@@ -70,14 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--first",
         type=options.positive,
         metavar="N",
-        help="stop after so many verdicts; a rejected record is none of a pattern",
+        help="stop after N verdicts of patterns; rejected records do not count",
     )
     parser.add_argument(
-        "--stats", action="store_true", help="add held-back events and what each waits for"
+        "--stats", action="store_true", help="list held-back events and what each waits for"
     )
-    parser.add_argument(
-        "--explain", action="store_true", help="say beside each verdict why it holds"
-    )
+    parser.add_argument("--explain", action="store_true", help="explain why each verdict holds")
     parser.add_argument(
         "--show", action="store_true", help="draw the events around each verdict, in text"
     )
@@ -114,8 +112,8 @@ def execute(args: argparse.Namespace) -> int:
         progress = ProgressLine(log.share_read)
     else:
         explained = args.explain or args.show
-        # With --first the summary is of what comes up to that verdict, so each record is a batch;
-        # what is explained or drawn is judged whole first.
+        # With --first the summary covers the records up to that verdict, so each record is a batch
+        # of its own. With --explain and --show the whole log is judged first.
         singly = args.first is not None and not explained
         read = Log(log.records, undecided=log.undecided) if singly else log
         reading = watched(read, lambda batches: progress.counted(batches))
@@ -131,7 +129,7 @@ def execute(args: argparse.Namespace) -> int:
             )  # fmt: skip
         verdicts = run
         progress = ProgressLine(log.share_read, run.share_judged)
-    # Opened last: what could not run has emptied no file.
+    # Opened last, so that a command that cannot run does not empty the file.
     sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
     signals = LineSignals()
     with sink_of as sink, signals.handled(), calm_collector():
@@ -145,7 +143,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _refuse_together(args: argparse.Namespace) -> None:
-    """Raise a SettingError for options that do not go together."""
+    """Raise a SettingError for options that exclude each other."""
     for option in ("explain", "show", "trace"):
         if getattr(args, option) and args.count:
             raise SettingError(
@@ -181,7 +179,7 @@ class _RunCommand:
     args: argparse.Namespace
     program: Program
     run: Any
-    """What gives the verdicts; it has their summary."""
+    """The Monitor, LogPass or JudgedLog that has the summary of the verdicts."""
     lines: VerdictLines
     sink: OutputLines
     progress: ProgressLine
@@ -189,7 +187,7 @@ class _RunCommand:
     first_rejected: Rejected | None = None
 
     def judge(self, verdicts: Iterable[Verdict]) -> int:
-        """Print verdicts and summary; return the exit code."""
+        """Print the verdicts and the summary; return the exit code."""
         whole, nothing = False, ""
         stopped: KeyboardInterrupt | None = None
         try:
@@ -203,11 +201,11 @@ class _RunCommand:
         summary = self.run.summary
         if whole:
             nothing = self._nothing_judged(summary)
-        # A finite log holds nothing back: everything is known.
+        # With a finite log no event is held back, since the whole log is known.
         held = self.run.held_back() if self.args.stats and self.args.live else []
         held = sorted(held, key=lambda pair: pair[0].dot)
         try:
-            # No zero is an answer about events that were not judged.
+            # If no event was judged, the zero counts of patterns would look like an answer.
             shown = {**summary, "patterns": {}} if nothing else summary
             for line in self.lines.of_summary(shown, held, self.first_rejected):
                 self.sink.line(line)
@@ -230,7 +228,7 @@ class _RunCommand:
         return self._code(summary, whole=whole)
 
     def _code_of(self, stopped: KeyboardInterrupt) -> int:
-        """Report that the summary is not of the whole log; return the exit code."""
+        """Report that the summary does not cover the whole log; return the exit code."""
         by_sigterm = isinstance(stopped, Terminated)
         word = "terminated" if by_sigterm else "interrupted"
         if self.program.needs_order and not self.args.live:
@@ -240,7 +238,7 @@ class _RunCommand:
         return TERMINATED if by_sigterm else INTERRUPTED
 
     def _print_verdicts(self, verdicts: Iterable[Verdict]) -> bool:
-        """Write the verdicts; return whether that was all of them."""
+        """Print the verdicts; return False if `--first` stopped it."""
         args, sink, signals = self.args, self.sink, self.signals
         number = 0
         for verdict in verdicts:
@@ -262,7 +260,7 @@ class _RunCommand:
         return True
 
     def _code(self, summary: dict[str, Any], *, whole: bool = True) -> int:
-        """Return the exit code of a summary; state what is not plain from the verdicts."""
+        """Return the exit code of a summary; report reasons that no verdict shows."""
         args, program = self.args, self.program
         reasons = exit_codes.unjudged(summary, program)
         if whole and not args.allow_vacuous:
@@ -273,7 +271,7 @@ class _RunCommand:
         return FOUND if reasons or failed else FINE
 
     def _nothing_judged(self, summary: dict[str, Any]) -> str:
-        """Return why no event was judged, or none as the pattern asks; empty where one was."""
+        """Return why no event was judged, or not as the pattern requires; empty if some was."""
         events = summary["events"]
         if events["accepted"] or events["held_back"]:
             for of in summary["patterns"].values():
