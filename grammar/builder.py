@@ -1,11 +1,11 @@
-"""lark's tree to the nodes of `ketal.model.syntax`.
+"""The conversion of lark's tree to the nodes of `ketal.model.syntax`.
 
-The grammar is wider than the language where a parser's message would not help: a guard
-and a value share one rule, windows and options are expressions, words such as `halt`
-are names. What does not fit is reported here, with its place and a hint, and every such
-fault of a file at once.
+The grammar accepts more than the language where the parser's own message would not help: a guard
+and a value share one rule, windows and options are expressions, words such as `halt` are names. The
+builder reports what the language does not allow, with place and hint, and all such faults of a file
+at once.
 
-The one rule: what the builder accepts, the printer writes back the same.
+The one rule: a tree that the builder accepts is written back by the printer with the same meaning.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from ketal.model.limits import Limits
 _NO_NAMES = DeclaredNames()
 _STRATEGIES = ("strict", "next", "any")
 _OVERFLOW = {"reject": "refuses the arriving event", "lost": "gives up the oldest hole"}
-"""What a full hold-back queue does, by the word of the option `overflow`."""
+"""Value of the option `overflow` → what a full hold-back queue does."""
 
 
 def build(reading: Reading, limits: Limits) -> ast.File:
-    """Make the syntax of a file from its tree.
+    """Return the syntax of a file from its tree.
 
     Raises
     ------
     PatternError
-        With every fault of the file, in the order of the text.
+        If the file has faults; it has all of them, in the order of the text.
     """
     builder = Builder(limits)
     try:
         file = builder.file(reading.tree)
     except PatternError as error:
-        # A limit ends the building; earlier faults are reported with it.
+        # An exceeded limit ends building; earlier faults are reported together with it.
         raise PatternError([*builder.faults, *error.diagnostics], reading.source) from None
     if builder.faults:
         raise PatternError(sorted(builder.faults, key=diagnostic_place), reading.source)
@@ -58,7 +58,7 @@ def build(reading: Reading, limits: Limits) -> ast.File:
 
 
 class Builder:
-    """Builds statements, and collects their faults."""
+    """Builds the statements of a file, and collects the faults in them."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -114,7 +114,7 @@ class Builder:
         )
 
     def _once(self, tree: ParseTree, places: dict[str, Span]) -> None:
-        """Record where a statement stands; a second one of its sort is a fault."""
+        """Record the place of a statement; a second statement of the same sort is a fault."""
         word = _SORTS[str(tree.data)]
         sort = "check" if word == "find" and "check" in places else word
         sort = "find" if word == "check" and "find" in places else sort
@@ -162,7 +162,7 @@ class Builder:
         return ast.ParamDecl(str(name), node, span=span_of(name))
 
     def _order(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
-        """Build an order; an option that is faulty is left out."""
+        """Build an order; leave faulty options out."""
         kind = cast(Token, tree.children[0])
         if kind not in ("arrival", "CausalOrder"):
             report_unknown_word(self.fault, "order", kind, ("arrival", "CausalOrder"))
@@ -274,7 +274,7 @@ class Builder:
     _find = _check
 
     def _misspelt_strategy(self, body: ParseTree, scope: DeclaredNames) -> None:
-        """Report a first step that no name is declared for, and that is nearly a strategy."""
+        """Report a first step that is not declared and is similar to the name of a strategy."""
         while body.data in ("alternation", "sequence"):
             body = cast(ParseTree, body.children[0])
         word = cast(Token, body.children[0])
@@ -338,16 +338,16 @@ _SORTS: Mapping[str, str] = {
     "returns": "return", "return_count": "return", "limit": "limit", "mode": "mode",
     "on_violation": "on violation",
 }  # fmt: skip
-"""The statements that stand once in a pattern, and the word that names each."""
+"""Rule of a statement that may occur once in a pattern → the word that names it."""
 
 
 def _of_sort(sort: Any, nodes: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the nodes that are of a class."""
+    """Return the nodes of a class."""
     return tuple(node for node in nodes if isinstance(node, sort))
 
 
 def names_declared(tree: ParseTree, shared: DeclaredNames = _NO_NAMES) -> DeclaredNames:
-    """Return the names in scope inside of a file or a pattern, `shared` around it."""
+    """Return the names in scope inside of a file or a pattern, including those of `shared`."""
 
     def declared(*sorts: str) -> set[str]:
         return {str(child.children[0]) for child in subtrees(tree) if child.data in sorts}

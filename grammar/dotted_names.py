@@ -1,8 +1,8 @@
-"""What a name with dots is built to: an event's own field, an attribute, a parameter, a reference.
+"""Names with dots, built from lark's tree: fields of events, attributes, parameters, references.
 
-`ketal.grammar.bare_names` says how a name is read; here the tree of one becomes a value.
+`ketal.grammar.bare_names` defines what a name means; this module makes a value of its tree.
 
-The one rule: a name that stands for no value is reported to `fault` with what to write instead, and
+The one rule: a name that has no value is reported to `fault` with what to write instead, and
 `PLACEHOLDER` is returned for it.
 """
 
@@ -19,11 +19,11 @@ from ketal.grammar.parse_tree import Fault, ParseTree, span_of
 from ketal.model import syntax as ast
 
 PLACEHOLDER = ast.Literal(0)
-"""Stands for a value that was faulted already."""
+"""The value in place of one for which a fault was reported."""
 
 
 class DottedNames:
-    """Builds the values that names stand for in one scope."""
+    """Builds the values of names in one scope."""
 
     def __init__(self, scope: DeclaredNames, literals: Literals, fault: Fault) -> None:
         self.scope = scope
@@ -31,7 +31,7 @@ class DottedNames:
         self.fault = fault
 
     def value(self, tree: ParseTree) -> ast.Value:
-        """Build what a name stands for; one that stands for no value is a fault."""
+        """Build the value of a name; a name without a value is a fault."""
         head, span = str(tree.children[0]), span_of(tree)
         path = tuple(self._part(cast(ParseTree, part)) for part in tree.children[1:])
         if (own := self._own(head, path, span, "")) is not None:
@@ -50,9 +50,9 @@ class DottedNames:
     def _own(
         self, head: str, rest: tuple[str, ...], span: Span, step: str
     ) -> ast.Attribute | ast.Field | ast.Literal | None:
-        """Build what is named by `data` or by an own field of the event; None for another name.
+        """Build a name that begins with `data` or an own field of the event; None for other names.
 
-        `step` is what stands before it, the name of a step with its dot.
+        `step` is the text before the name: empty, or the name of a step with its dot.
         """
         if head == "data":
             if rest:

@@ -1,11 +1,11 @@
-"""Guards and values, from lark's tree.
+"""Guards and values, built from lark's tree.
 
-A tree may be a guard where a value is wanted and the reverse (`(` may begin either, so
-the grammar cannot decide); both directions are faults reported here. `And` and `Or` come
-out flat, and the depth of what is built is bounded, so that who walks it may recurse.
+A tree may have a guard where the language requires a value, and the reverse: both may begin with
+`(`, so the grammar cannot distinguish them. Both are faults that are reported here. Nested `And`s
+and `Or`s are flattened. The depth of the syntax is bounded, so that later code may recurse over it.
 
-The one rule: a fault is reported to `fault`, and something that stands for the
-broken part is returned, so that the rest of the file is still judged.
+The one rule: a fault is reported to `fault`, and a placeholder is returned for the faulty part, so
+that the rest of the file is still checked.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Expressions:
         self.names = DottedNames(scope, self.literals, fault)
 
     def deeper(self, depth: int, tree: ParseTree) -> int:
-        """Return the depth of what `tree` holds.
+        """Return the depth of the children of `tree`, which is at `depth`.
 
         Raises
         ------
@@ -107,9 +107,9 @@ class Expressions:
         return ast.Membership(first, tuple(others), span=span_of(tree))
 
     def _compared(self, left: ParseTree, others: list[ParseTree], depth: int) -> list[ast.Value]:
-        """Build a value and those that it is compared with.
+        """Build a value and the values that it is compared with.
 
-        That a bare word stands after the event's own `type` or `node` is a fault.
+        A bare word that is compared with the event's own `type` or `node` is a fault.
         """
         values = [self.value(tree, depth) for tree in (left, *others)]
         for tree, value in zip(others, values[1:], strict=True):
@@ -146,7 +146,7 @@ class Expressions:
         of_events = any(self._is_guard(argument) for argument in arguments)
         meant = nearest(name, GUARD_WORDS, 0.7 if of_events else 1, any_case=True)
         if name not in FUNCTIONS and (of_events or meant is not None):
-            # Its argument is a guard, so judging it as a value would only confuse.
+            # Its arguments are guards, so building them as values would add confusing faults.
             self.fault(
                 "K011",
                 f"there is no guard `{name}`" + (" of events" if meant is None else ""),
@@ -231,7 +231,7 @@ class Expressions:
         self.fault("K008", message, span_of(tree), hint)
 
     def _item_trees(self, tree: ParseTree) -> list[ParseTree]:
-        """Return the items of a list; that it is empty is a fault."""
+        """Return the trees of a list's items; an empty list is a fault."""
         items = [cast(ParseTree, child) for child in tree.children if child is not None]
         if not items:
             self.fault("K013", "this list is empty", span_of(tree), "write `[1, 2]`")
@@ -242,7 +242,7 @@ class Expressions:
         ops = tuple(cast(Any, str(op)) for op in tree.children[1::2])
         first, *others = (self.value(cast(ParseTree, child), inner) for child in tree.children[::2])
         if isinstance(first, ast.Arithmetic) and (first.ops[0] in "+-") == (ops[0] in "+-"):
-            # `(a + b) + c` is `a + b + c`: both are calculated from the left.
+            # `(a + b) + c` is `a + b + c`, which is evaluated from the left.
             return ast.Arithmetic(
                 (*first.ops, *ops), (*first.operands, *others), span=span_of(tree)
             )
@@ -251,7 +251,7 @@ class Expressions:
     def _negative(self, tree: ParseTree, depth: int) -> ast.Value:
         inner = cast(ParseTree, tree.children[1])
         value = self.value(inner, self.deeper(depth, tree))
-        # `-3` is a number; `-(3)` and `-(-3)` are negations.
+        # `-3` is a negative number; `-(3)` and `-(-3)` are negations.
         if inner.data == "number" and isinstance(value, ast.Literal):
             return ast.Literal(-cast(int, value.value), span=span_of(tree))
         return ast.Negative(value, span=span_of(tree))

@@ -1,11 +1,10 @@
-"""Canonical layout of a text, with its comments and its order of statements.
+"""The canonical layout of a text, with its comments and its order of statements.
 
-The printer writes statements; this module keeps what the syntax tree forgets:
-comments, single blank lines, and which statement came first. A comment goes
-with the statement it stands at: above it, behind it on its line, or, where it
-stood inside of it, above it.
+The printer writes statements; this module preserves what the syntax tree does not have: comments,
+single blank lines, and the order of statements. A comment stays with its statement: above it, or
+after it on the same line; a comment inside of a statement is moved above it.
 
-The one rule: laying out twice is laying out once, and the syntax never changes.
+The one rule: formatting is idempotent, and never changes the syntax.
 """
 
 from __future__ import annotations
@@ -29,33 +28,33 @@ _start = attrgetter("start")
 
 
 def lay_out(reading: Reading, limits: Limits) -> str:
-    """Return the text of a file anew; see `ketal.grammar.format_text`."""
-    # The whole file is built first: one that has a fault is not rewritten.
+    """Return the text of a file in canonical layout; see `ketal.grammar.format_text`."""
+    # The whole file is built first, since a file with a fault must not be rewritten.
     build(reading, limits)
     return "\n".join(_Formatter(reading, limits).file()) + "\n"
 
 
 @dataclass(slots=True)
 class _Piece:
-    """A statement or a comment of its own, with where it stood."""
+    """A statement, or a comment on a line of its own, with its place in the text."""
 
     start: int
     end: int
     lines: list[str]
     block: bool = False
-    """Whether it is a pattern, which stands apart by a blank line."""
+    """Whether it is a pattern, which is separated by blank lines."""
     comment: bool = False
     behind: list[Comment] = field(default_factory=list)
 
 
 class _Formatter:
-    """Writes blocks of statements with the comments between them."""
+    """Writes blocks of statements, with the comments between and inside of them."""
 
     def __init__(self, reading: Reading, limits: Limits) -> None:
         self.tree = reading.tree
         self.text = reading.source.text
         self.comments = list(reading.comments)
-        code: list[str] = []  # with spaces for comments
+        code: list[str] = []  # the text with spaces in place of comments
         end = 0
         for comment in self.comments:
             code += self.text[end : comment.start], " " * (comment.end - comment.start)
@@ -80,13 +79,13 @@ class _Formatter:
         return self._braced(tree, head, lambda child: self._statement(child, scope))
 
     def _braced(self, tree: ParseTree, head: str, write: _Write) -> list[str]:
-        """Write a block in braces; its comments belong to its statements."""
+        """Write a block in braces, with the comments inside of it."""
         start, end = self._braces(tree)
         inner = self._block(subtrees(tree), write, start, end)
         return [head, *(printer.INDENT + line if line else "" for line in inner), "}"]
 
     def _braces(self, tree: ParseTree) -> tuple[int, int]:
-        """Return where a block's inside begins and ends."""
+        """Return the positions where the inside of a block begins and ends."""
         opening = self.code.index("{", tree.meta.start_pos)
         return opening + 1, self.code.rindex("}", 0, tree.meta.end_pos)
 
@@ -96,7 +95,7 @@ class _Formatter:
         for tree in trees:
             first, last = tree.meta.start_pos, tree.meta.end_pos
             pieces += self._loose(at, first, pieces[-1:])
-            # Written first: a block takes the comments that are inside of it.
+            # Written first, since a block consumes the comments inside of it.
             lines = write(tree)
             inside = self._take(first, last)
             pieces += [_Piece(first, first, self._lines(c), comment=True) for c in inside]
@@ -106,7 +105,10 @@ class _Formatter:
         return self._joined(pieces, start)
 
     def _loose(self, start: int, end: int, before: list[_Piece]) -> list[_Piece]:
-        """Return the comments between statements; those behind one join it."""
+        """Consume the comments between two statements; return those on lines of their own.
+
+        A comment on the last line of the statement `before` is attached to that statement.
+        """
         pieces = []
         for comment in self._take(start, end):
             stands_alone = not before or before[0].comment
@@ -145,7 +147,7 @@ class _Formatter:
         return taken
 
     def _lines(self, comment: Comment, base: int | None = None) -> list[str]:
-        """Return a comment's lines, set back as far as the line of `base` is indented."""
+        """Return the lines of a comment, dedented by the indentation of the line at `base`."""
         at = comment.start if base is None else base
         line = self.text[self.text.rfind("\n", 0, at) + 1 : at]
         indent = len(line) - len(line.lstrip())

@@ -1,8 +1,7 @@
-"""Canonical text of patterns, and of their parts for pictures and messages.
+"""The canonical text of patterns, and of their parts for pictures and messages.
 
-Statements come in one order, parentheses only where the reading needs them, and an
-attribute is written with `data.` only where its bare name would be read as something
-else.
+Statements have a fixed order. Parentheses are written only where they are necessary, and `data.`
+before an attribute only where its bare name would be read as something else.
 
 The one rule: `parse(render(p)) == p`.
 """
@@ -22,7 +21,7 @@ INDENT = "    "
 WIDTH = 100
 _NOWHERE = DeclaredNames()
 
-# Binding strength of what a guard or a value is made of, weakest first.
+# Binding strength of operators, weakest first.
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _SIGN, _ATOM = range(8)
 _ARITHMETIC = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
 _BEFORE_STEPS = ("order", "deployment", "partition", "topology", "mode")
@@ -31,7 +30,7 @@ _REPETITIONS = {(0, None): "*", (1, None): "+", (0, 1): "?"}
 
 
 def render(file: ast.File) -> str:
-    """Write a file as canonical text, which reads back as an equal file."""
+    """Return the canonical text of a file, which is parsed to an equal file."""
     shared = file_scope(file)
     head = [declaration(param, shared) for param in file.params]
     head += [declaration(event, shared) for event in file.events]
@@ -41,14 +40,14 @@ def render(file: ast.File) -> str:
 
 
 def file_scope(file: ast.File) -> DeclaredNames:
-    """Return the names that a file's own declarations make known."""
+    """Return the names that a file declares outside of patterns."""
     return DeclaredNames(
         frozenset(p.name for p in file.params), frozenset(e.name for e in file.events)
     )
 
 
 def pattern_scope(pattern: ast.Pattern, shared: DeclaredNames) -> DeclaredNames:
-    """Return the names that are known inside of a pattern."""
+    """Return the names in scope inside of a pattern."""
     return DeclaredNames(
         shared.params | {p.name for p in pattern.params},
         shared.declared | {d.name for d in pattern.declarations},
@@ -74,7 +73,7 @@ def _clauses(pattern: ast.Pattern, names: Iterable[str], scope: DeclaredNames) -
 
 
 def indented(text: str) -> str:
-    """Indent every line that is not empty by one step."""
+    """Indent every line that is not empty by `INDENT`."""
     return "\n".join(INDENT + line if line else "" for line in text.split("\n"))
 
 
@@ -82,7 +81,7 @@ def indented(text: str) -> str:
 
 
 def declaration(node: ast.ParamDecl | ast.EventDecl | ast.StepDecl, scope: DeclaredNames) -> str:
-    """Write a parameter, an event or a step."""
+    """Return the declaration of a parameter, an event or a step."""
     if isinstance(node, ast.ParamDecl):
         return f"param {node.name} = {render_value(node.value, scope)};"
     head = f"event {node.name}" if isinstance(node, ast.EventDecl) else node.name
@@ -97,7 +96,7 @@ def declaration(node: ast.ParamDecl | ast.EventDecl | ast.StepDecl, scope: Decla
 
 
 def clause(name: str, value: Any, scope: DeclaredNames) -> str:
-    """Write the statement that sets a field of a pattern, neither a declaration nor the body."""
+    """Return the statement for a field of a pattern that is neither a declaration nor the body."""
     match value:
         case ast.Order():
             return _order(value)
@@ -121,7 +120,7 @@ def clause(name: str, value: Any, scope: DeclaredNames) -> str:
 
 
 def _order(node: ast.Order) -> str:
-    """Write `order arrival;` or `order CausalOrder(options);`."""
+    """Return `order arrival;` or `order CausalOrder(options);`."""
     options = []
     for name in node.given:
         match getattr(node, name):
@@ -138,18 +137,18 @@ def _order(node: ast.Order) -> str:
 
 
 def topology_head(node: ast.Topology) -> str:
-    """Write how a topology begins."""
+    """Return the first line of a topology."""
     return "topology open {" if node.open else "topology {"
 
 
 def link(edge: ast.TopologyEdge) -> str:
-    """Write one edge of a topology."""
+    """Return one edge of a topology."""
     relaxed = " relaxed" if edge.relaxed else ""
     return f"{_node(edge.source)} -> {_node(edge.target)}{relaxed};"
 
 
 def body_statement(kind: str, strategy: str | None, body: ast.Body, scope: DeclaredNames) -> str:
-    """Write `check …;` or `find …;`."""
+    """Return `check …;` or `find …;`."""
     head = body_head(kind, strategy)
     if not isinstance(body, ast.AutomatonBody):
         return f"{head} {render_body(body, scope)};"
@@ -158,12 +157,12 @@ def body_statement(kind: str, strategy: str | None, body: ast.Body, scope: Decla
 
 
 def body_head(kind: str, strategy: str | None) -> str:
-    """Write what stands before a body."""
+    """Return the keywords before a body."""
     return f"{kind} {strategy}" if strategy else kind
 
 
 def automaton(body: ast.AutomatonBody) -> list[str]:
-    """Write the statements of an automaton."""
+    """Return the statements of an automaton, a line each."""
     lines = [f"initial {body.initial};"] if body.initial else []
     if body.finals is not None:
         lines.append(f"final {', '.join(body.finals)};")
@@ -171,7 +170,7 @@ def automaton(body: ast.AutomatonBody) -> list[str]:
 
 
 def edge(node: ast.Edge) -> str:
-    """Write one edge of an automaton."""
+    """Return one edge of an automaton."""
     return f"{node.source} -> {node.target} on {node.step};"
 
 
@@ -179,14 +178,17 @@ def edge(node: ast.Edge) -> str:
 
 
 def render_body(body: ast.Body, scope: DeclaredNames = _NOWHERE) -> str:
-    """Write a body on one line."""
+    """Return a body on one line."""
     if isinstance(body, ast.AutomatonBody):
         return f"automaton {{ {' '.join(automaton(body))} }}"
     return _body(body, 0, scope)
 
 
 def _body(body: ast.Body | ast.Absent, strength: int, scope: DeclaredNames) -> str:
-    """Write a body where 0 any, 1 a sequence, 2 an item, 3 a block may stand."""
+    """Return a body, in parentheses if its operator binds weaker than `strength`.
+
+    The strengths are 0 for an alternation, 1 for a sequence, 2 for a repetition, 3 for a block.
+    """
     match body:
         case ast.Step(name=name):
             return name
@@ -219,14 +221,14 @@ def _repetition(least: int, most: int | None) -> str:
 
 
 def render_guard(guard: ast.Guard, scope: DeclaredNames = _NOWHERE) -> str:
-    """Write a guard on one line.
+    """Return a guard on one line.
 
     Parameters
     ----------
     guard : Guard
-        What to write.
+        The guard.
     scope : DeclaredNames
-        The names declared around it; without it, no name is taken to be one.
+        The names in scope at the guard; by default none.
     """
     return _guard(guard, _OR, scope)
 
@@ -239,7 +241,7 @@ def _guard(guard: ast.Guard, strength: int, scope: DeclaredNames) -> str:
         case ast.And(operands=operands):
             own, text = _AND, " && ".join(_guard(g, _NOT, scope) for g in operands)
         case ast.Not(operand=operand):
-            # `!x == 3` would be read as meant, by the parser and hardly anybody else.
+            # The parser reads `!x == 3` as `!(x == 3)`, but people may not: write parentheses.
             own, text = _NOT, "!" + _guard(operand, _SIGN, scope)
         case ast.Comparison(op=op, left=left, right=right):
             own = _COMPARISON
@@ -267,15 +269,15 @@ def _guard(guard: ast.Guard, strength: int, scope: DeclaredNames) -> str:
 
 
 def _after(left: ast.Value, scope: DeclaredNames) -> DeclaredNames:
-    """Return the scope of what a value is compared with."""
+    """Return the scope of the values that `left` is compared with."""
     return replace(scope, after_own_text=True) if is_own_text(left) else scope
 
 
 def _regex(regex: str) -> str:
-    r"""Write a regular expression between slashes.
+    r"""Return a regular expression between slashes.
 
-    A slash is escaped; what cannot stand there is written in another form that
-    means the same: `\/` as a slash, a line end as `\n`, none at all as `(?:)`.
+    A slash is escaped. Text that the grammar does not allow between slashes is replaced by text of
+    the same meaning: a line end by `\n`, an empty expression by `(?:)`.
     """
     written = {"/": "\\/", "\n": "\\n", "\\\n": "\\n"}
     text = re.sub(r"\\.|.", lambda m: written.get(m[0], m[0]), regex, flags=re.DOTALL)
@@ -286,7 +288,7 @@ def _regex(regex: str) -> str:
 
 
 def render_value(value: ast.Value, scope: DeclaredNames = _NOWHERE) -> str:
-    """Write a value."""
+    """Return the text of a value."""
     return _value(value, _SUM, scope)
 
 
@@ -315,7 +317,7 @@ def _value(value: ast.Value, strength: int, scope: DeclaredNames) -> str:
             text = first + "".join(f" {op} {other}" for op, other in zip(ops, others, strict=True))
         case ast.Negative(operand=operand):
             own = _SIGN
-            # `-3` is read as a number, so the number that is negated is set apart.
+            # `-3` is read as a number, so the operand of a negation is put in parentheses.
             apart = isinstance(operand, ast.Literal | ast.Negative)
             text = f"({render_value(operand, scope)})" if apart else _value(operand, own, scope)
             text = "-" + text
