@@ -25,7 +25,7 @@ import ketal
 from ketal.cli.process_state import COLLECT_AFTER
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
-from ketal.streaming.job.messages import Reader
+from ketal.streaming.job.messages import MessageReader
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.process_engine import ProcessEngine
@@ -66,11 +66,11 @@ def messages(count: int) -> list[bytes]:
 
 def decode_only(job: Job, count: int) -> tuple[float, float, list[Any]]:
     """Return the seconds to read and decode the topic, those of a core, and what was decoded."""
-    consumer = clients.consumer_of(job)
+    consumer = clients.make_consumer(job)
     part = TopicPartition(job.topics[0], 0)
     consumer.assign([part])
     consumer.seek(part, 0)
-    reader = Reader(job.source, job.limits)
+    reader = MessageReader(job.source, job.limits)
     items: list[Any] = []
     begin_s = begin_core_s = 0.0
     while len(items) < count:

@@ -34,7 +34,7 @@ from ketal.files.user_folders import cache_folder
 from ketal.logs import Source
 from ketal.model.limits import Limits
 from ketal.runtime.execution import BATCH_EVENTS
-from ketal.streaming.job.messages import Reader
+from ketal.streaming.job.messages import MessageReader
 from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home
 from ketal.streaming.spark import detect
 from ketal.streaming.spark.families import families
@@ -137,7 +137,7 @@ class Nothing:
             settle_worker()
             Nothing.settled = True
         rows = 0
-        reader = Reader(Source(), Limits())
+        reader = MessageReader(Source(), Limits())
         for frame in frames:
             rows += len(frame)
             values = frame["value"][frame["copy"] == ALONE].tolist() if self.reads else []

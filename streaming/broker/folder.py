@@ -32,7 +32,7 @@ POLL_S = 0.05
 """How often to check whether a process has started or ended."""
 _CLAIM_S = 2.0
 _TAIL_LINES = 12
-_WRONG = re.compile(
+_ERROR_LINE = re.compile(
     r" (?:ERROR|FATAL) |^(?:Error|Exception|Caused by)\b|^[\w.$]+(?:Exception|Error)\b"
 )
 
@@ -130,16 +130,16 @@ class BrokerFolder:
     def make(self) -> None:
         """Make the folder; raise a BrokerError if it exists, has files, and is no broker's."""
         if self.path.is_dir() and not (self.path / "lock").exists():
-            strangers = [path.name for path in self.path.iterdir()]
-            if strangers:
+            other_files = [path.name for path in self.path.iterdir()]
+            if other_files:
                 raise BrokerError(
-                    f"{self.path}: holds {min(strangers)}, and is no broker's folder\n"
+                    f"{self.path}: holds {min(other_files)}, and is no broker's folder\n"
                     "  hint: --dir names an empty folder or one that is not there yet"
                 )
         self.path.mkdir(parents=True, exist_ok=True)
 
     @contextlib.contextmanager
-    def claimed(self) -> Iterator[int]:
+    def locked(self) -> Iterator[int]:
         """Take the lock; a broker that inherits the descriptor keeps it after this context ends."""
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -171,7 +171,7 @@ class BrokerFolder:
         except FileNotFoundError:
             return []
         log = [line for line in log if not line.lstrip().startswith(("at ", "... "))]
-        first = next((n for n, line in enumerate(log) if _WRONG.search(line)), None)
+        first = next((n for n, line in enumerate(log) if _ERROR_LINE.search(line)), None)
         if first is not None:
             log = [line for line in log[first:] if " INFO " not in line and line.strip()]
         return log[-lines:]

@@ -29,7 +29,7 @@ from ketal.files.file_replacement import replace_file
 from ketal.files.user_folders import state_folder
 from ketal.streaming.broker.folder import POLL_S, BrokerError, BrokerFolder, Running
 from ketal.streaming.broker.settings import HOST, LOGGING, free_port, is_free, properties_text
-from ketal.streaming.jvm.artifacts import KAFKA, jars_of
+from ketal.streaming.jvm.artifacts import KAFKA, fetch_jars
 from ketal.streaming.jvm.java import Java, find_java
 
 START_S = 120.0
@@ -145,21 +145,21 @@ class Broker:
         java = find_java()
         for reason in java.passed_over:
             self._notify(f"passed over: {reason}")
-        jars = jars_of(KAFKA, java, notify=self._notify)
+        jars = fetch_jars(KAFKA, java, notify=self._notify)
         self._folder.make()
-        with self._folder.claimed() as lock:
+        with self._folder.locked() as lock:
             before = self._folder.state() or Running(0)
             for left in reversed(range(_PORT_TRIES)):
-                port = self._prepared(java, jars, before)
+                port = self._prepare(java, jars, before)
                 try:
-                    return self._launched(java, jars, port, lock)
+                    return self._launch(java, jars, port, lock)
                 except BaseException as error:
                     self._folder.write(before)
                     if not (left and isinstance(error, _PortTaken)):
                         raise
         raise AssertionError("the last try returns or raises")
 
-    def _prepared(self, java: Java, jars: Path, before: Running) -> int:
+    def _prepare(self, java: Java, jars: Path, before: Running) -> int:
         """Write the broker's properties, and format its data if there is none; return its port."""
         port = self._port or before.port or free_port()
         if not is_free(port):
@@ -172,7 +172,7 @@ class Broker:
         while (controller_port := free_port()) == port:
             pass
 
-        def put(data: str) -> None:
+        def write_properties(data: str) -> None:
             text = properties_text(
                 port=port, controller_port=controller_port, data=data, given=self._properties
             )
@@ -182,13 +182,13 @@ class Broker:
         if not (self.folder / "data").exists():
             # The folder is renamed when it is complete, since a start may be interrupted any time.
             shutil.rmtree(self.folder / "data.new", ignore_errors=True)
-            put("data.new")
+            write_properties("data.new")
             self._format_data(java, jars)
             os.rename(self.folder / "data.new", self.folder / "data")
-        put("data")
+        write_properties("data")
         return port
 
-    def _spawned(
+    def _spawn(
         self, java: Java, jars: Path, main: str, *words: str, **options: Any
     ) -> subprocess.Popen[bytes]:
         """Start a process that runs a main class of Kafka and writes to the broker's log."""
@@ -207,48 +207,50 @@ class Broker:
         number = (uuid.uuid4().int >> 1).to_bytes(16)
         cluster = base64.urlsafe_b64encode(number).rstrip(b"=").decode()
         words = ("format", "-t", cluster, "-c", "server.properties")
-        process = self._spawned(java, jars, "kafka.tools.StorageTool", *words)
+        process = self._spawn(java, jars, "kafka.tools.StorageTool", *words)
         try:
             code = process.wait(self._start_s)
         except subprocess.TimeoutExpired:
-            raise self._failed(f"its data was not formatted after {self._start_s:g} s") from None
+            raise self._start_error(
+                f"its data was not formatted after {self._start_s:g} s"
+            ) from None
         finally:
             process.kill()
             process.wait()
         if code:
-            raise self._failed(f"formatting its data ended with {code}")
+            raise self._start_error(f"formatting its data ended with {code}")
 
-    def _launched(self, java: Java, jars: Path, port: int, lock: int) -> Running:
+    def _launch(self, java: Java, jars: Path, port: int, lock: int) -> Running:
         # Ctrl-C in a terminal must reach the starting process only, which then stops the broker.
         options = {"start_new_session": True, "pass_fds": (lock,)}
-        self._process = process = self._spawned(
+        self._process = process = self._spawn(
             java, jars, "kafka.Kafka", "server.properties", **options
         )
         try:
             now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
             state = Running(port, process.pid, now)
             self._folder.write(state)
-            self._await(process, port)
+            self._wait_until_serving(process, port)
         except BaseException:
             process.kill()
             process.wait()
             raise
         return state
 
-    def _await(self, process: subprocess.Popen[bytes], port: int) -> None:
+    def _wait_until_serving(self, process: subprocess.Popen[bytes], port: int) -> None:
         cluster = self._folder.cluster()
         deadline = time.monotonic() + self._start_s
-        while not serves(port, cluster):
+        while not is_serving(port, cluster):
             code = process.poll()
             if code is not None:
-                error = self._failed(f"it ended with {code}")
+                error = self._start_error(f"it ended with {code}")
                 taken = "Address already in use" in str(error)
                 raise _PortTaken(str(error)) if taken else error
             if time.monotonic() > deadline:
-                raise self._failed(f"it does not serve after {self._start_s:g} s")
+                raise self._start_error(f"it does not serve after {self._start_s:g} s")
             time.sleep(POLL_S)
 
-    def _failed(self, what: str) -> BrokerError:
+    def _start_error(self, what: str) -> BrokerError:
         tail = "".join(f"\n  {line}" for line in self._folder.log_tail())
         return BrokerError(f"the broker did not start: {what}; {self.log} ends with{tail}")
 
@@ -256,16 +258,16 @@ class Broker:
 
     def stop(self) -> bool:
         """Shut the running broker down; return whether it had to be killed, after `STOP_S`."""
-        self._signalled(signal.SIGTERM)
-        if self._gone():
+        self._send_signal(signal.SIGTERM)
+        if self._wait_until_ended():
             return False
         self.kill()
         return True
 
     def kill(self) -> None:
         """Kill the broker as `kill -9` does; its stored messages are there after the next start."""
-        self._signalled(signal.SIGKILL)
-        if not self._gone():
+        self._send_signal(signal.SIGKILL)
+        if not self._wait_until_ended():
             raise BrokerError(f"{self.folder}: the broker's process cannot be killed")
 
     def restart(self) -> Running:
@@ -279,7 +281,7 @@ class Broker:
         assert self._process is not None, "another process started this broker"
         return self._process.wait()
 
-    def _signalled(self, number: signal.Signals) -> None:
+    def _send_signal(self, number: signal.Signals) -> None:
         state = self.running()
         if state is None or state.pid is None:
             raise BrokerError(
@@ -289,7 +291,7 @@ class Broker:
         with contextlib.suppress(ProcessLookupError):
             os.kill(state.pid, number)
 
-    def _gone(self) -> bool:
+    def _wait_until_ended(self) -> bool:
         deadline = time.monotonic() + STOP_S
         while self._folder.is_held():
             if time.monotonic() > deadline:
@@ -301,7 +303,7 @@ class Broker:
         return True
 
 
-def serves(port: int, cluster: str) -> bool:
+def is_serving(port: int, cluster: str) -> bool:
     """Return whether a broker of this cluster serves on a port.
 
     A broker listens before it serves: its port accepts connections while the controller still

@@ -40,7 +40,7 @@ from ketal.runtime.execution import Execution
 from ketal.streaming.job.file import Job
 
 
-def unfit(compiled: CompiledPattern) -> str | None:
+def unsplittable_reason(compiled: CompiledPattern) -> str | None:
     """Return why a pattern cannot run in parts, and what to choose instead; None if it can.
 
     The reason is a clause that continues the pattern's name, such as "is not partitioned: …".
@@ -83,24 +83,24 @@ def uses_time(program: Program) -> bool:
     )
 
 
-def check_shared(job: Job, program: Program) -> None:
+def check_shareable(job: Job, program: Program) -> None:
     """Raise a SettingError if several consumers would give other verdicts than one consumer."""
-    why = not_shared(job, program) if job.is_shared else None
+    why = unshareable_reason(job, program) if job.is_shared else None
     if why is not None:
         raise SettingError(
             f'several consumers: {why}, or `store = "dir:PATH"`: one consumer reads all partitions'
         )
 
 
-def not_shared(job: Job, program: Program) -> str | None:
+def unshareable_reason(job: Job, program: Program) -> str | None:
     """Return why several consumers cannot share a job, and what to choose; None if they can."""
     for compiled in program.compiled:
-        why = unfit(compiled)
+        why = unsplittable_reason(compiled)
         if why is not None:
             return f"pattern {compiled.name} {why}"
-        names = _partition(compiled)
+        names = _partition_names(compiled)
         if job.keyed_by not in names:
-            is_common = all(_partition(other) == names for other in program.compiled)
+            is_common = all(_partition_names(other) == names for other in program.compiled)
             choose = f"keyed_by = {names[0]!r}" if is_common else "patterns partitioned alike"
             return (
                 f"the topics are keyed by {job.keyed_by} ([source] keyed_by), and pattern "
@@ -110,11 +110,11 @@ def not_shared(job: Job, program: Program) -> str | None:
     return None
 
 
-def _partition(compiled: CompiledPattern) -> list[str]:
+def _partition_names(compiled: CompiledPattern) -> list[str]:
     return [name for name, _ in compiled.partition]
 
 
-class Watch:
+class PartitionCheck:
     """Checks that each value of `keyed_by` is in one partition number.
 
     Notes
@@ -143,7 +143,7 @@ class Watch:
         values = (self._read(item) if isinstance(item, Event) else None for item in items)
         self._record(map(keyed, values), number, place)
 
-    def restored(self, execution: Execution, number: int) -> None:
+    def check_restored(self, execution: Execution, number: int) -> None:
         """Check the values of the live scopes of a restored part, as `check` does for events."""
         scopes = (scope for run in execution.runs for scope in run.scopes.values())
         keys = (keyed(dict(scope.key).get(self._name)) for scope in scopes)
@@ -152,10 +152,10 @@ class Watch:
     def _record(self, keys: Iterable[Key | None], number: int, place: Callable[[int], str]) -> None:
         """Record the partition number of values; evict the oldest beyond `placed_max`."""
         numbers = self._numbers
-        for at, key in enumerate(keys):
+        for index, key in enumerate(keys):
             if key is not None and numbers.setdefault(key, number) != number:
                 raise SettingError(
-                    f"{place(at)}: the scope {self._name} = {key[1]!r} is in partition {number} "
+                    f"{place(index)}: the scope {self._name} = {key[1]!r} is in partition {number} "
                     f"and in partition {numbers[key]}: the topics are not keyed by {self._name}; "
                     'have the producers key them so, or choose `store = "dir:PATH"`, with which '
                     "one consumer reads all partitions"

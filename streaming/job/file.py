@@ -38,13 +38,21 @@ _TEXT_FLAGS = {
 }
 INT_MAX = 2**31 - 1
 """The largest 32-bit number, in Kafka's protocol and in Java's clients."""
-FAR = 10**15
+NUMBER_MAX = 10**15
 """The largest number of all other settings: 31,000 years in ms, which fit 64 bits in µs too."""
 NUMBERS = {
-    "kafka": {"call_timeout_ms": (1_000, INT_MAX), "lost_after_ms": (0, FAR)},
-    "state": {"commit_interval_ms": (1, FAR)},
-    "time": {"lateness_ms": (0, FAR), "idle_ms": (1, FAR), "vacuous_after_ms": (0, FAR)},
-    "spark": {"key_groups": (1, FAR), "trigger_ms": (1, FAR), "batch_messages_max": (1, FAR)},
+    "kafka": {"call_timeout_ms": (1_000, INT_MAX), "lost_after_ms": (0, NUMBER_MAX)},
+    "state": {"commit_interval_ms": (1, NUMBER_MAX)},
+    "time": {
+        "lateness_ms": (0, NUMBER_MAX),
+        "idle_ms": (1, NUMBER_MAX),
+        "vacuous_after_ms": (0, NUMBER_MAX),
+    },
+    "spark": {
+        "key_groups": (1, NUMBER_MAX),
+        "trigger_ms": (1, NUMBER_MAX),
+        "batch_messages_max": (1, NUMBER_MAX),
+    },
 }
 """Table → its numeric keys, which are fields of `Job`, each with its least and largest value."""
 KEYS = {
@@ -55,7 +63,7 @@ KEYS = {
     "spark": (*NUMBERS["spark"], "jars"),
 }
 """Table → its keys; `[source]` and `[limits]` have the same keys as for a log."""
-_FOR_FILES = ("regex", "delimiter", "rebuild")
+_FILE_SETTINGS = ("regex", "delimiter", "rebuild")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVER = re.compile(r"(?:\w+://)?(?:\[[^\]\s]+\]|[^\s:/\[\]]+)(?::(\d{1,5}))?")
 """A host and its port, after an optional protocol, which Kafka's own clients ignore."""
@@ -167,15 +175,15 @@ def read_job(config: str | None, flags: Mapping[str, Any]) -> Job:
         If a setting is unknown, wrong or missing.
     """
     if config is None:
-        return _job(Config(), flags, Path())
+        return _build_job(Config(), flags, Path())
     read = load_config(config)
     try:
-        return _job(read, flags, Path(config).parent)
+        return _build_job(read, flags, Path(config).parent)
     except SettingError as fault:
         raise SettingError(f"{config}: {fault}") from None
 
 
-def _job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
+def _build_job(config: Config, flags: Mapping[str, Any], base: Path) -> Job:
     document, source, limits = config.document, config.source, config.limits
     tables = {name: table_of(document, name, keys) for name, keys in KEYS.items()}
 
@@ -316,7 +324,7 @@ def _check_source(source: Source, limits: Limits) -> None:
         raise SettingError(
             f"[source] format {source.format}: a message is one JSON object, format jsonl"
         )
-    for name in _FOR_FILES:
+    for name in _FILE_SETTINGS:
         if getattr(source, name) is not None:
             raise SettingError(f"[source] {name} is for files, and a message is one JSON object")
     if source.scheme is not None and not source.scheme.states_clocks:
@@ -410,7 +418,7 @@ def _properties(table: object) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise SettingError("kafka.properties must be a table, [kafka.properties]")
     out: dict[str, Any] = {}
-    for name, value in _flat(table):
+    for name, value in _dotted_items(table):
         place = f"[kafka.properties] {name}"
         if not isinstance(value, str | int | float | bool):
             raise SettingError(f"{place} must be text, a number or a boolean")
@@ -423,10 +431,10 @@ def _properties(table: object) -> dict[str, Any]:
     return out
 
 
-def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def _dotted_items(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     """Yield dotted keys with their values: TOML reads `a.b = 1` as a table in a table."""
     for name, value in table.items():
         if isinstance(value, dict) and value:
-            yield from _flat(value, f"{before}{name}.")
+            yield from _dotted_items(value, f"{before}{name}.")
         else:
             yield f"{before}{name}", value

@@ -59,7 +59,7 @@ class JobEngine(ABC):
         """Make `run` commit and return."""
         self.stopping = True
 
-    def failed(self, what: str, lost: str, reason: object) -> None:
+    def report_failure(self, what: str, lost: str, reason: object) -> None:
         """Report a failure that is retried, once in each outage.
 
         `what` is the notice. `lost` begins the message of the LostError, and `reason` ends it.
@@ -81,7 +81,7 @@ class JobEngine(ABC):
                 f"{lost} since {away_s:.0f} s ([kafka] lost_after_ms): {reason}"
             ) from None
 
-    def returned(self) -> None:
+    def report_recovery(self) -> None:
         """Report that Kafka is back after an outage, once until the job has recovered."""
         if self.failing_since_s is not None and not self._is_back:
             self._is_back = True
@@ -103,7 +103,7 @@ class VacuityWatch:
         self._due_s = 0.0
         self._warned: set[str] = set()
 
-    def look(self, now_s: float, findings: Callable[[], Findings]) -> None:
+    def update(self, now_s: float, findings: Callable[[], Findings]) -> None:
         """Update the findings if they are due, and warn after `vacuous_after_ms`.
 
         `now_s` is the time by any clock that never goes back.

@@ -48,7 +48,7 @@ def locked(folder: Path, patience_s: float, stopping: Callable[[], bool]) -> Ite
         file = open(path, "ab")  # noqa: SIM115
     with file:
         until_s = time.monotonic() + patience_s
-        while not (had := lock(file.fileno(), path)) and not stopping():
+        while not (is_locked := lock(file.fileno(), path)) and not stopping():
             if time.monotonic() >= until_s:
                 raise SettingError(
                     f"{folder}: another job is being started with its state there, and has not "
@@ -57,4 +57,4 @@ def locked(folder: Path, patience_s: float, stopping: Callable[[], bool]) -> Ite
                     "which may stand still"
                 )
             time.sleep(_TRY_S)
-        yield had
+        yield is_locked

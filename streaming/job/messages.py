@@ -29,7 +29,7 @@ def place_of(record: Any) -> str:
     return f"{record.topic}/{record.partition}/{record.offset}"
 
 
-class Outside:
+class MessageMetadata:
     """The parts of a message, beside its value, that the fields of an event are taken from.
 
     Attributes
@@ -47,7 +47,7 @@ class Outside:
         self.headers = tuple(sorted(path[1] for path in needed if path[0] == "header"))
 
 
-class Reader:
+class MessageReader:
     """Decodes messages of at most `line_bytes_max` bytes, as a source describes them."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
@@ -56,7 +56,7 @@ class Reader:
         self._bytes_max = limits.line_bytes_max
         # A message of this length cannot exceed a limit: a clock entry takes at least five bytes.
         self._short = min(5 * limits.clock_entries_max, limits.line_bytes_max)
-        self._needed = Outside(self._shape.paths)
+        self._needed = MessageMetadata(self._shape.paths)
         self._units = TIME_UNITS[source.time_unit]
 
     def items(
@@ -68,7 +68,7 @@ class Reader:
         that the fast path, which needs the value only, does not decode.
         """
         return [
-            self._decoded(record(number)) if event is None else event
+            self._decode_record(record(number)) if event is None else event
             for number, event in enumerate(self._plain_events(values))
         ]
 
@@ -87,12 +87,14 @@ class Reader:
             return [None] * len(values)
         return [event for value in values for event in self._plain_events((value,))]
 
-    def _decoded(self, record: Any) -> Item | Rejected:
+    def _decode_record(self, record: Any) -> Item | Rejected:
         """Decode a record field by field, which finds the reason if it is no event."""
         try:
             return self._item(record)
         except EventError as fault:
-            return Rejected(place=place_of(record), reason=brief_reason(_of_message(fault.reason)))
+            return Rejected(
+                place=place_of(record), reason=brief_reason(_message_reason(fault.reason))
+            )
 
     def _item(self, record: Any) -> Item:
         value = record.value
@@ -102,16 +104,16 @@ class Reader:
             raise EventError(
                 f"the message has {len(value)} bytes; line_bytes_max is {self._bytes_max}"
             )
-        return decoded(value, self._shape, self._outside(record))
+        return decoded(value, self._shape, self._metadata(record))
 
-    def _outside(self, record: Any) -> dict[str, Any]:
+    def _metadata(self, record: Any) -> dict[str, Any]:
         out: dict[str, Any] = {}
         if self._needed.key and record.key is not None:
-            out["key"] = _text(record.key, "key")
+            out["key"] = _utf8_text(record.key, "key")
         if self._needed.timestamp and record.timestamp >= 0:  # else it has none
             out["timestamp"] = record.timestamp * self._units / 1_000
         headers = {
-            name: _text(value, f"header {name}")
+            name: _utf8_text(value, f"header {name}")
             for name, value in record.headers
             if name in self._needed.headers and value is not None
         }
@@ -120,7 +122,7 @@ class Reader:
         return out
 
 
-def _text(value: bytes, what: str) -> str:
+def _utf8_text(value: bytes, what: str) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as fault:
@@ -129,7 +131,7 @@ def _text(value: bytes, what: str) -> str:
         ) from None
 
 
-def _of_message(reason: str) -> str:
+def _message_reason(reason: str) -> str:
     """Reword the reason of an EventError about a line of a file for a message; drop file hints."""
     if not reason.startswith("the line "):
         return reason

@@ -78,7 +78,7 @@ class Figures:
         self.findings: Findings = {}
         """The vacuity findings and the unknown comparisons of each pattern so far."""
         self._last: tuple[float, int] | None = None
-        self.text = self._rendered()
+        self.text = self._render()
 
     def verdict(self, kind: str, pattern: str | None, number: int = 1) -> None:
         """Count verdicts of a kind."""
@@ -93,7 +93,7 @@ class Figures:
         """Count a return to the last commit; the rate is 0 until the next update."""
         self.restarts += 1
         self._rate = 0.0
-        self.text = self._rendered()
+        self.text = self._render()
 
     def update(
         self,
@@ -121,7 +121,7 @@ class Figures:
         self._live_runs = live_runs
         self._watermark_s = watermark_s
         self.parts = parts
-        self.text = self._rendered()
+        self.text = self._render()
 
     def line(self) -> str:
         """Return the figures as one line for people."""
@@ -141,16 +141,16 @@ class Figures:
             parts.insert(0, "{} of {} parts".format(*self.parts))
         return " · ".join(parts)
 
-    def _rendered(self) -> str:
+    def _render(self) -> str:
         values: dict[str, Mapping[str, float | None] | float | None] = {
             "messages_total": self.consumed,
             "messages_per_second": self._rate,
-            "records": {_label(outcome=k): n for k, n in self._events.items() if k != "read"},
+            "records": {_labels(outcome=k): n for k, n in self._events.items() if k != "read"},
             "verdicts_total": {
-                _label(verdict=kind, pattern=pattern): n
+                _labels(verdict=kind, pattern=pattern): n
                 for (kind, pattern), n in sorted(self.verdicts.items())
             },
-            "lag_messages": {_label(partition=k): n for k, n in sorted(self.lag.items())},
+            "lag_messages": {_labels(partition=k): n for k, n in sorted(self.lag.items())},
             "held_back_events": self._events.get("held_back"),
             "live_runs": self._live_runs,
             "commits_total": self.commits,
@@ -159,9 +159,9 @@ class Figures:
             "parts": self.parts and self.parts[0],
             "watermark_seconds": self._watermark_s,
         }
-        for what in ("vacuous", "unknown"):
-            lists = sorted(self.findings.get(what, {}).items())
-            values[what] = {_label(pattern=name): len(some) for name, some in lists}
+        for finding in ("vacuous", "unknown"):
+            lists = sorted(self.findings.get(finding, {}).items())
+            values[finding] = {_labels(pattern=name): len(some) for name, some in lists}
         out: list[str] = []
         for name, text in _HELP.items():
             value = values[name]
@@ -176,7 +176,7 @@ class Figures:
         return "\n".join([*out, ""])
 
 
-def _label(**values: str) -> str:
+def _labels(**values: str) -> str:
     """Return labels as Prometheus text, without those that are empty."""
     labels = ",".join(f'{k}="{_escaped(v)}"' for k, v in values.items() if v)
     return f"{{{labels}}}"

@@ -29,7 +29,7 @@ from ketal.streaming.job.metrics import Hooks
 PENDING_BYTES_MAX = 4_000_000
 """Size of the pending verdicts from which on a commit is due."""
 _TAIL_BYTES = 65_536
-_BEGINNING = b'{"verdict":'
+_LINE_PREFIX = b'{"verdict":'
 
 
 class ClosedPipeError(Exception):
@@ -49,7 +49,7 @@ class Outputs:
         self._job = job
         self._hooks = hooks
         self._pending: list[tuple[Target, bytes | None, bytes]] = []
-        self._shown: list[Verdict] = []
+        self._for_stdout: list[Verdict] = []
         self._files: dict[Target, Any] = {}
         self.bytes = 0
         opened: dict[str, Any] = {}
@@ -59,7 +59,7 @@ class Outputs:
                     # A file under two names is opened once.
                     path = os.path.realpath(target.name)
                     if path not in opened:
-                        opened[path] = _opened(target.name)
+                        opened[path] = _open_file(target.name)
                     self._files[target] = opened[path]
         except BaseException:
             self.close()
@@ -73,13 +73,13 @@ class Outputs:
         """
         target = self._job.output_of(verdict.kind)
         if target.kind == "stdout":
-            self._shown.append(verdict)
+            self._for_stdout.append(verdict)
             self.bytes += 200
             return
         identity, line = verdict.written()
         most = self._job.limits.message_bytes_max
         if target.kind == "kafka" and len(line) > most:
-            line = _too_large(verdict.to_dict(), len(line))
+            line = _overflow_line(verdict.to_dict(), len(line))
         if key is not None and len(key) + len(line) > most:
             key = None
         self._pending.append((target, key if identity is None else identity.encode(), line))
@@ -91,16 +91,16 @@ class Outputs:
         for target, _, line in self._pending:
             if target.kind == "file":
                 lines.setdefault(self._files[target], (target.name, []))[1].append(line + b"\n")
-        for file, (name, some) in lines.items():
+        for file, (name, file_lines) in lines.items():
             with refused_as_setting(f"cannot write {name}"):
-                file.writelines(some)
+                file.writelines(file_lines)
                 file.flush()
                 # A device or a FIFO has no fsync.
                 if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     os.fsync(file.fileno())
-        if self._shown:
+        if self._for_stdout:
             try:
-                for verdict in self._shown:
+                for verdict in self._for_stdout:
                     self._hooks.show(verdict)
                 self._hooks.flush()
             except BrokenPipeError:
@@ -117,7 +117,7 @@ class Outputs:
     def clear(self) -> None:
         """Discard the pending verdicts: they are committed, or will be judged again."""
         self._pending.clear()
-        self._shown.clear()
+        self._for_stdout.clear()
         self.bytes = 0
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class Outputs:
                 file.close()
 
 
-def refused_as_too_large(job: Job, why: str) -> SettingError:
+def too_large_error(job: Job, why: str) -> SettingError:
     """Return the error for a message that is larger than its topic allows."""
     return SettingError(
         f"Kafka refuses a message as too large: {why}\n"
@@ -136,7 +136,7 @@ def refused_as_too_large(job: Job, why: str) -> SettingError:
     )
 
 
-def _too_large(verdict: dict[str, Any], size: int) -> bytes:
+def _overflow_line(verdict: dict[str, Any], size: int) -> bytes:
     """Return the overflow verdict that replaces a verdict too large for a message."""
     same = {key: verdict[key] for key in ("pattern", "id", "execution") if key in verdict}
     given_up = f"the content of a {verdict['verdict']} verdict of {size} bytes"
@@ -145,14 +145,14 @@ def _too_large(verdict: dict[str, Any], size: int) -> bytes:
     )
 
 
-def _opened(path: str) -> Any:
+def _open_file(path: str) -> Any:
     """Open a file to append to, and lock it; truncate a last line that a crash left incomplete.
 
     A device, such as /dev/null, and a FIFO are not locked, and have no earlier lines.
     """
     with refused_as_setting(f"cannot write {path}"):
         if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-            return _special(path)
+            return _open_special_file(path)
         file = open(path, "a+b")  # noqa: SIM115
         try:
             if not lock(file.fileno(), path):
@@ -180,13 +180,13 @@ def _truncate_last_line(file: Any, path: str) -> None:
             break
     if start < end:
         file.seek(start)
-        if not file.read(len(_BEGINNING)).startswith(_BEGINNING[: end - start]):
+        if not file.read(len(_LINE_PREFIX)).startswith(_LINE_PREFIX[: end - start]):
             raise SettingError(f"{path} does not end in a line of verdicts: not added to")
         file.truncate(start)
     file.seek(0, os.SEEK_END)
 
 
-def _special(path: str) -> Any:
+def _open_special_file(path: str) -> Any:
     """Open a device or a FIFO; refuse a FIFO without a reader, since opening it would block."""
     try:
         file = open(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb")  # noqa: SIM115

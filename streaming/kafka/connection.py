@@ -15,7 +15,11 @@ from kafka.structs import OffsetAndMetadata
 from ketal.errors import SettingError
 from ketal.streaming.kafka.connecting import client_errors, clients
 from ketal.streaming.kafka.connecting.access import check_access
-from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS, StoppedError, within
+from ketal.streaming.kafka.connecting.client_calls import (
+    CLIENT_ERRORS,
+    StoppedError,
+    call_with_deadline,
+)
 from ketal.streaming.kafka.running_job import Commit, Committed, RunningJob
 
 T = TypeVar("T")
@@ -42,12 +46,12 @@ class Connection:
 
     def connect_consumer(self) -> None:
         """Make the consumer."""
-        self.consumer = self._call("connecting", clients.consumer_of, self._job, calls=2)
+        self.consumer = self._call("connecting", clients.make_consumer, self._job, calls=2)
 
     def connect_producer(self, transactional_id: str) -> None:
         """Make the producer, which fences an earlier producer with the same transactional id."""
         self.producer = self._call(
-            "a transaction", clients.producer_of, self._job, transactional_id, calls=4
+            "a transaction", clients.make_producer, self._job, transactional_id, calls=4
         )
 
     def close(self) -> None:
@@ -59,8 +63,10 @@ class Connection:
                 clients.close_consumer(consumer)
 
     def _call(self, what: str, call: Callable[..., T], *args: Any, calls: int = 1) -> T:
-        """Call Kafka as `within` does, with a deadline of `calls` call timeouts."""
-        return within(calls * self._call_s, what, call, *args, enough=lambda: self._engine.stopping)
+        """Call Kafka as `call_with_deadline` does, with a deadline of `calls` call timeouts."""
+        return call_with_deadline(
+            calls * self._call_s, what, call, *args, should_stop=lambda: self._engine.stopping
+        )
 
     # --- topics ---
 
@@ -91,7 +97,7 @@ class Connection:
         if numbers:
             return numbers
         self._call("asking for a topic", clients.check_visible, self._job, topic, calls=2)
-        if self._engine.claimed:
+        if self._engine.has_begun:
             raise TimeoutError(f"there is no topic {topic} any more")
         raise SettingError(
             f"there is no topic {topic} at {self._job.bootstrap_servers}; create it first"
@@ -102,16 +108,16 @@ class Connection:
     def group_offsets(self) -> dict[TopicPartition, Commit]:
         """Return the group's commits, in the job's topics and in others."""
         offsets = self._call("asking for offsets", clients.group_offsets, self._job, calls=2)
-        return {one: Commit.of(held) for one, held in offsets.items()}
+        return {partition: Commit.of(held) for partition, held in offsets.items()}
 
     def committed(self, partitions: Sequence[TopicPartition]) -> Committed:
         """Return the commit of each partition; None where there is none."""
         out: dict[TopicPartition, Commit | None] = {}
         timeout_ms = self._job.call_timeout_ms
-        for one in partitions:
+        for partition in partitions:
             ask = self.consumer.committed
-            held = self._call("asking for offsets", ask, one, True, timeout_ms)
-            out[one] = None if held is None else Commit.of(held)
+            held = self._call("asking for offsets", ask, partition, True, timeout_ms)
+            out[partition] = None if held is None else Commit.of(held)
         return out
 
     def beginnings(self, committed: Committed, *, grown: bool = True) -> dict[TopicPartition, int]:
@@ -126,11 +132,17 @@ class Connection:
             added to the topic; such a partition is read from its beginning.
         """
         timeout_ms = self._job.call_timeout_ms
-        offsets = {one: held.offset for one, held in committed.items() if held is not None}
+        offsets = {
+            partition: held.offset for partition, held in committed.items() if held is not None
+        }
         fresh = committed.keys() - offsets
-        known = {one.topic for one in offsets if grown}
-        first = [one for one in fresh if self._job.start == "earliest" or one.topic in known]
-        last = [one for one in fresh if one not in first]
+        known = {partition.topic for partition in offsets if grown}
+        first = [
+            partition
+            for partition in fresh
+            if self._job.start == "earliest" or partition.topic in known
+        ]
+        last = [partition for partition in fresh if partition not in first]
         if first:
             ask = self.consumer.beginning_offsets
             offsets.update(self._call("asking for beginnings", ask, first, timeout_ms))
@@ -145,7 +157,7 @@ class Connection:
         if not partitions:
             return {}
         if not committed_only and self._uncommitted is None:
-            make = partial(clients.consumer_of, of_group=False, committed_only=False)
+            make = partial(clients.make_consumer, of_group=False, committed_only=False)
             self._uncommitted = self._call("connecting", make, self._job, calls=2)
         consumer = self.consumer if committed_only else self._uncommitted
         timeout_ms = self._job.call_timeout_ms
@@ -165,16 +177,20 @@ class Connection:
         """
 
         def is_in_vain() -> bool:
-            is_away = self._engine.stopping and not clients.listens(self._job.bootstrap_servers)
+            is_away = self._engine.stopping and not clients.is_listening(
+                self._job.bootstrap_servers
+            )
             return is_away or any(future.failed() for _, future in sent)
 
         try:
             send = self.producer.send_offsets_to_transaction
-            within(self._call_s, "sending offsets", send, offsets, member, enough=is_in_vain)
+            call_with_deadline(
+                self._call_s, "sending offsets", send, offsets, member, should_stop=is_in_vain
+            )
             commit = self.producer.commit_transaction
-            within(self._call_s, "the commit", commit, enough=is_in_vain)
+            call_with_deadline(self._call_s, "the commit", commit, should_stop=is_in_vain)
         except (StoppedError, *CLIENT_ERRORS) as error:
             for topic, future in sent:
                 if future.failed():
-                    raise client_errors.of_topic(topic, future.exception) from error
+                    raise client_errors.topic_error(topic, future.exception) from error
             raise

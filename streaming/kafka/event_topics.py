@@ -16,12 +16,12 @@ def make_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
         admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
 
 
-def producer_of(bootstrap_servers: str) -> Any:
+def make_producer(bootstrap_servers: str) -> Any:
     """Return a producer for `KafkaSink`."""
     return KafkaProducer(bootstrap_servers=bootstrap_servers, acks="all")
 
 
-def consumer_of(bootstrap_servers: str, topic: str) -> Any:
+def make_consumer(bootstrap_servers: str, topic: str) -> Any:
     """Return a consumer for `TopicCollector`, which reads a topic from its beginning."""
     return KafkaConsumer(
         topic,

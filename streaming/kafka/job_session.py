@@ -34,15 +34,15 @@ from ketal.streaming.kafka.connecting.client_errors import OUT_OF_RANGE
 from ketal.streaming.kafka.connection import Connection
 from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.running_job import RunningJob
-from ketal.streaming.kafka.state.storage import storage_of
-from ketal.streaming.kafka.watermarks import LOOK_MS
+from ketal.streaming.kafka.state.storage import make_storage
+from ketal.streaming.kafka.watermarks import CHECK_MS
 
 POLL_MS = 200
 SAVING_SHARE = 5
 """Saving takes at most a fifth of the time, so a large state is committed less often."""
 RECOMMIT_S = 3_600
 """How often a quiet job commits its offsets again, which would expire after some days."""
-LOOK_S = LOOK_MS / 1e3
+CHECK_S = CHECK_MS / 1e3
 PARTITIONS_S = 30.0
 STEADY_S = 10.0
 """How long a session without a fault and with nothing to commit runs until it has recovered."""
@@ -59,7 +59,7 @@ class Session(ABC):
         self.engine = engine
         self.job = engine.job
         self.connection = Connection(engine)
-        self.storage = storage_of(engine.job)
+        self.storage = make_storage(engine.job)
         self.outputs = outputs
         self.count = 0
         """The number of parts of a job with several consumers; 0 for a single consumer."""
@@ -69,7 +69,7 @@ class Session(ABC):
         self._ends_known: dict[TopicPartition, int] = {}
         """The end offsets that Kafka returned last; the client knows them after a fetch only."""
         self._began_s = self._listed_s = time.monotonic()
-        self._committed_s = self._commit_after_s = self._looked_s = 0.0
+        self._committed_s = self._commit_after_s = self._checked_s = 0.0
 
     # --- begin and end ---
 
@@ -77,8 +77,8 @@ class Session(ABC):
         """Connect, open the parts that are assigned, and report the end of an outage."""
         self.connection.check_access()
         self._claim()
-        self.engine.claimed = True
-        self.engine.returned()
+        self.engine.has_begun = True
+        self.engine.report_recovery()
 
     @abstractmethod
     def _claim(self) -> None:
@@ -88,15 +88,15 @@ class Session(ABC):
     def _check_partitions(self) -> None:
         """Raise an error if the topics have other partitions than before."""
 
-    def hold(self, parts: list[Part]) -> None:
+    def set_parts(self, parts: list[Part]) -> None:
         """Set the parts of this session, with all of their partitions active."""
-        part_of = {one: part for part in parts for one in part.positions}
+        part_of = {partition: part for part in parts for partition in part.positions}
         self._ends_known |= self.connection.ends(sorted(part_of))
         self.parts, self.part_of = parts, part_of
         for part in parts:
-            part.wake()
+            part.mark_all_active()
 
-    def note_ends(self, partitions: Sequence[TopicPartition]) -> None:
+    def record_ends(self, partitions: Sequence[TopicPartition]) -> None:
         """Under `until_end`, record the end offsets that the partitions have at the job's start."""
         if self.engine.ends is None and self.job.until_end:
             self.engine.ends = self.connection.ends(partitions)
@@ -110,16 +110,16 @@ class Session(ABC):
 
     # --- live ---
 
-    def live(self) -> None:
+    def run(self) -> None:
         """Run the session until the job must end, and make the last commit."""
         with contextlib.suppress(StoppedError):
-            self._run()
+            self._loop()
         if self._is_dirty:
             self.commit()
-        self.sum_up()
+        self.update_summary()
         self._check_clock()
 
-    def _run(self) -> None:
+    def _loop(self) -> None:
         """Consume, and commit when a commit is due, until the job must end."""
         engine = self.engine
         while not (engine.stopping or self._is_finished()):
@@ -132,8 +132,8 @@ class Session(ABC):
             if due and self._is_dirty:
                 self.commit()
                 engine.failing_since_s = None
-            if now_s - self._looked_s >= LOOK_S:
-                self._looked_s = now_s
+            if now_s - self._checked_s >= CHECK_S:
+                self._checked_s = now_s
                 self._check_clock()
 
     @property
@@ -151,11 +151,11 @@ class Session(ABC):
             raise
         self._check_topics()
         self._mark_active(batches)
-        for one in sorted(batches):
-            part = self.part_of[one]
+        for partition in sorted(batches):
+            part = self.part_of[partition]
             if part.ended:
                 continue
-            self._take(one, part, batches[one])
+            self._process_records(partition, part, batches[partition])
             if part.ended:
                 self.connection.consumer.pause(*part.positions)
 
@@ -180,12 +180,14 @@ class Session(ABC):
         idle. The next poll returns more messages after that wait, so the cost is small where the
         load is high.
         """
-        active = [one for one in batches if not self.part_of[one].ended]
-        for one in active:
-            self.part_of[one].mark_active(one)
-        parts = {self.part_of[one] for one in active}
-        for one in self._unread(sorted(other for part in parts for other in part.watermarks.idle)):
-            self.part_of[one].mark_active(one)
+        active = [partition for partition in batches if not self.part_of[partition].ended]
+        for partition in active:
+            self.part_of[partition].mark_active(partition)
+        parts = {self.part_of[partition] for partition in active}
+        for partition in self._unread(
+            sorted(other for part in parts for other in part.watermarks.idle)
+        ):
+            self.part_of[partition].mark_active(partition)
 
     def _unread(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Ask Kafka which of these partitions have messages that are not read yet.
@@ -195,20 +197,24 @@ class Session(ABC):
         """
         ends = self.connection.ends(partitions, committed_only=False)
         self._ends_known |= ends
-        return [one for one in partitions if ends[one] > self._position(one)]
+        return [
+            partition for partition in partitions if ends[partition] > self._position(partition)
+        ]
 
-    def _take(self, one: TopicPartition, part: Part, records: Sequence[Any]) -> None:
+    def _process_records(
+        self, partition: TopicPartition, part: Part, records: Sequence[Any]
+    ) -> None:
         """Process messages of a partition; commit in between if many verdicts are pending."""
         for start in range(0, len(records), BATCH_EVENTS):
             if self.outputs.bytes >= PENDING_BYTES_MAX:
                 self.commit()
             some = records[start : start + BATCH_EVENTS]
-            part.mark_active(one)
-            self.engine.consumed += part.take(one, some, self._add)
+            part.mark_active(partition)
+            self.engine.consumed += part.process(partition, some, self._add_verdicts)
             if part.ended:
                 break
 
-    def _add(self, verdicts: list[Verdict], record: Any = None) -> None:
+    def _add_verdicts(self, verdicts: list[Verdict], record: Any = None) -> None:
         for verdict in verdicts:
             self.outputs.add(verdict, None if record is None else record.key)
             self.engine.figures.verdict(verdict.kind, getattr(verdict, "pattern", None))
@@ -229,25 +235,27 @@ class Session(ABC):
         if ends is None:
             return bool(self.parts) and all(part.ended for part in self.parts)
         return all(
-            part.ended or self._position(one) >= ends.get(one, 0)
-            for one, part in self.part_of.items()
+            part.ended or self._position(partition) >= ends.get(partition, 0)
+            for partition, part in self.part_of.items()
         )
 
-    def _position(self, one: TopicPartition) -> int:
+    def _position(self, partition: TopicPartition) -> int:
         """Return the next offset to read; the client's own is past transaction markers."""
         timeout_ms = self.job.call_timeout_ms
-        position: int | None = self.connection.consumer.position(one, timeout_ms=timeout_ms)
-        return self.part_of[one].positions[one] if position is None else position
+        position: int | None = self.connection.consumer.position(partition, timeout_ms=timeout_ms)
+        return self.part_of[partition].positions[partition] if position is None else position
 
     def _check_clock(self) -> None:
         """Mark idle partitions, drop drained patterns, check the topics, and report the figures."""
         behind: dict[TopicPartition, int] = {}
-        for one in self.part_of:
-            fetched = self.connection.consumer.highwater(one) or 0
-            behind[one] = max(0, max(fetched, self._ends_known.get(one, 0)) - self._position(one))
+        for partition in self.part_of:
+            fetched = self.connection.consumer.highwater(partition) or 0
+            behind[partition] = max(
+                0, max(fetched, self._ends_known.get(partition, 0)) - self._position(partition)
+            )
         for part in self.parts:
-            self._add(part.mark_idle(behind, self._unread))
-            if drained := part.drained():
+            self._add_verdicts(part.mark_idle(behind, self._unread))
+            if drained := part.drop_drained():
                 names = ", ".join(drained)
                 self.engine.hooks.notify(f"{names}: drained, the old patterns are over")
         now_s = time.monotonic()
@@ -270,14 +278,16 @@ class Session(ABC):
             now_s=now_s,
             messages=self.engine.consumed,
             control=sum(part.counts["control"] for part in self.parts),
-            lag={f"{one.topic}/{one.partition}": lag for one, lag in behind.items()},
+            lag={
+                f"{partition.topic}/{partition.partition}": lag for partition, lag in behind.items()
+            },
             events=total(part.execution.counts.tally.to_dict() for part in self.parts),
             live_runs=sum(part.execution.counts.live_runs for part in self.parts),
             watermark_s=min(known_s, default=None) if len(known_s) == len(marks_s) else None,
             parts=(len(self.parts), self.count) if self.count else None,
         )
         if self.parts:
-            self.engine.vacuity_watch.look(now_s, lambda: self._findings(self.parts))
+            self.engine.vacuity_watch.update(now_s, lambda: self._findings(self.parts))
         self.engine.hooks.report(self.engine.figures)
 
     def _findings(self, parts: Iterable[Part]) -> Findings:
@@ -297,8 +307,8 @@ class Session(ABC):
             name = part.store.write(part.changes())
             part.metadata = {**self.storage.metadata(name), "owner": self.engine.owner}
             text = json.dumps(part.metadata)
-            for one, offset in part.positions.items():
-                offsets[one] = OffsetAndMetadata(offset, text, -1)
+            for partition, offset in part.positions.items():
+                offsets[partition] = OffsetAndMetadata(offset, text, -1)
         saving_s = time.monotonic() - began_s
         self.outputs.write()
         producer = self.connection.producer
@@ -311,7 +321,7 @@ class Session(ABC):
             part.store.committed()
             part.dirty = False
         self.outputs.clear()
-        self.sum_up()
+        self.update_summary()
         self._committed_s = now_s = time.monotonic()
         self.engine.figures.committed(now_s - began_s)
         least_s = self.job.commit_interval_ms / 1e3
@@ -322,11 +332,11 @@ class Session(ABC):
         """The group member in whose name offsets are committed."""
         return self.connection.consumer.group_metadata()
 
-    def sum_up(self) -> None:
+    def update_summary(self) -> None:
         """Set the job's summary from its parts, or from an empty part if there is none.
 
         Everything in the parts must be committed.
         """
         parts = self.parts or [Part(self.engine, 0, {}, self.storage.empty(0))]
-        self.engine.summary = total(part.summed for part in parts)
+        self.engine.summary = total(part.summary_numbers for part in parts)
         add_findings(self.engine.summary["patterns"], self._findings(parts))

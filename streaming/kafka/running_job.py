@@ -20,7 +20,7 @@ from kafka.structs import OffsetAndMetadata
 
 from ketal.errors import LostError, SettingError
 from ketal.programs.program import Program
-from ketal.streaming.job.distribution import Watch
+from ketal.streaming.job.distribution import PartitionCheck
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.job_engine import JobEngine
 from ketal.streaming.job.metrics import Hooks
@@ -55,14 +55,14 @@ class RunningJob(JobEngine):
     def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:
         super().__init__(job, program, hooks)
         self.owner = uuid.uuid4().hex
-        self.claimed = False
+        self.has_begun = False
         """Whether a session of this process has begun."""
         self.ends: dict[TopicPartition, int] | None = None
         """The end offsets of the partitions when the job started; None without `until_end`."""
-        self._elsewhere: Offsets | None = None
+        self._other_offsets: Offsets | None = None
         """The group's offsets in other topics when the last session began."""
         self.consumed = 0
-        self.watch = Watch(job, program) if job.is_shared else None
+        self.partition_check = PartitionCheck(job, program) if job.is_shared else None
 
     def refuse_other_job(self, storage: Storage, offsets: Offsets) -> None:
         """Raise a SettingError if the group belongs to another job.
@@ -70,20 +70,24 @@ class RunningJob(JobEngine):
         With `--on-change fresh` a group that reads the same topics is taken over.
         """
         job = self.job
-        of_jobs = {
-            one: held.metadata
-            for one, held in offsets.items()
+        job_metadata = {
+            partition: held.metadata
+            for partition, held in offsets.items()
             if "snapshot" in held.metadata or "changelog" in held.metadata
         }
         hint = (
             "\n  hint: give this job a --group-id of its own, and a --state where that is set"
             + ("" if job.group_id_given else "; the default is the name of the pattern file")
         )
-        same_topics = [metadata for one, metadata in of_jobs.items() if one.topic in job.topics]
-        if of_jobs and not same_topics:
-            topics = ", ".join(sorted({one.topic for one in of_jobs}))
+        same_topics = [
+            metadata
+            for partition, metadata in job_metadata.items()
+            if partition.topic in job.topics
+        ]
+        if job_metadata and not same_topics:
+            topics = ", ".join(sorted({partition.topic for partition in job_metadata}))
             raise SettingError(f"group {job.group_id} is another job's, which reads {topics}{hint}")
-        if job.on_change != "fresh" and not all(map(storage.is_own, same_topics)):
+        if job.on_change != "fresh" and not all(map(storage.has_state_of, same_topics)):
             raise SettingError(
                 f"group {job.group_id} has committed offsets of these topics with the state "
                 f"elsewhere, and not in {job.store}: the group is another job's, or that state is "
@@ -103,7 +107,9 @@ class RunningJob(JobEngine):
         """
         job = self.job
         owners = {
-            held.metadata.get("owner") for one, held in offsets.items() if one.topic in job.topics
+            held.metadata.get("owner")
+            for partition, held in offsets.items()
+            if partition.topic in job.topics
         }
         if owners - {None, self.owner}:
             raise LostError(
@@ -111,11 +117,21 @@ class RunningJob(JobEngine):
                 "  hint: of two processes with one state the later one goes on; another job is to "
                 "have a --group-id and a --state of its own"
             )
-        elsewhere = {one: held for one, held in offsets.items() if one.topic not in job.topics}
-        before, self._elsewhere = self._elsewhere, elsewhere
-        if before is None or elsewhere == before:
+        other_offsets = {
+            partition: held
+            for partition, held in offsets.items()
+            if partition.topic not in job.topics
+        }
+        before, self._other_offsets = self._other_offsets, other_offsets
+        if before is None or other_offsets == before:
             return
-        topics = sorted({one.topic for one, held in elsewhere.items() if before.get(one) != held})
+        topics = sorted(
+            {
+                partition.topic
+                for partition, held in other_offsets.items()
+                if before.get(partition) != held
+            }
+        )
         raise LostError(
             f"group {job.group_id} is another job's too, which reads {', '.join(topics)}: "
             "each fences the other\n  hint: give this job a --group-id of its own, and a --state "

@@ -6,9 +6,9 @@ partitions that are not idle; if all are idle, the largest mark. The watermark n
 
 A partition becomes idle after `idle_ms` without a message, in which only time counts that the
 process spent polling. A busy process does not poll, so of the time between two checks at most
-`LOOKED_MS_MAX` counts. After a standstill of the process nothing is known about any partition, so
-partitions that were idle are active again, and each gets some time until it is idle. The messages
-that a client has fetched do not show where a partition ends, so before the watermark passes an idle
+`CHECK_GAP_MS_MAX` counts. After a standstill of the process nothing is known about any partition:
+those that were idle are active again, and each gets some time until it is idle. The messages that a
+client has fetched do not show where a partition ends, so before the watermark passes an idle
 partition the caller asks Kafka for the end (`idle`, `newly_idle`).
 
 The one rule: time is an argument, the events' and the clock's, in milliseconds.
@@ -21,11 +21,11 @@ from typing import Any
 
 Partition = tuple[str, int]
 """(topic, number)."""
-LOOK_MS = 1_000
+CHECK_MS = 1_000
 """How often a job checks which partitions are idle."""
-LOOKED_MS_MAX = 2 * LOOK_MS
+CHECK_GAP_MS_MAX = 2 * CHECK_MS
 """How much of the time between two checks counts at most."""
-STOOD_MS = 5 * LOOK_MS
+STANDSTILL_MS = 5 * CHECK_MS
 """A longer time between two checks is a standstill; each partition is then active for this long."""
 
 
@@ -39,7 +39,7 @@ class Watermarks:
         self._idle_ms = idle_ms
         self._marks_s: dict[Partition, float | None] = dict.fromkeys(partitions)
         self._active_ms = dict.fromkeys(self._marks_s, now_ms)
-        self._looked_ms = now_ms
+        self._checked_ms = now_ms
         self._idle: set[Partition] = set()
         self.ended: set[Partition] = set()
         """The partitions that have ended (`ketal.end`)."""
@@ -59,7 +59,7 @@ class Watermarks:
 
     def mark_active(self, partitions: Iterable[Partition], now_ms: float) -> None:
         """Mark partitions active, since they have messages."""
-        self._skip_unwatched(now_ms)
+        self._skip_unpolled_time(now_ms)
         for partition in partitions:
             self._active_ms[partition] = now_ms
             self._idle.discard(partition)
@@ -88,28 +88,28 @@ class Watermarks:
 
     def _quiet(self, behind: Collection[Partition], now_ms: float) -> set[Partition]:
         """Return the partitions that had no message for `idle_ms` and have none to be read."""
-        self._skip_unwatched(now_ms)
+        self._skip_unpolled_time(now_ms)
         return {
             partition
             for partition, active_ms in self._active_ms.items()
             if partition not in behind and now_ms - active_ms >= self._idle_ms
         }
 
-    def _skip_unwatched(self, now_ms: float) -> None:
+    def _skip_unpolled_time(self, now_ms: float) -> None:
         """Shift the times of last activity by the time in which the process did not poll."""
-        between_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
-        if between_ms <= LOOKED_MS_MAX:
+        between_ms, self._checked_ms = now_ms - self._checked_ms, now_ms
+        if between_ms <= CHECK_GAP_MS_MAX:
             return
-        unseen_ms, least_ms = between_ms - LOOKED_MS_MAX, 0.0
-        if between_ms > STOOD_MS:
+        unseen_ms, least_ms = between_ms - CHECK_GAP_MS_MAX, 0.0
+        if between_ms > STANDSTILL_MS:
             self._idle.clear()
-            least_ms = now_ms - max(0, self._idle_ms - STOOD_MS)
+            least_ms = now_ms - max(0, self._idle_ms - STANDSTILL_MS)
         for partition, active_ms in self._active_ms.items():
             self._active_ms[partition] = min(now_ms, max(active_ms + unseen_ms, least_ms))
 
     def restart(self, now_ms: float) -> None:
         """Mark every partition active, with the full `idle_ms` until it is idle."""
-        self._looked_ms = now_ms
+        self._checked_ms = now_ms
         self._active_ms = dict.fromkeys(self._marks_s, now_ms)
         self._idle.clear()
 

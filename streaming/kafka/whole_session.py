@@ -32,7 +32,7 @@ class WholeSession(Session):
     def _take_over(self) -> None:
         connection = self.connection
         offsets = connection.group_offsets()
-        if self.engine.claimed:
+        if self.engine.has_begun:
             self.engine.check_owner(offsets)
         else:
             self.engine.refuse_other_job(self.storage, offsets)
@@ -41,30 +41,34 @@ class WholeSession(Session):
         self.storage.check(connection.numbers, 1)
         own = self._own(offsets)
         part = None
-        if own and not self.engine.claimed:
+        if own and not self.engine.has_begun:
             part, own = self._opened_ahead(own)
         connection.connect_producer(clients.transactional_id(self.job))
         connection.consumer.assign(partitions)
         committed = connection.committed(partitions)
         positions = connection.beginnings(committed)
-        for one, offset in positions.items():
-            connection.consumer.seek(one, offset)
+        for partition, offset in positions.items():
+            connection.consumer.seek(partition, offset)
         if part is not None and committed != own:
             part.store.close()
             part = None
         if part is None:
             loaded = self._loaded(open_too=True)
             part = open_part(self.engine, self.storage, 0, positions, committed, loaded)
-        self.note_ends(partitions)
+        self.record_ends(partitions)
         part.dirty = True  # The first commit names the owner.
-        self.hold([part])
+        self.set_parts([part])
         self.commit()
         if part.notice:
             self.engine.hooks.notify(part.notice)
 
     def _own(self, offsets: Offsets) -> Offsets:
         """Return the commits of the job's topics."""
-        return {one: held for one, held in offsets.items() if one.topic in self.job.topics}
+        return {
+            partition: held
+            for partition, held in offsets.items()
+            if partition.topic in self.job.topics
+        }
 
     def _opened_ahead(self, own: Offsets) -> tuple[Part | None, Offsets]:
         """Open the part before any process is fenced; return it and the commits it belongs to.
@@ -75,9 +79,9 @@ class WholeSession(Session):
         """
         for _ in range(AHEAD_MAX):
             loaded = self._loaded(open_too=False)
-            names = [self.storage.name_in(held.metadata) for held in own.values()]
-            if self.storage.is_of(loaded, names):
-                positions = {one: held.offset for one, held in own.items()}
+            names = [self.storage.state_name(held.metadata) for held in own.values()]
+            if self.storage.belongs_to(loaded, names):
+                positions = {partition: held.offset for partition, held in own.items()}
                 return open_part(self.engine, self.storage, 0, positions, own, loaded), own
             before, own = own, self._own(self.connection.group_offsets())
             if own == before:

@@ -18,7 +18,7 @@ from ketal.errors import SettingError, wrong_type
 from ketal.model.limits import Limits
 from ketal.programs.program import Program, checked_program
 from ketal.streaming.job.distribution import uses_time
-from ketal.streaming.job.file import FAR, INT_MAX, Job
+from ketal.streaming.job.file import INT_MAX, NUMBER_MAX, Job
 from ketal.streaming.spark import families as grouping
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def detect(
     from ketal.streaming.spark.output import observed, shown
 
     checked_program(program)
-    _check_whole("lateness_ms", lateness_ms, least=0, most=FAR)
+    _check_whole("lateness_ms", lateness_ms, least=0, most=NUMBER_MAX)
     if partitions is not None:
         _check_whole("partitions", partitions, least=1, most=INT_MAX)
     for warning in grouping.warnings(program, key_groups):

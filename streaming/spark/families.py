@@ -38,7 +38,7 @@ from ketal.model.limits import Limits
 from ketal.programs.program import Program
 from ketal.runtime.silence.vacuity import Findings, MetEvents, findings
 from ketal.runtime.stream_release import refuse_unavailable
-from ketal.streaming.job.distribution import unfit
+from ketal.streaming.job.distribution import unsplittable_reason
 
 KEY_GROUPS_MAX = 32_768
 """More than any cluster can run at once; also the maximum of Flink."""
@@ -84,7 +84,7 @@ def families(program: Program, key_groups: int) -> tuple[Family, ...]:
     if key_groups == 1:
         return (Family(program, (), 0, 1),)
     for compiled in program.compiled:
-        why = unfit(compiled)
+        why = unsplittable_reason(compiled)
         if compiled.partition and why is not None:
             raise SettingError(
                 f"pattern {compiled.name} cannot run in {key_groups} key groups: it {why}\n"
@@ -204,7 +204,7 @@ def warnings(program: Program, key_groups: int) -> Iterator[str]:
     key = _job_key(program)
     for compiled in program.compiled:
         if not compiled.partition:
-            why = f"{unfit(compiled)}; until then"
+            why = f"{unsplittable_reason(compiled)}; until then"
         elif _partition(compiled) != key:
             own, others = (", ".join(map(_named, of)) for of in (_partition(compiled), key))
             why = f"is partitioned by {own}, and the job by {others}; until it is a job of its own"

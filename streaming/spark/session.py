@@ -23,7 +23,7 @@ from ketal.errors import LostError, SettingError
 from ketal.files.file_replacement import replace_file
 from ketal.files.user_folders import cache_folder
 from ketal.streaming.job.file import Job
-from ketal.streaming.jvm.artifacts import jars_of, spark_connector
+from ketal.streaming.jvm.artifacts import fetch_jars, spark_connector
 from ketal.streaming.jvm.java import Java, find_java, newest_for_spark, spark_home
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def spark_session(job: Job, notify: Callable[[str], None]) -> tuple[SparkSession
 
 def connector_jars(java: Java, notify: Callable[[str], None] = lambda _: None) -> str:
     """Return the jars of the Kafka connector for the installed pyspark, as for `spark.jars`."""
-    folder = jars_of(spark_connector(version("pyspark")), java, notify=notify)
+    folder = fetch_jars(spark_connector(version("pyspark")), java, notify=notify)
     return ",".join(map(str, sorted(folder.glob("*.jar"))))
 
 

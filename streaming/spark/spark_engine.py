@@ -27,9 +27,9 @@ from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.silence import vacuity
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.job_engine import JobEngine
-from ketal.streaming.job.messages import Outside
+from ketal.streaming.job.messages import MessageMetadata
 from ketal.streaming.job.metrics import Hooks
-from ketal.streaming.job.outputs import ClosedPipeError, Outputs, refused_as_too_large
+from ketal.streaming.job.outputs import ClosedPipeError, Outputs, too_large_error
 from ketal.streaming.spark import families as grouping
 from ketal.streaming.spark import verdicts
 from ketal.streaming.spark.checkpoint import HINT, Checkpoint
@@ -112,7 +112,7 @@ class SparkEngine(JobEngine):
                     break
                 except LostError as lost:
                     outputs.clear()
-                    self.failed(str(lost), "lost", lost)
+                    self.report_failure(str(lost), "lost", lost)
                     self.wait(RETRY_S)
         except (Py4JNetworkError, ConnectionError) as fault:
             # A signal to the whole process group ends Spark as well, so then this is no fault.
@@ -127,7 +127,7 @@ class SparkEngine(JobEngine):
     def _verdicts(self, session: SparkSession, counts: dict[str, int], starting: str) -> DataFrame:
         """Return a stream of the rows that the key groups emit for the messages of the topics."""
         job = self.job
-        wants_headers = bool(Outside(Shape(job.source, kafka=True).paths).headers)
+        wants_headers = bool(MessageMetadata(Shape(job.source, kafka=True).paths).headers)
         events = (
             session.readStream.format("kafka")
             .options(**self._options)
@@ -240,7 +240,7 @@ class SparkEngine(JobEngine):
             return SettingError(f"a topic is not there any more: {_brief(text)}")
         if _TOO_LARGE.search(text):
             topics = ", ".join(one.name for one in self.job.outputs if one.kind == "kafka")
-            return refused_as_too_large(self.job, f"{_brief(text)} (topic {topics})")
+            return too_large_error(self.job, f"{_brief(text)} (topic {topics})")
         if _NOT_ALLOWED.search(text):
             return SettingError(f"[kafka.properties] {_brief(text)}")
         what = "Kafka" if _KAFKA.search(text) else "Spark"
@@ -270,7 +270,7 @@ class SparkEngine(JobEngine):
             live_runs=sum(of["live_runs"] for of in groups),
             watermark_s=_watermark_s(progress),
         )
-        self.vacuity_watch.look(now_s, lambda: grouping.findings_of_groups(self.families, groups))
+        self.vacuity_watch.update(now_s, lambda: grouping.findings_of_groups(self.families, groups))
         self.hooks.report(self.figures)
 
     def _summary(self, checkpoint: Checkpoint) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from ketal.errors import SettingError
 from ketal.streaming.job.file import Job
 from ketal.streaming.kafka.connecting.client_calls import CLIENT_ERRORS
 from ketal.streaming.kafka.connecting.client_errors import causes
-from ketal.streaming.kafka.connecting.clients import listens, properties_of
+from ketal.streaming.kafka.connecting.clients import client_properties, is_listening
 from ketal.streaming.kafka.connecting.properties import refused_as_settings
 
 _REFUSED = (
@@ -37,7 +37,7 @@ _REFUSED = (
     faults.SaslAuthenticationFailedError,
     faults.UnsupportedSaslMechanismError,
 )
-_HUNG_UP = (ssl.SSLEOFError, ssl.SSLSyscallError, ssl.SSLZeroReturnError)
+_CONNECTION_CLOSED = (ssl.SSLEOFError, ssl.SSLSyscallError, ssl.SSLZeroReturnError)
 _TLS = {"PLAINTEXT": False, "SSL": True, "SASL_PLAINTEXT": False, "SASL_SSL": True}
 
 
@@ -52,21 +52,21 @@ def check_access(job: Job) -> None:
         The failure of the first server, if a retry may succeed.
     """
     # They include the setting of a proxy, for which the manager itself has no default.
-    given = properties_of(job, KafkaConsumer)
+    given = client_properties(job, KafkaConsumer)
     tried: list[tuple[str, BaseException]] = []
     for server in job.bootstrap_servers.split(","):
-        fault = _fault(job, server, given)
+        fault = _connection_fault(job, server, given)
         if fault is None:
             return
         tried.append((server, fault))
     for server, fault in tried:
-        why = _refusal(fault) or _wrong_protocol(job, server, given)
+        why = _refusal_reason(fault) or _protocol_fault(job, server, given)
         if why is not None:
             raise SettingError(f"Kafka at {server} refuses the connection: {why}") from None
     raise tried[0][1]
 
 
-def _fault(
+def _connection_fault(
     job: Job, server: str, given: Mapping[str, Any], *, greeting_only: bool = False
 ) -> BaseException | None:
     """Try one connection; return the exception that it failed with, or None.
@@ -112,23 +112,23 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
         return transport
 
 
-def _refusal(fault: BaseException) -> str | None:
+def _refusal_reason(fault: BaseException) -> str | None:
     """Return why the settings are wrong, if a server or the TLS library gives a reason; or None."""
     # An error may have another error as its cause or as an argument.
     for one in [one for cause in causes(fault) for one in (cause, *cause.args)]:
         if isinstance(one, _REFUSED):
             return f"{one}\n  hint: look at security_protocol and sasl_* in [kafka.properties]"
-        if isinstance(one, ssl.SSLError) and not isinstance(one, _HUNG_UP):
+        if isinstance(one, ssl.SSLError) and not isinstance(one, _CONNECTION_CLOSED):
             return f"TLS: {one}\n  hint: look at ssl_* in [kafka.properties]; ssl_cafile names " + (
                 "the certificate of the authority that signed the broker's"
             )
     return None
 
 
-def _wrong_protocol(job: Job, server: str, given: Mapping[str, Any]) -> str | None:
+def _protocol_fault(job: Job, server: str, given: Mapping[str, Any]) -> str | None:
     """Try other protocols on a server that dropped the connection; return the fault, or None."""
     protocol = str(given.get("security_protocol", "PLAINTEXT"))
-    if not listens(server):
+    if not is_listening(server):
         return None
     tls = _TLS[protocol]
     unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -137,10 +137,10 @@ def _wrong_protocol(job: Job, server: str, given: Mapping[str, Any]) -> str | No
     plain = {**given, "security_protocol": "PLAINTEXT"}
     with_tls = {**given, "security_protocol": "SSL", "ssl_context": unverified}
     hint = f"and security_protocol is {protocol}\n  hint: it is one of {', '.join(_TLS)}"
-    if _fault(job, server, plain if tls else with_tls, greeting_only=True) is None:
+    if _connection_fault(job, server, plain if tls else with_tls, greeting_only=True) is None:
         return f"it speaks {'no TLS' if tls else 'TLS'}, {hint}"
     if protocol.startswith("SASL"):
         return None  # A listener with SASL would have named its mechanisms.
-    greeted = _fault(job, server, given, greeting_only=True) is None
+    greeted = _connection_fault(job, server, given, greeting_only=True) is None
     # A server that answers, and drops the connection once more, is not just starting or stopping.
-    return f"it wants SASL, {hint}" if greeted and _fault(job, server, given) else None
+    return f"it wants SASL, {hint}" if greeted and _connection_fault(job, server, given) else None

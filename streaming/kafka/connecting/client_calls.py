@@ -25,14 +25,14 @@ class StoppedError(Exception):
     """The job was stopped while it waited for Kafka."""
 
 
-def within(
+def call_with_deadline(
     timeout_s: float,
     what: str,
     call: Callable[..., T],
     *args: Any,
-    enough: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> T:
-    """Call a function that may hang; wait for it until a deadline, or until `enough` returns True.
+    """Call a function that may hang; wait until a deadline, or until `should_stop` returns True.
 
     Raises
     ------
@@ -40,21 +40,21 @@ def within(
         If it has not returned by the deadline. Its thread goes on; the caller must close the client
         that the function hangs in.
     StoppedError
-        If it has not returned when `enough` returns True; the client must be closed then too.
+        If it has not returned when `should_stop` returns True; the client must be closed then too.
     """
-    result = in_background(what, call, *args)
+    result = run_in_background(what, call, *args)
     until_s = time.monotonic() + timeout_s
     while not result.done():
         left_s = until_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError(f"{what} took more than {timeout_s:g} s")
         wait([result], min(left_s, SLICE_S))
-        if not result.done() and enough():
+        if not result.done() and should_stop():
             raise StoppedError(what)
     return result.result()
 
 
-def in_background(what: str, call: Callable[..., T], *args: Any) -> Future[T]:
+def run_in_background(what: str, call: Callable[..., T], *args: Any) -> Future[T]:
     """Call a function on a daemon thread, for which Python does not wait at exit."""
     result: Future[T] = Future()
 

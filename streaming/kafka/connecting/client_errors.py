@@ -13,10 +13,10 @@ from kafka import errors as faults
 
 from ketal.errors import SettingError
 from ketal.streaming.job.file import Job
-from ketal.streaming.job.outputs import refused_as_too_large
+from ketal.streaming.job.outputs import too_large_error
 from ketal.streaming.kafka.connecting.clients import transactional_id
 
-_OF_SETTINGS = (
+_SETTINGS_FAULTS = (
     faults.IncompatibleBrokerVersion,
     faults.InvalidTopicError,
     faults.KafkaConfigurationError,
@@ -40,7 +40,7 @@ _RIGHTS = (
 )
 
 
-def _lacking(job: Job, error: BaseException) -> str | None:
+def _missing_right(job: Job, error: BaseException) -> str | None:
     """Return the resource that the user has no right to, if an error is about that; None if not.
 
     If the right is missing within a transaction, kafka-python raises a KafkaError whose text names
@@ -48,7 +48,7 @@ def _lacking(job: Job, error: BaseException) -> str | None:
     """
     for failed in error.args:
         if isinstance(failed, BaseException):
-            return _lacking(job, failed)
+            return _missing_right(job, failed)
     by_name = str(error) if type(error) is faults.KafkaError else ""
     kind = next((k for k in _RIGHTS if isinstance(error, k) or k.__name__ in by_name), None)
     if kind is None:
@@ -65,23 +65,23 @@ def _lacking(job: Job, error: BaseException) -> str | None:
     return f"{type(error).__name__} {error}"
 
 
-def of_settings(job: Job, error: BaseException) -> SettingError | None:
+def settings_error(job: Job, error: BaseException) -> SettingError | None:
     """Return the SettingError for an error that a retry cannot help; None for any other error."""
     for one in causes(error):
-        if (lacking := _lacking(job, one)) is not None:
+        if (missing_right := _missing_right(job, one)) is not None:
             return SettingError(
-                f"Kafka refuses, as not allowed: {lacking} ({one})\n"
+                f"Kafka refuses, as not allowed: {missing_right} ({one})\n"
                 "  hint: give the user of [kafka.properties] the rights that docs/streaming.md "
                 "lists"
             )
-        if isinstance(one, _OF_SETTINGS):
-            return SettingError(f"Kafka refuses: {described(one)}")
+        if isinstance(one, _SETTINGS_FAULTS):
+            return SettingError(f"Kafka refuses: {describe(one)}")
         if isinstance(one, _TOO_LARGE):
-            return refused_as_too_large(job, described(one))
+            return too_large_error(job, describe(one))
         if isinstance(one, faults.UnsupportedCodecError):
             return SettingError(
                 f"the messages of {', '.join(job.topics)} are compressed, and nothing here "
-                f"decompresses them: {described(one)}\n  hint: pip install lz4, or python-snappy"
+                f"decompresses them: {describe(one)}\n  hint: pip install lz4, or python-snappy"
             )
         # kafka-python has a class for it, and yet raises a KafkaError whose text names the class.
         if faults.InvalidTransactionTimeoutError.__name__ in f"{type(one).__name__} {one}":
@@ -93,14 +93,14 @@ def of_settings(job: Job, error: BaseException) -> SettingError | None:
     return None
 
 
-def of_topic(topic: str, error: BaseException) -> BaseException:
+def topic_error(topic: str, error: BaseException) -> BaseException:
     """Return the error of a message; add the topic's name if the error has no text."""
     if error.args in ((), (None,)):
         error.args = (f"topic {topic}",)
     return error
 
 
-def described(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """Return the class name and the text of an error; the text alone if it has the class name."""
     name, text = type(error).__name__, str(error)
     return text if name in text else f"{name}: {text}".removesuffix(": ")

@@ -5,7 +5,7 @@ kafka-python has seven defects, each with a workaround here or in `group_session
 1. `send_offsets_to_transaction` and `commit_transaction` have no timeout and hang for ever when the
    broker dies inside a transaction: `client_calls.within` gives every such call a deadline.
 2. A producer that was fenced requests a new epoch after some errors, and thereby aborts the
-   transaction of its successor: `producer_of` makes those errors fatal.
+   transaction of its successor: `make_producer` makes those errors fatal.
 3. A producer cannot be used again after a failure: it is discarded with all state.
 4. Listeners of a consumer run on its own thread: `group_session` makes that safe.
 5. A consumer that rejoins its group, because its leader saw other metadata, stops joining if `poll`
@@ -42,7 +42,7 @@ from ketal.streaming.kafka.connecting.tokens import Tokens
 TESTED_VERSION = "3.0.12"
 TRANSACTION_TIMEOUT_MS = 10_000
 CLOSE_TIMEOUT_S = 2
-LISTENS_S = 1.0
+CONNECT_TIMEOUT_S = 1.0
 POLL_RECORDS_MAX = 4_000
 RECONNECT_MS_MAX = 2_000
 """The longest pause between two attempts to connect; the default would become 30 s."""
@@ -51,7 +51,7 @@ METADATA_AGE_MS = 30_000
 (`job_session.PARTITIONS_S`)."""
 
 
-def properties_of(job: Job, client: Any) -> dict[str, Any]:
+def client_properties(job: Job, client: Any) -> dict[str, Any]:
     """Return those properties of the job that a client class of kafka-python has."""
     given = {k: v for k, v in job.properties.items() if k in client.DEFAULT_CONFIG}
     if job.properties.get("sasl_mechanism") == "OAUTHBEARER":
@@ -59,7 +59,7 @@ def properties_of(job: Job, client: Any) -> dict[str, Any]:
     return given
 
 
-def consumer_of(job: Job, *, of_group: bool = True, committed_only: bool = True) -> Any:
+def make_consumer(job: Job, *, of_group: bool = True, committed_only: bool = True) -> Any:
     """Return a consumer; without `of_group` it belongs to no group, and commits nothing.
 
     The group uses the range assignor: if all topics have equally many partitions, a consumer gets
@@ -71,7 +71,7 @@ def consumer_of(job: Job, *, of_group: bool = True, committed_only: bool = True)
         "metrics_enabled": False,
         "max_poll_records": POLL_RECORDS_MAX,
         "reconnect_backoff_max_ms": RECONNECT_MS_MAX,
-        **properties_of(job, KafkaConsumer),
+        **client_properties(job, KafkaConsumer),
     }
     with refused_as_settings(job.properties):
         consumer = KafkaConsumer(
@@ -87,8 +87,8 @@ def consumer_of(job: Job, *, of_group: bool = True, committed_only: bool = True)
     return consumer
 
 
-def _admin_of(job: Job) -> Any:
-    given = properties_of(job, KafkaAdminClient)
+def _make_admin(job: Job) -> Any:
+    given = client_properties(job, KafkaAdminClient)
     return KafkaAdminClient(
         bootstrap_servers=job.bootstrap_servers,
         **{"bootstrap_timeout_ms": job.call_timeout_ms, **given},
@@ -98,7 +98,7 @@ def _admin_of(job: Job) -> Any:
 def topic_setting(job: Job, topic: str, name: str) -> str:
     """Return the value of a topic's setting."""
     resource = ConfigResource("TOPIC", topic, [name])
-    with _admin_of(job) as admin:
+    with _make_admin(job) as admin:
         settings = admin.describe_configs([resource], config_filter="all")["topic"][topic]
     if name not in settings:  # Kafka refused the request, and kafka-python drops that error.
         raise faults.TopicAuthorizationFailedError(topic)
@@ -107,7 +107,7 @@ def topic_setting(job: Job, topic: str, name: str) -> str:
 
 def check_visible(job: Job, topic: str) -> None:
     """Raise an error if the user has no right to see a topic; do not if it does not exist."""
-    with _admin_of(job) as admin:
+    with _make_admin(job) as admin:
         (description,) = admin.describe_topics([topic])
     if faults.for_code(description["error_code"]) is faults.TopicAuthorizationFailedError:
         raise faults.TopicAuthorizationFailedError(topic)
@@ -116,7 +116,7 @@ def check_visible(job: Job, topic: str) -> None:
 def group_offsets(job: Job) -> dict[Any, Any]:
     """Return the committed offsets of the job's group, in all topics."""
     until_s = time.monotonic() + job.call_timeout_ms / 1e3
-    with _admin_of(job) as admin:
+    with _make_admin(job) as admin:
         while True:
             try:
                 return dict(admin.list_group_offsets({job.group_id: None})[job.group_id])
@@ -127,12 +127,12 @@ def group_offsets(job: Job) -> dict[Any, Any]:
             time.sleep(SLICE_S)
 
 
-def listens(servers: str) -> bool:
+def is_listening(servers: str) -> bool:
     """Return whether one of Kafka's addresses accepts a TCP connection."""
     for host, port, _ in collect_hosts(servers):
         with (
             contextlib.suppress(OSError),
-            socket.create_connection((host, port), timeout=LISTENS_S),
+            socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S),
         ):
             return True
     return False
@@ -143,7 +143,7 @@ def transactional_id(job: Job) -> str:
     return f"ketal-{job.group_id}"
 
 
-def producer_of(job: Job, transactional_id: str) -> Any:
+def make_producer(job: Job, transactional_id: str) -> Any:
     """Return a producer with transactions; `init_transactions`, called here, fences older ones."""
     given = {
         "bootstrap_timeout_ms": job.call_timeout_ms,
@@ -152,14 +152,14 @@ def producer_of(job: Job, transactional_id: str) -> Any:
         "metrics_enabled": False,
         "linger_ms": 5,
         "reconnect_backoff_max_ms": RECONNECT_MS_MAX,
-        **properties_of(job, KafkaProducer),
+        **client_properties(job, KafkaProducer),
     }
     with refused_as_settings(job.properties):
         producer = KafkaProducer(
             bootstrap_servers=job.bootstrap_servers, transactional_id=transactional_id, **given
         )
     try:
-        end_when_fenced(producer)
+        make_fencing_fatal(producer)
         make_no_topics(producer, "_metadata")
         producer.init_transactions()
     except BaseException:
@@ -173,10 +173,13 @@ def transaction_timeout_ms(job: Job) -> int:
     return int(job.properties.get("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS))
 
 
-def end_when_fenced(producer: Any) -> None:
+def make_fencing_fatal(producer: Any) -> None:
     """Make those errors fatal after which kafka-python would request a new producer epoch."""
-    manager = _inner(producer, "_transaction_manager")
-    risky, fatal = _inner(manager, "_NEEDS_EPOCH_BUMP_ERRORS"), _inner(manager, "_FATAL_ERRORS")
+    manager = _private_attribute(producer, "_transaction_manager")
+    risky, fatal = (
+        _private_attribute(manager, "_NEEDS_EPOCH_BUMP_ERRORS"),
+        _private_attribute(manager, "_FATAL_ERRORS"),
+    )
     if not isinstance(risky, frozenset) or not isinstance(fatal, frozenset):
         raise _unknown_version()
     manager._NEEDS_EPOCH_BUMP_ERRORS = frozenset()
@@ -188,7 +191,7 @@ def make_no_topics(client: Any, cluster: str) -> None:
 
     `cluster` is the attribute of the client that sends these requests.
     """
-    config = _inner(client, cluster, "config")
+    config = _private_attribute(client, cluster, "config")
     if "allow_auto_create_topics" not in config:
         raise _unknown_version()
     config["allow_auto_create_topics"] = False
@@ -196,7 +199,7 @@ def make_no_topics(client: Any, cluster: str) -> None:
 
 def topic_id(consumer: Any, topic: str) -> int:
     """Return the id by which Kafka distinguishes topics of the same name; 0 if it is unknown."""
-    known = _inner(consumer, "_cluster", "topic_id")(topic)
+    known = _private_attribute(consumer, "_cluster", "topic_id")(topic)
     return 0 if known is None else int(known.int)
 
 
@@ -208,22 +211,22 @@ def keep_joining(consumer: Any) -> None:
     elected leader. A listener calls this whenever partitions are revoked, since that is how joining
     begins.
     """
-    _inner(consumer, "_coordinator", "request_rejoin")()
+    _private_attribute(consumer, "_coordinator", "request_rejoin")()
 
 
-def drop_parked(consumer: Any) -> None:
+def drop_paused_records(consumer: Any) -> None:
     """Drop the messages that a consumer fetched from paused partitions, before these are resumed.
 
     The consumer returns such messages only if it has read no other partition since, and as long as
     it has them it fetches no more of their partition, which could then stall for ever.
     """
-    parked = _inner(consumer, "_fetcher", "_paused_partition_records")
+    parked = _private_attribute(consumer, "_fetcher", "_paused_partition_records")
     for records in parked.values():
         records.drain()
     parked.clear()
 
 
-def _inner(client: Any, *names: str) -> Any:
+def _private_attribute(client: Any, *names: str) -> Any:
     """Return a private attribute of a client, given by its path of names.
 
     Raises

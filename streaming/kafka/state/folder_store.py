@@ -51,7 +51,7 @@ PIECE_BYTES = 1_000_000
 """The largest size of a row, except for a row with a single larger record."""
 PAGE_BYTES = 16_384
 """With this page size a commit of a megabyte costs half of what it costs with SQLite's 4,096."""
-LOCKED_S = 10.0
+LOCK_TIMEOUT_S = 10.0
 """How long SQLite waits for a lock of another process."""
 
 _SUFFIX = ".sqlite"
@@ -59,7 +59,7 @@ _DIGEST_BYTES = 12
 _FILE = re.compile(r"(\d+)-[0-9a-f]+\.sqlite")
 _NAME = re.compile(r"(\d{10}-[0-9a-f]{8}\.sqlite)@(\d{10})-([0-9a-f]{24})")
 _CLAIM = "group.json"
-_NOT_DAMAGE = (
+_MACHINE_FAULTS = (
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_FULL,
@@ -125,7 +125,7 @@ class Claim:
         return held
 
 
-class Saved:
+class FolderStore:
     """Saves and restores the state of one job, for one session; its commits record the claim."""
 
     def __init__(self, folder: Path, claim: Claim | None = None) -> None:
@@ -158,13 +158,15 @@ class Saved:
         """
         try:
             if self._database is None:
-                self._begin({**self._whole, **changes})
+                self._begin_database({**self._whole, **changes})
                 self._whole = {}
             elif self._added_bytes > min(max(self._base_bytes, ADDED_BYTES_LEAST), ADDED_BYTES_MAX):
                 path, digest = self.folder / self._name, self._digest.hexdigest()
-                self._begin({**_records(self._database, path, self._number, digest), **changes})
+                self._begin_database(
+                    {**_read_records(self._database, path, self._number, digest), **changes}
+                )
             else:
-                self._added_bytes += self._add(self._database, changes)
+                self._added_bytes += self._add_commit(self._database, changes)
         except (OSError, sqlite3.Error) as fault:
             cause = getattr(fault, "strerror", None) or fault
             raise SettingError(
@@ -173,14 +175,14 @@ class Saved:
             ) from None
         return f"{self._name}@{self._number:010d}-{self._digest.hexdigest()}"
 
-    def _begin(self, records: Mapping[bytes, bytes | None]) -> None:
+    def _begin_database(self, records: Mapping[bytes, bytes | None]) -> None:
         """Begin a new database, whose first commit has all records."""
         self.close()
         self._name = f"{self._number + 1:010d}-{uuid.uuid4().hex[:8]}{_SUFFIX}"
         self._digest = _new_digest()
         path = self.folder / self._name
         path.touch(0o600, exist_ok=False)  # SQLite's other files are made with the same mode.
-        database = _opened(path, "rw")
+        database = _connect(path, "rw")
         try:
             database.execute("PRAGMA synchronous = EXTRA")  # of the folder too
             database.execute(f"PRAGMA page_size = {PAGE_BYTES}")
@@ -188,7 +190,7 @@ class Saved:
             database.execute("BEGIN")
             database.execute("CREATE TABLE commits (number INTEGER, records BLOB)")
             whole = present(records)
-            self._base_bytes, self._added_bytes = self._add(database, whole), 0
+            self._base_bytes, self._added_bytes = self._add_commit(database, whole), 0
             (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise OSError("SQLite has no write-ahead log there; choose a local file system")
@@ -201,7 +203,9 @@ class Saved:
             raise
         self._database = database
 
-    def _add(self, database: sqlite3.Connection, changes: Mapping[bytes, bytes | None]) -> int:
+    def _add_commit(
+        self, database: sqlite3.Connection, changes: Mapping[bytes, bytes | None]
+    ) -> int:
         """Add the rows of a commit; return their size in bytes."""
         # SQLite stores no value of a gigabyte or more.
         pieces = [encode(piece) for piece in chunks(changes, PIECE_BYTES)]
@@ -257,10 +261,10 @@ class Saved:
                     f"the offsets name the state {file}, and it is not in {self.folder}: bring "
                     "that folder back, or take another group_id to start anew"
                 )
-            with refused_as_setting(path), contextlib.closing(_opened(path, "ro")) as database:
-                self._whole = _records(database, path, int(number), digest)
+            with refused_as_setting(path), contextlib.closing(_connect(path, "ro")) as database:
+                self._whole = _read_records(database, path, int(number), digest)
         except (sqlite3.Error, TypeError, ValueError) as fault:
-            if getattr(fault, "sqlite_errorcode", 0) & 0xFF in _NOT_DAMAGE:
+            if getattr(fault, "sqlite_errorcode", 0) & 0xFF in _MACHINE_FAULTS:
                 raise SettingError(f"{path}: {fault}") from None
             raise StateError(f"the saved state {path} is damaged: {fault}") from None
         self._number = max(self._number, int(number))
@@ -268,12 +272,12 @@ class Saved:
         return dict(self._whole)
 
 
-def _opened(path: Path, mode: str) -> sqlite3.Connection:
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
     """Open an existing database to read (`ro`) or to write (`rw`)."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", LOCKED_S, uri=True)
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", LOCK_TIMEOUT_S, uri=True)
 
 
-def _records(
+def _read_records(
     database: sqlite3.Connection, path: Path, number: int, digest: str
 ) -> dict[bytes, bytes]:
     """Return the records of a database as of a commit.

@@ -64,7 +64,7 @@ class Segments:
 
     def restore(self, number: int, content: bytes) -> None:
         """Apply a segment that was read; segments are applied from the oldest to the newest."""
-        self._put(number, decode(content), len(content))
+        self._record_segment(number, decode(content), len(content))
 
     def records(self) -> dict[bytes, bytes]:
         """Return the live records."""
@@ -97,10 +97,10 @@ class Segments:
         for chunk in chunks(rows, self._bytes_max):
             content = encode(chunk)
             out[self._next] = content
-            self._put(self._next, chunk, len(content))
+            self._record_segment(self._next, chunk, len(content))
         return out
 
-    def _put(self, number: int, rows: Mapping[bytes, bytes | None], size: int) -> None:
+    def _record_segment(self, number: int, rows: Mapping[bytes, bytes | None], size: int) -> None:
         live = self._live[number] = {}
         for name, value in rows.items():
             self._remove(name)
@@ -139,7 +139,7 @@ def _size(row: tuple[bytes, bytes | None]) -> int:
     return len(name) + len(value or b"") + RECORD_BYTES
 
 
-def hole_in(numbers: Iterable[int], first: int) -> int | None:
+def first_hole(numbers: Iterable[int], first: int) -> int | None:
     """Return the least number missing between `first` and the largest number; None if none is."""
     there = set(numbers)
     return next((n for n in range(first, max(there, default=first)) if n not in there), None)

@@ -18,19 +18,19 @@ from ketal.streaming.job.file import Job
 from ketal.streaming.job.locks import locked
 from ketal.streaming.kafka.connecting.client_calls import StoppedError
 from ketal.streaming.kafka.connecting.clients import topic_setting
-from ketal.streaming.kafka.state.folder_store import Claim, Saved
+from ketal.streaming.kafka.state.folder_store import Claim, FolderStore
 from ketal.streaming.kafka.state.topic_store import Changelog, Loaded, load
 
 Metadata = Mapping[str, Any]
 """The metadata that a commit stores with the offset."""
-Store = Saved | Changelog
+Store = FolderStore | Changelog
 """Saves and restores the state of one part."""
 
 
 class Storage(ABC):
     """The saved state of all parts of a job."""
 
-    anew: str
+    restart_hint: str
     """A clause for hints: how to start at the beginning of the topics."""
 
     def __init__(self, job: Job) -> None:
@@ -51,15 +51,15 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def name_in(self, metadata: Metadata) -> str | None:
+    def state_name(self, metadata: Metadata) -> str | None:
         """Return the name of the state that a commit names; None if its state is elsewhere.
 
         The name is empty for the start offset of a partition, which is committed without a state.
         """
 
-    def is_own(self, metadata: Metadata) -> bool:
+    def has_state_of(self, metadata: Metadata) -> bool:
         """Return whether the state that a commit names is in this storage, damaged or not."""
-        return self.name_in(metadata) is not None
+        return self.state_name(metadata) is not None
 
     @abstractmethod
     def metadata(self, name: str) -> dict[str, str]:
@@ -75,7 +75,7 @@ class Storage(ABC):
         """
         return dict.fromkeys(numbers)
 
-    def is_of(self, loaded: Any, names: Sequence[str | None]) -> bool:
+    def belongs_to(self, loaded: Any, names: Sequence[str | None]) -> bool:
         """Return whether loaded state belongs to a commit with one of these names, or is faulty."""
         return True
 
@@ -109,7 +109,7 @@ class _FolderStorage(Storage):
     verdicts.
     """
 
-    anew = "another group_id starts at the beginning of the topics"
+    restart_hint = "another group_id starts at the beginning of the topics"
     _claim: Claim | None = None
 
     @contextmanager
@@ -123,11 +123,11 @@ class _FolderStorage(Storage):
     def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
         pass  # A job with its state in a folder has one part.
 
-    def name_in(self, metadata: Metadata) -> str | None:
+    def state_name(self, metadata: Metadata) -> str | None:
         return str(metadata.get("snapshot") or "") or None
 
-    def is_own(self, metadata: Metadata) -> bool:
-        name = self.name_in(metadata)
+    def has_state_of(self, metadata: Metadata) -> bool:
+        name = self.state_name(metadata)
         if name is None:
             return False
         return self._has_begun or (self._job.state / name.partition("@")[0]).exists()
@@ -152,14 +152,14 @@ class _FolderStorage(Storage):
         # The commits of a topic that was not read for a while name an older state.
         return store, store.read(max(names)) if names else {}
 
-    def empty(self, number: int, loaded: Any = None) -> Saved:
-        return Saved(self._job.state, self._claim)
+    def empty(self, number: int, loaded: Any = None) -> FolderStore:
+        return FolderStore(self._job.state, self._claim)
 
 
 class _TopicStorage(Storage):
     """State in a topic: one part in each partition."""
 
-    anew = "another group_id and state topic start at the beginning of the topics"
+    restart_hint = "another group_id and state topic start at the beginning of the topics"
     _parts = 1
 
     def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
@@ -184,7 +184,7 @@ class _TopicStorage(Storage):
     def _topic(self) -> str:
         return self._job.store.name
 
-    def name_in(self, metadata: Metadata) -> str | None:
+    def state_name(self, metadata: Metadata) -> str | None:
         is_here = metadata.get("changelog") == self._topic
         return str(metadata.get("commit", "")) if is_here else None
 
@@ -196,7 +196,7 @@ class _TopicStorage(Storage):
     ) -> dict[int, Loaded]:
         return load(self._job, numbers, stopping, open_too=open_too)
 
-    def is_of(self, loaded: Loaded, names: Sequence[str | None]) -> bool:
+    def belongs_to(self, loaded: Loaded, names: Sequence[str | None]) -> bool:
         return loaded.fault is not None or loaded.commit in names
 
     def open(
@@ -218,6 +218,6 @@ class _TopicStorage(Storage):
         return store
 
 
-def storage_of(job: Job) -> Storage:
+def make_storage(job: Job) -> Storage:
     """Return the storage of a job."""
     return _TopicStorage(job) if job.store.kind == "kafka" else _FolderStorage(job)

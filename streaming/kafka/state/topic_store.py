@@ -35,7 +35,7 @@ from ketal.runtime.state.records import OTHERS, Changes
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.messages import place_of
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.state.segments import Segments, hole_in
+from ketal.streaming.kafka.state.segments import Segments, first_hole
 
 FORMAT = 2
 PARTS = OTHERS + b"parts"
@@ -75,20 +75,20 @@ class Changelog:
         """The keys of messages that the next commit will delete."""
         self._messages: list[Message] = []
         self._commits = 0
-        self._life = uuid.uuid4().hex[:12]
+        self._session_id = uuid.uuid4().hex[:12]
 
     def write(self, changes: Changes) -> str:
         """Write dirty records; return a unique name for the commit."""
         self._commits += 1
-        commit = f"{self._life}-{self._commits}"
+        commit = f"{self._session_id}-{self._commits}"
         parts = json.dumps({"parts": self._parts}).encode()
         segments = self._segments.append({**changes, PARTS: parts})
         self._messages = [(key, None, []) for key in self._stale]
         for number, content in segments.items():
-            self._messages += self._sent(number, content, commit)
+            self._messages += self._segment_messages(number, content, commit)
         return commit
 
-    def _sent(self, number: int, content: bytes | None, commit: str) -> list[Message]:
+    def _segment_messages(self, number: int, content: bytes | None, commit: str) -> list[Message]:
         """Return the messages that write a segment, or delete it if it has no content."""
         if content is None:
             return [(key, None, []) for key in self._keys.pop(number)]
@@ -150,7 +150,7 @@ class Changelog:
                 "not belong to what is committed"
             )
         for key in loaded.keys:
-            self._keys.setdefault(_numbers(key)[0], []).append(key)
+            self._keys.setdefault(_parse_key(key)[0], []).append(key)
         return records
 
     def discard(self, loaded: Loaded) -> None:
@@ -162,7 +162,7 @@ def _key(segment: int, piece: int) -> bytes:
     return b"%d/%d" % (segment, piece)
 
 
-def _numbers(key: bytes) -> tuple[int, int]:
+def _parse_key(key: bytes) -> tuple[int, int]:
     """Return the numbers of the segment and the piece that a key names."""
     segment, _, piece = key.partition(b"/")
     return int(segment), int(piece)
@@ -190,22 +190,22 @@ def load(
     timeout_ms = job.call_timeout_ms
     with ExitStack() as stack:
 
-        def consumer_of(*, committed_only: bool) -> Any:
-            consumer = clients.consumer_of(job, of_group=False, committed_only=committed_only)
+        def make_consumer(*, committed_only: bool) -> Any:
+            consumer = clients.make_consumer(job, of_group=False, committed_only=committed_only)
             stack.callback(clients.close_consumer, consumer)
             return consumer
 
-        reader = consumer_of(committed_only=True)
-        asked = consumer_of(committed_only=False) if open_too else reader
+        reader = make_consumer(committed_only=True)
+        asked = make_consumer(committed_only=False) if open_too else reader
         ends = asked.end_offsets(wanted, timeout_ms=timeout_ms)
         reader.assign(wanted)
         for one, offset in reader.beginning_offsets(wanted, timeout_ms=timeout_ms).items():
             reader.seek(one, offset)
-        read = _read(job, reader, ends, stopping)
-    return {} if read is None else {n: loaded_of(job, n, read.get(n, {})) for n in numbers}
+        read = _read_partitions(job, reader, ends, stopping)
+    return {} if read is None else {n: assemble_messages(job, n, read.get(n, {})) for n in numbers}
 
 
-def _read(
+def _read_partitions(
     job: Job, reader: Any, ends: Mapping[TopicPartition, int], stopping: Callable[[], bool]
 ) -> dict[int, Compacted] | None:
     out: dict[int, Compacted] = {}
@@ -233,7 +233,7 @@ def _read(
     return None
 
 
-def loaded_of(job: Job, number: int, messages: Compacted) -> Loaded:
+def assemble_messages(job: Job, number: int, messages: Compacted) -> Loaded:
     """Put the newest messages of a partition together to its content."""
     loaded = Loaded(keys=list(messages))
     where = f"the changelog {job.store.name}/{number}"
@@ -257,7 +257,7 @@ def _segments(where: str, messages: Compacted) -> tuple[dict[int, bytes], str]:
     for key, record in messages.items():
         headers = dict(record.headers)
         try:
-            segment, piece = _numbers(key)
+            segment, piece = _parse_key(key)
             format_, count, first = (int(headers[name]) for name in ("format", "pieces", "first"))
             heads[segment] = count, first, headers["commit"].decode()
         except (AttributeError, KeyError, ValueError):
@@ -268,11 +268,11 @@ def _segments(where: str, messages: Compacted) -> tuple[dict[int, bytes], str]:
             raise StateError(f"{where} has format {format_}; this version has {FORMAT}")
         pieces.setdefault(segment, {})[piece] = record.value
     for segment, (count, _, _) in heads.items():
-        missing = hole_in([*pieces[segment], count], 0)
+        missing = first_hole([*pieces[segment], count], 0)
         if missing is not None:
             raise StateError(f"{where} is damaged: segment {segment} lacks piece {missing}")
     _, first, commit = heads[max(heads)] if heads else (0, 0, "")
-    hole = hole_in(pieces, first)
+    hole = first_hole(pieces, first)
     if hole is not None:
         raise StateError(f"{where} is damaged: segment {hole} is missing")
     whole = {n: b"".join(value for _, value in sorted(pieces[n].items())) for n in sorted(pieces)}

@@ -12,7 +12,7 @@ from ketal.logs.shape import KAFKA, Shape
 from ketal.logs.source import Path, Source
 from ketal.logs.times import TIME_UNITS
 from ketal.model.events.control import CONTROL_PREFIX
-from ketal.streaming.job.messages import Outside
+from ketal.streaming.job.messages import MessageMetadata
 from ketal.streaming.spark.families import Family, PartitionKey, by_key, paths_of
 from ketal.streaming.spark.rows.keyed import BETWEEN, READ_EACH, READ_FIRST
 from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_by_format, timestamp_of
@@ -36,7 +36,7 @@ class MessageColumns:
         read = [paths["type"], paths["time"]]
         read += (one for f in families for of in f.partition for one in paths_of(of, paths))
         self._found = texts_at(self._text, (path for path in read if path[0] != KAFKA))
-        self._needed = Outside(paths)
+        self._needed = MessageMetadata(paths)
         if self._needed.timestamp and "timestamp" not in events.columns:
             raise SettingError(
                 "kafka.timestamp is read, and the events have no column timestamp, which Kafka's "

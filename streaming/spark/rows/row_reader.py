@@ -19,7 +19,7 @@ from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.streaming.job.messages import Reader, place_of
+from ketal.streaming.job.messages import MessageReader, place_of
 from ketal.streaming.spark.rows.keyed import BETWEEN
 
 ALONE, HOME, COPY, PLACED = 0, 1, 2, 3
@@ -53,7 +53,7 @@ class RowReader:
         self._texts = [name for name in ("clock", "data") if name in self._at]
         self._headers = [(name, self._at[f"header{n}"]) for n, name in enumerate(shape.headers)]
         self._shape = Shape(Source(), limits=limits, kafka=True)
-        self._reader = Reader(shape.source or Source(), limits)
+        self._reader = MessageReader(shape.source or Source(), limits)
         self.has_offsets = "offset" in self._at
         """Whether rows have topic, partition and offset, and so an order."""
 
@@ -70,7 +70,7 @@ class RowReader:
         return items
 
     def _message(self, row: Row) -> SimpleNamespace:
-        """Return a row as the record of a message, for `Reader`."""
+        """Return a row as the record of a message, for `MessageReader`."""
         of = {name: row[place] for name, place in self._at.items()}
         since_ms = of.get("timestamp")
         return SimpleNamespace(

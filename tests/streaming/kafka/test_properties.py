@@ -120,7 +120,7 @@ def test_what_a_client_refuses_when_it_is_made_is_a_fault_of_the_settings(
     """And what it says of it is shown, unless there is a value in it."""
     job = Job(pattern="p", topics=["t"], bootstrap_servers="b:port", group_id="g",
               properties=values)  # fmt: skip
-    for make in (clients.consumer_of, lambda job: clients.producer_of(job, "id")):
+    for make in (clients.make_consumer, lambda job: clients.make_producer(job, "id")):
         with pytest.raises(SettingError, match="hint: look at") as caught:
             make(job)
         assert said in str(caught.value)
