@@ -87,13 +87,13 @@ def engine_s(job: Job, program: ketal.Program) -> tuple[float, float, int]:
     """Return the seconds from the claim to the last commit, those of a core, and the commits."""
     engine = ProcessEngine(job, program, Hooks(lambda v: None, lambda: None, print))
     commits: list[tuple[float, float]] = []
-    noted = engine.figures.committed
+    noted = engine.figures.count_commit
 
     def committed(took_s: float) -> None:
         commits.append((time.perf_counter(), time.process_time()))
         noted(took_s)
 
-    engine.figures.committed = committed  # type: ignore[method-assign]
+    engine.figures.count_commit = committed  # type: ignore[method-assign]
     engine.run()
     took_s, core_s = (last - first for first, last in zip(commits[0], commits[-1], strict=True))
     return took_s, core_s, len(commits) - 1

@@ -41,7 +41,7 @@ from ketal.streaming.spark.families import families
 from ketal.streaming.spark.group import COLUMNS
 from ketal.streaming.spark.operator import settle_worker
 from ketal.streaming.spark.rows.row_reader import ALONE
-from ketal.streaming.spark.rows.shaping import shaped
+from ketal.streaming.spark.rows.shaping import shape_rows
 from ketal.streaming.spark.session import ROCKSDB
 
 KEYS = 10_000
@@ -129,7 +129,9 @@ class Nothing:
     def __init__(self, *, reads: bool = False) -> None:
         self.reads = reads
 
-    def stateful(self, key: tuple[Any, ...], frames: Iterable[Any], state: Any) -> Iterator[Any]:
+    def process_stream(
+        self, key: tuple[Any, ...], frames: Iterable[Any], state: Any
+    ) -> Iterator[Any]:
         """Take the rows, and say nothing."""
         import pandas
 
@@ -223,11 +225,11 @@ def compare(spark: Any, folder: Path, shape: str, rows: int) -> None:
             if what == "judges":
                 frame = detect(program, events(), source=source)
             else:
-                rowed, _ = shaped(
+                rowed, _ = shape_rows(
                     events(), families(program, 16), source=source, lateness_ms=None,
                 )  # fmt: skip
                 frame = rowed.groupBy("group").applyInPandasWithState(
-                    Nothing(reads=what == "reads").stateful,
+                    Nothing(reads=what == "reads").process_stream,
                     nothing, "state binary", "append", "NoTimeout",
                 )  # fmt: skip
             found = rate(spark, frame, folder / f"{shape}-{what}-{turn}", rows)

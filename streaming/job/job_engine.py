@@ -74,7 +74,7 @@ class JobEngine(ABC):
             self.failing_since_s = now_s
             self._is_back = False
             self.hooks.notify(f"{what}; trying again")
-        self.figures.restarted()
+        self.figures.count_restart()
         away_s = now_s - self.failing_since_s
         if 1e3 * away_s >= self.job.lost_after_ms:
             raise LostError(

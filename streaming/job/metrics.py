@@ -80,16 +80,16 @@ class Figures:
         self._last: tuple[float, int] | None = None
         self.text = self._render()
 
-    def verdict(self, kind: str, pattern: str | None, number: int = 1) -> None:
+    def count_verdicts(self, kind: str, pattern: str | None, number: int = 1) -> None:
         """Count verdicts of a kind."""
         self.verdicts[kind, pattern or ""] += number
 
-    def committed(self, took_s: float) -> None:
+    def count_commit(self, took_s: float) -> None:
         """Count a commit and the time that it took."""
         self.commits += 1
         self._commit_s += took_s
 
-    def restarted(self) -> None:
+    def count_restart(self) -> None:
         """Count a return to the last commit; the rate is 0 until the next update."""
         self.restarts += 1
         self._rate = 0.0

@@ -217,7 +217,7 @@ class Session(ABC):
     def _add_verdicts(self, verdicts: list[Verdict], record: Any = None) -> None:
         for verdict in verdicts:
             self.outputs.add(verdict, None if record is None else record.key)
-            self.engine.figures.verdict(verdict.kind, getattr(verdict, "pattern", None))
+            self.engine.figures.count_verdicts(verdict.kind, getattr(verdict, "pattern", None))
 
     @property
     def _is_settled(self) -> bool:
@@ -323,7 +323,7 @@ class Session(ABC):
         self.outputs.clear()
         self.update_summary()
         self._committed_s = now_s = time.monotonic()
-        self.engine.figures.committed(now_s - began_s)
+        self.engine.figures.count_commit(now_s - began_s)
         least_s = self.job.commit_interval_ms / 1e3
         self._commit_after_s = now_s + max(least_s, (SAVING_SHARE - 1) * saving_s)
 

@@ -60,7 +60,7 @@ class ProcessEngine(RunningJob):
                 session.run()
                 return
             except ChangedError as reason:
-                self.figures.restarted()
+                self.figures.count_restart()
                 self.hooks.notify(f"{reason}; going on from the last commit")
             except OUT_OF_RANGE as error:
                 raise StateError(

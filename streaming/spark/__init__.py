@@ -80,12 +80,12 @@ def detect(
     NotAvailableError
         If the program cannot run on a stream.
     """
-    from ketal.streaming.spark.output import observed, shown
+    from ketal.streaming.spark.output import observe_counts, verdict_rows
 
     checked_program(program)
-    _check_whole("lateness_ms", lateness_ms, least=0, most=NUMBER_MAX)
+    _check_integer("lateness_ms", lateness_ms, least=0, most=NUMBER_MAX)
     if partitions is not None:
-        _check_whole("partitions", partitions, least=1, most=INT_MAX)
+        _check_integer("partitions", partitions, least=1, most=INT_MAX)
     for warning in grouping.warnings(program, key_groups):
         python_warnings.warn(warning, stacklevel=2)
     rows = verdicts(
@@ -98,10 +98,10 @@ def detect(
         limits=limits,
         counts=counts is not None,
     )
-    return shown(rows if counts is None else observed(rows, program, counts))
+    return verdict_rows(rows if counts is None else observe_counts(rows, program, counts))
 
 
-def _check_whole(name: str, number: object, *, least: int, most: int) -> None:
+def _check_integer(name: str, number: object, *, least: int, most: int) -> None:
     if not isinstance(number, int) or isinstance(number, bool):
         raise wrong_type(name, "an integer", number)
     if not least <= number <= most:
@@ -130,14 +130,14 @@ def verdicts(
 
     from ketal.streaming.spark.group import Work
     from ketal.streaming.spark.operator import Operator
-    from ketal.streaming.spark.rows.shaping import shaped
+    from ketal.streaming.spark.rows.shaping import shape_rows
 
     if not isinstance(events, DataFrame):
         raise wrong_type("events", "a pyspark DataFrame", events)
     families = grouping.families(program, key_groups)
     streaming = events.isStreaming
     timed = uses_time(program)
-    rows, shape = shaped(
+    rows, shape = shape_rows(
         events,
         families,
         source=source,
@@ -146,31 +146,31 @@ def verdicts(
     count = sum(family.groups for family in families)
     work = Work(
         families=families,
-        placed=grouping.placed(families, shape.source),
-        limits=grouping.shared(Limits.given(limits, program.compiled[0].limits), key_groups),
+        placements=grouping.row_placements(families, shape.source),
+        limits=grouping.group_limits(Limits.given(limits, program.compiled[0].limits), key_groups),
         shape=shape,
         partitions=partitions,
         timed=timed,
         figures=figures,
         counts=counts,
     )
-    operator = Operator(_shipped(work))
+    operator = Operator(_pickled_work(work))
     schema = ", ".join(f"{name} string" for name in work.output)
     if streaming:
         timeout = GroupStateTimeout.EventTimeTimeout if timed else GroupStateTimeout.NoTimeout
         return rows.groupBy("group").applyInPandasWithState(
-            operator.stateful, schema, "state binary", "append", timeout
+            operator.process_stream, schema, "state binary", "append", timeout
         )
     tasks = min(count, int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1))
     order = [name for name in ("group", "topic", "partition", "offset") if name in rows.columns]
     return (
         rows.repartition(tasks, F.col("group"))
         .sortWithinPartitions(*order)
-        .mapInArrow(operator.finite, schema)
+        .mapInArrow(operator.process_table, schema)
     )
 
 
-def _shipped(work: object) -> bytes:
+def _pickled_work(work: object) -> bytes:
     """Return the pickled work for the executors.
 
     A function of a module is pickled by name, so executors need the module; a function of the main

@@ -92,55 +92,65 @@ def families(program: Program, key_groups: int) -> tuple[Family, ...]:
                 "and all scopes"
             )
     key = _job_key(program)
-    shares = [compiled.name for compiled in program.compiled if key and _partition(compiled) == key]
+    shares = [
+        compiled.name for compiled in program.compiled if key and _partition_key(compiled) == key
+    ]
     others = [compiled.name for compiled in program.compiled if compiled.name not in shares]
-    out = [Family(_part(program, others), (), 0, 1)] if others else []
+    out = [Family(_subprogram(program, others), (), 0, 1)] if others else []
     if shares:
-        out.append(Family(_part(program, shares), key, len(out), key_groups))
+        out.append(Family(_subprogram(program, shares), key, len(out), key_groups))
     return tuple(out)
 
 
-def _partition(compiled: CompiledPattern) -> PartitionKey:
+def _partition_key(compiled: CompiledPattern) -> PartitionKey:
     """Return the partition key of a pattern, in canonical order."""
-    return tuple(sorted(compiled.pattern.partition, key=_named))
+    return tuple(sorted(compiled.pattern.partition, key=_attribute_name))
 
 
 def _job_key(program: Program) -> PartitionKey:
     """Return the partition key of most patterns; empty if no pattern is partitioned."""
-    counts = Counter(filter(None, map(_partition, program.compiled)))
-    return min(counts, key=lambda of: (-counts[of], *map(_named, of)), default=())
+    counts = Counter(filter(None, map(_partition_key, program.compiled)))
+    return min(counts, key=lambda key: (-counts[key], *map(_attribute_name, key)), default=())
 
 
-def _named(of: syntax.Attribute | syntax.Field) -> str:
+def _attribute_name(attribute: syntax.Attribute | syntax.Field) -> str:
     """Return the canonical name of one attribute of a partition key."""
-    if isinstance(of, syntax.Field):
-        return of.name
-    keys = [key if key.isidentifier() else json.dumps(key) for key in of.path]
+    if isinstance(attribute, syntax.Field):
+        return attribute.name
+    keys = [key if key.isidentifier() else json.dumps(key) for key in attribute.path]
     own = keys[0] in syntax.EVENT_FIELDS or len(keys) > 1
     return ".".join(("data", *keys) if own else keys)
 
 
-def paths_of(of: syntax.Attribute | syntax.Field, paths: Mapping[str, Path]) -> tuple[Path, ...]:
+def attribute_paths(
+    attribute: syntax.Attribute | syntax.Field, paths: Mapping[str, Path]
+) -> tuple[Path, ...]:
     """Return the paths where a message may have an attribute of a partition key.
 
     The first path that exists in the message counts.
     """
-    if isinstance(of, syntax.Field):
-        return (paths[of.name],)
-    if of.path == (INCARNATION,) and INCARNATION in paths:
+    if isinstance(attribute, syntax.Field):
+        return (paths[attribute.name],)
+    if attribute.path == (INCARNATION,) and INCARNATION in paths:
         return (paths[INCARNATION],)
     data = paths.get("data")
-    return (of.path,) if data is None or data[0] == KAFKA else ((*data, *of.path), of.path)
+    return (
+        (attribute.path,)
+        if data is None or data[0] == KAFKA
+        else ((*data, *attribute.path), attribute.path)
+    )
 
 
-def by_key(partition: PartitionKey, source: Source) -> syntax.Attribute | syntax.Field | None:
+def keying_attribute(
+    partition: PartitionKey, source: Source
+) -> syntax.Attribute | syntax.Field | None:
     """Return the attribute of a partition key that keys messages; None if none does.
 
     If there is one, the key of a message is hashed instead of its value.
     """
-    for of in partition:
-        if source.keyed_by == of.last_name:
-            return of
+    for attribute in partition:
+        if source.keyed_by == attribute.last_name:
+            return attribute
     return None
 
 
@@ -153,17 +163,22 @@ def placement(families: Sequence[Family], source: Source) -> dict[str, str]:
     out: dict[str, str] = {}
     for family in families:
         if family.partition:
-            where = [" or ".join(map(_written, paths_of(of, paths))) for of in family.partition]
-            keyed = by_key(family.partition, source) is not None
-            names = ", ".join(map(_named, family.partition))
+            where = [
+                " or ".join(map(_path_text, attribute_paths(attribute, paths)))
+                for attribute in family.partition
+            ]
+            keyed = keying_attribute(family.partition, source) is not None
+            names = ", ".join(map(_attribute_name, family.partition))
             out[names] = "the messages' key" if keyed else ", ".join(where)
     return out
 
 
-def placed(families: Sequence[Family], source: Source | None) -> tuple[str, ...]:
+def row_placements(families: Sequence[Family], source: Source | None) -> tuple[str, ...]:
     """Describe for each family how the group of a row is computed."""
     where = {} if source is None else placement(families, source)
-    named = ((family.groups, ", ".join(map(_named, family.partition))) for family in families)
+    named = (
+        (family.groups, ", ".join(map(_attribute_name, family.partition))) for family in families
+    )
     return tuple(
         f"{groups} key groups by {where.get(names, f'the columns {names}')} (hashing {HASHING})"
         if names
@@ -172,16 +187,16 @@ def placed(families: Sequence[Family], source: Source | None) -> tuple[str, ...]
     )
 
 
-def _written(path: Path) -> str:
+def _path_text(path: Path) -> str:
     return ".".join(("kafka", *path[1:]) if path[0] == KAFKA else path)
 
 
-def _part(program: Program, names: list[str]) -> Program:
+def _subprogram(program: Program, names: list[str]) -> Program:
     compiled = tuple(c for c in program.compiled if c.name in names)
     return Program(compiled, program.file, ())
 
 
-def shared(limits: Limits, groups: int) -> Limits:
+def group_limits(limits: Limits, groups: int) -> Limits:
     """Return the limits of one group: limits that bound what all groups keep are divided.
 
     Each group keeps counters and dots of every node, so with undivided limits the state could grow
@@ -205,8 +220,10 @@ def warnings(program: Program, key_groups: int) -> Iterator[str]:
     for compiled in program.compiled:
         if not compiled.partition:
             why = f"{unsplittable_reason(compiled)}; until then"
-        elif _partition(compiled) != key:
-            own, others = (", ".join(map(_named, of)) for of in (_partition(compiled), key))
+        elif _partition_key(compiled) != key:
+            own, others = (
+                ", ".join(map(_attribute_name, one)) for one in (_partition_key(compiled), key)
+            )
             why = f"is partitioned by {own}, and the job by {others}; until it is a job of its own"
         else:
             continue
@@ -218,7 +235,7 @@ def findings_of_groups(families: Iterable[Family], groups: Iterable[Mapping[str,
 
     `groups` are the last figures of each group.
     """
-    met = {of["group"]: msgspec.convert(of["met"], MetEvents) for of in groups}
+    met = {figures["group"]: msgspec.convert(figures["met"], MetEvents) for figures in groups}
     out: Findings = {}
     for family in families:
         numbers = range(family.first, family.first + family.groups)

@@ -49,9 +49,10 @@ def kafka_options(job: Job) -> dict[str, str]:
         if mechanism not in _SASL:
             raise SettingError(f"[kafka.properties] sasl_mechanism {mechanism} takes no password")
         out["sasl.jaas.config"] = (
-            f"{_SASL[mechanism]} required username={_java(user)} password={_java(password)};"
+            f"{_SASL[mechanism]} required username={_jaas_string(user)} "
+            f"password={_jaas_string(password)};"
         )
-    out |= _certificates(given)
+    out |= _pop_certificates(given)
     for name, value in given.items():
         if "." not in name and name not in _RENAMED:
             raise SettingError(
@@ -60,7 +61,7 @@ def kafka_options(job: Job) -> dict[str, str]:
                 "ssl_cafile, ssl_certfile and ssl_keyfile, and Java's own names, those with a dot"
             )
         java = name.replace("_", ".") if name in _RENAMED else name
-        out[java] = _text(value)
+        out[java] = _property_text(value)
     request_ms = out.setdefault("request.timeout.ms", str(min(job.call_timeout_ms, REQUEST_MS_MAX)))
     # A call consists of requests, and Java's clients refuse a timeout of calls that is shorter than
     # that of requests. A value that is no number is left for them to refuse.
@@ -70,7 +71,7 @@ def kafka_options(job: Job) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in out.items()}
 
 
-def _certificates(given: dict[str, Any]) -> dict[str, str]:
+def _pop_certificates(given: dict[str, Any]) -> dict[str, str]:
     """Remove the files of certificates from `given`; return Java's properties for them."""
     out: dict[str, str] = {}
     if "ssl_cafile" in given:
@@ -91,16 +92,16 @@ def _certificates(given: dict[str, Any]) -> dict[str, str]:
     return out
 
 
-def _java(text: Any) -> str:
+def _jaas_string(text: Any) -> str:
     """Return a text as a quoted string of a JAAS configuration."""
     return '"' + str(text or "").replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _text(value: Any) -> str:
+def _property_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def partitions_of(session: SparkSession, job: Job, options: Mapping[str, str]) -> dict[str, int]:
+def partition_counts(session: SparkSession, job: Job, options: Mapping[str, str]) -> dict[str, int]:
     """Return the number of partitions of each topic of a job, including its outputs.
 
     It calls Kafka's own client in Spark's JVM.
@@ -122,7 +123,7 @@ def partitions_of(session: SparkSession, job: Job, options: Mapping[str, str]) -
         given.setProperty(name.removeprefix("kafka."), value)
     out: dict[str, int] = {}
     try:
-        admin = _admin(context, given)
+        admin = _admin_client(context, given)
         try:
             described = admin.describeTopics(jvm.java.util.ArrayList(topics)).topicNameValues()
             for topic in topics:
@@ -143,7 +144,7 @@ def partitions_of(session: SparkSession, job: Job, options: Mapping[str, str]) -
     return out
 
 
-def _admin(context: Any, given: Any) -> Any:
+def _admin_client(context: Any, given: Any) -> Any:
     """Return an admin client of Kafka, loaded by the thread's loader, which has the connector."""
     jvm = context._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()

@@ -86,7 +86,7 @@ class HadoopFolder:
                 uri = self._jvm.java.net.URI(self.address)
                 self._files = self._hadoop.FileContext.getFileContext(uri, state.newHadoopConf())
                 self._files.mkdir(self._path(), None, True)
-            self._put(OWNER, self._owner)
+            self._replace_file(OWNER, self._owner)
 
     def __str__(self) -> str:
         return self.address
@@ -107,9 +107,9 @@ class HadoopFolder:
         """Write a whole file; raise a SettingError if another process has taken the folder over."""
         if self.read(OWNER) != self._owner:
             raise SettingError(f"another process runs the job of {self}, and began later")
-        self._put(name, content)
+        self._replace_file(name, content)
 
-    def _put(self, name: str, content: bytes) -> None:
+    def _replace_file(self, name: str, content: bytes) -> None:
         """Write a temporary file, and rename it to `name`, which replaces an existing file."""
         flags = self._hadoop.CreateFlag
         create = self._jvm.java.util.EnumSet.of(flags.CREATE, flags.OVERWRITE)

@@ -45,20 +45,20 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 FROZEN_MAX = 256
 """After how many calls the cached groups are included in garbage collection once."""
 
-_loaded: dict[bytes, Work] = {}
-_groups: dict[tuple[bytes, int], tuple[bytes, Group]] = {}
-_LOADED_MAX, _GROUPS_MAX = 8, 1_024
+_cached_work: dict[bytes, Work] = {}
+_cached_groups: dict[tuple[bytes, int], tuple[bytes, Group]] = {}
+_CACHED_WORK_MAX, _CACHED_GROUPS_MAX = 8, 1_024
 _calls = itertools.count(1)
 
 
-def _work(shipped: bytes, digest: bytes) -> Work:
+def _load_work(pickled: bytes, digest: bytes) -> Work:
     """Return the unpickled work; a worker unpickles it once."""
-    work = _loaded.get(digest)
+    work = _cached_work.get(digest)
     if work is None:
-        if len(_loaded) >= _LOADED_MAX:
-            _loaded.clear()
-            _groups.clear()
-        work = _loaded[digest] = pickle.loads(shipped)
+        if len(_cached_work) >= _CACHED_WORK_MAX:
+            _cached_work.clear()
+            _cached_groups.clear()
+        work = _cached_work[digest] = pickle.loads(pickled)
         settle_worker()
     _drop_importers()
     return work
@@ -116,50 +116,52 @@ def _exempt_groups() -> None:
 class Operator:
     """The functions that Spark calls on the executors.
 
-    `shipped` is a pickled `Work`, which has the compiled tables, so executors need no compiler.
+    `pickled` is a pickled `Work`, which has the compiled tables, so executors need no compiler.
     """
 
-    def __init__(self, shipped: bytes) -> None:
-        self.shipped = shipped
-        self.digest = hashlib.blake2b(shipped, digest_size=16).digest()
+    def __init__(self, pickled: bytes) -> None:
+        self.pickled = pickled
+        self.digest = hashlib.blake2b(pickled, digest_size=16).digest()
 
-    def stateful(self, key: tuple[Any, ...], frames: Iterable[Any], state: Any) -> Iterator[Any]:
+    def process_stream(
+        self, key: tuple[Any, ...], frames: Iterable[Any], state: Any
+    ) -> Iterator[Any]:
         """Process the rows of one group in a batch: the function for `applyInPandasWithState`."""
         import pandas
 
-        work = _work(self.shipped, self.digest)
-        group = self._group(work, int(key[0]), state.get[0] if state.exists else None)
+        work = _load_work(self.pickled, self.digest)
+        group = self._restored_group(work, int(key[0]), state.get[0] if state.exists else None)
         out: list[tuple[str | None, ...]] = []
         mark_ms = state.getCurrentWatermarkMs() if work.timed else 0
-        out += map(work.row, group.advance(mark_ms))
+        out += map(work.verdict_row, group.advance(mark_ms))
         if not state.hasTimedOut:
-            out += map(work.row, group.take(_ordered(frames, work.shape.columns)))
-        if work.timed and group.waits:
+            out += map(work.verdict_row, group.process(_sorted_rows(frames, work.shape.columns)))
+        if work.timed and group.awaits_watermark:
             state.setTimeoutTimestamp(max(0, mark_ms) + 1)
-        out += _beside(group, work, Counter((row[0], row[1]) for row in out))
+        out += _extra_rows(group, work, Counter((row[0], row[1]) for row in out))
         blob = group.state()
         state.update((blob,))
-        self._keep(group, blob)
+        self._cache_group(group, blob)
         _exempt_groups()
         for start in range(0, len(out), ROWS_MAX):
             yield pandas.DataFrame(out[start : start + ROWS_MAX], columns=work.output)
 
-    def _group(self, work: Work, number: int, held: bytes | None) -> Group:
-        cached = _groups.pop((self.digest, number), None)
+    def _restored_group(self, work: Work, number: int, held: bytes | None) -> Group:
+        cached = _cached_groups.pop((self.digest, number), None)
         if cached is not None and held is not None and cached[0] == held:
             return cached[1]
         return Group(work, number, None if held is None else bytes(held))
 
-    def _keep(self, group: Group, blob: bytes) -> None:
-        if len(_groups) < _GROUPS_MAX:
-            _groups[self.digest, group.number] = (blob, group)
+    def _cache_group(self, group: Group, blob: bytes) -> None:
+        if len(_cached_groups) < _CACHED_GROUPS_MAX:
+            _cached_groups[self.digest, group.number] = (blob, group)
 
-    def finite(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def process_table(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Process a partition of a table, one group after another: the function for `mapInArrow`.
 
         Only one batch of rows is in memory at a time.
         """
-        work = _work(self.shipped, self.digest)
+        work = _load_work(self.pickled, self.digest)
         group: Group | None = None
         out: list[tuple[str | None, ...]] = []
         for batch in batches:
@@ -171,36 +173,36 @@ class Operator:
             numbered = zip(numbers, rows, strict=True)
             for number, some in itertools.groupby(numbered, operator.itemgetter(0)):
                 if group is None or group.number != number:
-                    out += _ended(group, work)
+                    out += _conclude(group, work)
                     group = Group(work, number, None)
-                for verdict in group.take([row for _, row in some]):
-                    out.append(work.row(verdict))
+                for verdict in group.process([row for _, row in some]):
+                    out.append(work.verdict_row(verdict))
                     if len(out) >= ROWS_MAX:
-                        yield _arrow(out, work.output)
+                        yield _record_batch(out, work.output)
                         out = []
-        out += _ended(group, work)
+        out += _conclude(group, work)
         for start in range(0, len(out), ROWS_MAX):
-            yield _arrow(out[start : start + ROWS_MAX], work.output)
+            yield _record_batch(out[start : start + ROWS_MAX], work.output)
 
 
-def _ended(group: Group | None, work: Work) -> list[tuple[str | None, ...]]:
+def _conclude(group: Group | None, work: Work) -> list[tuple[str | None, ...]]:
     if group is None:
         return []
-    out = list(map(work.row, group.execution.conclude()))
-    return [*out, *_beside(group, work, Counter())]
+    out = list(map(work.verdict_row, group.execution.conclude()))
+    return [*out, *_extra_rows(group, work, Counter())]
 
 
-def _beside(
+def _extra_rows(
     group: Group, work: Work, verdicts: Counter[tuple[str | None, str | None]]
 ) -> Iterator[tuple[str | None, ...]]:
     """Yield the rows of figures and of counts of a group, where the work asks for them."""
     if work.figures:
-        yield group.figures(verdicts)
+        yield group.figures_row(verdicts)
     if work.counts:
-        yield group.counted()
+        yield group.counts_row()
 
 
-def _arrow(out: Sequence[tuple[str | None, ...]], names: Sequence[str]) -> Any:
+def _record_batch(out: Sequence[tuple[str | None, ...]], names: Sequence[str]) -> Any:
     import pyarrow
 
     columns = zip(*out, strict=True)
@@ -211,7 +213,7 @@ def _arrow(out: Sequence[tuple[str | None, ...]], names: Sequence[str]) -> Any:
     return pyarrow.record_batch(named)
 
 
-def _ordered(frames: Iterable[Any], names: Sequence[str]) -> list[Row]:
+def _sorted_rows(frames: Iterable[Any], names: Sequence[str]) -> list[Row]:
     """Return the rows of frames, sorted by topic, partition and offset if they have offsets."""
     rows: list[Row] = []
     for frame in frames:

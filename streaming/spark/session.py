@@ -37,7 +37,7 @@ SETTINGS = {
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.session.timeZone": "UTC",
 }
-_OF_OWN = {
+_OWN_SPARK = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -54,7 +54,7 @@ rootLogger.appenderRef.console.ref = console
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
 """
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_SUBMIT_VARIABLE = "PYSPARK_GATEWAY_PORT"
 
 
 def spark_session(job: Job, notify: Callable[[str], None]) -> tuple[SparkSession, bool]:
@@ -80,9 +80,11 @@ def spark_session(job: Job, notify: Callable[[str], None]) -> tuple[SparkSession
             raise
         raise SettingError("pyspark is not installed: pip install 'ketal[spark]'") from None
     # Not the active session, which belongs to a thread: a process has one context.
-    own = SparkContext._active_spark_context is None and _SUBMITTED not in os.environ
+    own = SparkContext._active_spark_context is None and _SUBMIT_VARIABLE not in os.environ
     try:
-        session = _started(job, notify) if own else SparkSession.builder.getOrCreate().newSession()
+        session = (
+            _start_spark(job, notify) if own else SparkSession.builder.getOrCreate().newSession()
+        )
         for name, value in SETTINGS.items():
             session.conf.set(name, value)
         tasks = session.sparkContext.defaultParallelism
@@ -100,7 +102,7 @@ def connector_jars(java: Java, notify: Callable[[str], None] = lambda _: None) -
     return ",".join(map(str, sorted(folder.glob("*.jar"))))
 
 
-def _started(job: Job, notify: Callable[[str], None]) -> SparkSession:
+def _start_spark(job: Job, notify: Callable[[str], None]) -> SparkSession:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -111,7 +113,7 @@ def _started(job: Job, notify: Callable[[str], None]) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"ketal {job.group_id}").master("local[*]")
     settings = {
-        **_OF_OWN,
+        **_OWN_SPARK,
         "spark.jars": ",".join(map(str, job.jars)) or connector_jars(java, notify),
         # The default options come before the user's own, which so override them.
         "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",

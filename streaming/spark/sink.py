@@ -74,11 +74,11 @@ class Sink:
             return
         batch = batch.persist()
         try:
-            self._written(batch, number)
+            self._write_batch(batch, number)
         finally:
             batch.unpersist()
 
-    def _written(self, batch: DataFrame, number: int) -> None:
+    def _write_batch(self, batch: DataFrame, number: int) -> None:
         from pyspark.sql import functions as F
 
         is_figures = F.col("verdict") == FIGURES
@@ -89,28 +89,28 @@ class Sink:
             for kind, pattern, count in figures.pop("verdicts"):
                 counts[kind, pattern] += count
         targets = {self.job.output_of(kind).kind for kind, _ in counts}
-        verdicts = batch.where(~is_figures).withColumn("topic", self._topic())
+        verdicts = batch.where(~is_figures).withColumn("topic", self._topic_column())
         if "kafka" in targets:
             self._send(verdicts.where(F.col("topic").isNotNull()))
         if targets - {"kafka"}:
             self._write_local(verdicts.where(F.col("topic").isNull()))
         for (kind, pattern), count in counts.items():
             self.count(kind, pattern, count)
-        self.checkpoint.wrote(number, groups)
+        self.checkpoint.record_written(number, groups)
 
     def _write_local(self, verdicts: DataFrame) -> None:
         for row in verdicts.select("verdict", "id", "json", "line").toLocalIterator():
             verdict: Any = RenderedVerdict(*row)
             self.outputs.add(verdict)
             if self.outputs.bytes >= PENDING_BYTES_MAX:
-                self._write_out()
-        self._write_out()
+                self._flush_outputs()
+        self._flush_outputs()
 
-    def _write_out(self) -> None:
+    def _flush_outputs(self) -> None:
         self.outputs.write()
         self.outputs.clear()
 
-    def _topic(self) -> Column:
+    def _topic_column(self) -> Column:
         """Return a column with the topic of a verdict; null if its output is no topic."""
         from pyspark.sql import functions as F
 
@@ -124,12 +124,12 @@ class Sink:
         from pyspark.sql import functions as F
 
         fits = F.octet_length("json") <= self.job.limits.message_bytes_max
-        value = F.when(fits, F.col("json")).otherwise(_too_large())
+        value = F.when(fits, F.col("json")).otherwise(_overflow_json())
         writer = rows.select("topic", F.col("id").alias("key"), value.alias("value")).write
         writer.format("kafka").options(**self.options).save()
 
 
-def _too_large() -> Column:
+def _overflow_json() -> Column:
     """Return a column with the overflow verdict that replaces a verdict too large for a message."""
     from pyspark.sql import functions as F
 

@@ -33,7 +33,7 @@ from ketal.streaming.job.outputs import ClosedPipeError, Outputs, too_large_erro
 from ketal.streaming.spark import families as grouping
 from ketal.streaming.spark import verdicts
 from ketal.streaming.spark.checkpoint import HINT, Checkpoint
-from ketal.streaming.spark.java_clients import kafka_options, partitions_of
+from ketal.streaming.spark.java_clients import kafka_options, partition_counts
 from ketal.streaming.spark.session import spark_session
 from ketal.streaming.spark.sink import Sink
 
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 WAIT_S = 0.2
-LOOK_S = 1.0
+CHECK_S = 1.0
 RETRY_S = 3.0
-_OURS = re.compile(r"ketal\.errors\.(\w+): (.*)")
+_KETAL_ERROR = re.compile(r"ketal\.errors\.(\w+): (.*)")
 _WORKER = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+([\w.]+): (.*)")
-_PASSING = ("py4j.", "pyspark.", "OSError", "EOFError", "MemoryError", "Connection", "BrokenPipe",
+_TRANSIENT = ("py4j.", "pyspark.", "OSError", "EOFError", "MemoryError", "Connection", "BrokenPipe",
             "Timeout", "Blocking", "Interrupted")  # fmt: skip
 """Prefixes of the names of those exceptions of a worker after which a retry may succeed."""
-_GONE = re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|Some data may have been lost")
+_DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|Some data may have been lost")
 _NO_TOPIC = re.compile(r"UnknownTopicOrPartitionException")
 _TOO_LARGE = re.compile(r"RecordTooLargeException")
 _NOT_ALLOWED = re.compile(r"\w+(?:Authentication|Authorization)Exception")
@@ -70,9 +70,9 @@ class SparkEngine(JobEngine):
         self.families = grouping.families(program, job.key_groups)
         self._options = kafka_options(job)
         self._failure: BaseException | None = None
-        self._looked_s = 0.0
-        self._leaving = False
-        """Whether the query waits in `_leave`, in a batch that must not run."""
+        self._checked_s = 0.0
+        self._is_waiting_for_stop = False
+        """Whether the query waits in `_wait_for_stop`, in a batch that must not run."""
 
     def run(self) -> None:
         """Run batches until the job must end; finish the batch that runs then."""
@@ -94,21 +94,21 @@ class SparkEngine(JobEngine):
         """Return a session; if its Spark was started for the job, it ends with the stack."""
         session, own = spark_session(self.job, self.hooks.notify)
         if own:
-            stack.callback(_end, session)
+            stack.callback(_stop_spark, session)
         return session
 
     def _run(self, session: SparkSession, checkpoint: Checkpoint, outputs: Outputs) -> None:
         from py4j.protocol import Py4JNetworkError
 
-        sink = Sink(self.job, self._options, outputs, checkpoint, self.figures.verdict)
+        sink = Sink(self.job, self._options, outputs, checkpoint, self.figures.count_verdicts)
         try:
             while not self.stopping:
                 try:
-                    counts = partitions_of(session, self.job, self._options)
+                    counts = partition_counts(session, self.job, self._options)
                     starting = checkpoint.begin(counts)
                     rows = self._verdicts(session, counts, starting)
-                    query = self._started(session, checkpoint, sink, rows)
-                    self._live(query, checkpoint)
+                    query = self._start_query(session, checkpoint, sink, rows)
+                    self._follow(query, checkpoint)
                     break
                 except LostError as lost:
                     outputs.clear()
@@ -149,7 +149,7 @@ class SparkEngine(JobEngine):
             figures=True,
         )
 
-    def _started(
+    def _start_query(
         self, session: SparkSession, checkpoint: Checkpoint, sink: Sink, rows: DataFrame
     ) -> StreamingQuery:
         """Start a query that writes rows to the sink, with the checkpoint."""
@@ -157,14 +157,14 @@ class SparkEngine(JobEngine):
 
         def write(batch: Any, number: int) -> None:
             if self.stopping:
-                self._leave(session)
+                self._wait_for_stop(session)
             began_s = time.monotonic()
             try:
                 sink.write(batch, number)
             except BaseException as fault:
                 self._failure = fault
                 raise
-            self.figures.committed(time.monotonic() - began_s)
+            self.figures.count_commit(time.monotonic() - began_s)
             self.failing_since_s = None
             if self._all_ended(checkpoint):
                 self.stopping = True
@@ -178,13 +178,13 @@ class SparkEngine(JobEngine):
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{self.job.trigger_ms} milliseconds")
-        self._failure, self._leaving = None, False
+        self._failure, self._is_waiting_for_stop = None, False
         try:
             return writer.start()
         except PySparkException as fault:
-            raise self._fault_of(str(fault)) from None
+            raise self._classified_fault(str(fault)) from None
 
-    def _leave(self, session: SparkSession) -> None:
+    def _wait_for_stop(self, session: SparkSession) -> None:
         """Wait in a batch that must not run, until its query is stopped.
 
         An exception would end the query too, but Spark logs two screens of text about it. Stopping
@@ -192,7 +192,7 @@ class SparkEngine(JobEngine):
         """
         from py4j.protocol import Py4JJavaError
 
-        self._leaving = True
+        self._is_waiting_for_stop = True
         context: Any = session.sparkContext
         try:
             context._jvm.java.lang.Thread.sleep(sys.maxsize)
@@ -203,25 +203,27 @@ class SparkEngine(JobEngine):
             interrupt.java_exception.setStackTrace(none)
             raise
 
-    def _live(self, query: StreamingQuery, checkpoint: Checkpoint) -> None:
+    def _follow(self, query: StreamingQuery, checkpoint: Checkpoint) -> None:
         """Wait until a query ends; stop it between two batches when the job must end."""
         from pyspark.errors import PySparkException
 
         try:
             while not query.awaitTermination(WAIT_S):  # type: ignore[arg-type]
-                self._look(query, checkpoint)
-                if self.stopping and (self._leaving or not query.status["isTriggerActive"]):
+                self._update_figures(query, checkpoint)
+                if self.stopping and (
+                    self._is_waiting_for_stop or not query.status["isTriggerActive"]
+                ):
                     query.stop()
-            self._look(query, checkpoint, now=True)
+            self._update_figures(query, checkpoint, now=True)
         except PySparkException as fault:
             if self.stopping and self._failure is None:
                 return
-            raise self._fault_of(str(fault)) from None
+            raise self._classified_fault(str(fault)) from None
         finally:
             if query.isActive:
                 query.stop()
 
-    def _fault_of(self, text: str) -> BaseException:
+    def _classified_fault(self, text: str) -> BaseException:
         """Return the fault that ended a query; `text` is Spark's message."""
         failure = self._failure
         if isinstance(failure, KetalError | OSError | ClosedPipeError):
@@ -229,22 +231,22 @@ class SparkEngine(JobEngine):
         if failure is not None:
             # An exception of Spark, whose text alone has the cause.
             text = f"{text}\n{failure}"
-        if (worker := _of_worker(text)) is not None:
+        if (worker := _worker_fault(text)) is not None:
             return worker
-        if _GONE.search(text):
+        if _DATA_LOSS.search(text):
             return StateError(
                 "the messages that the checkpoint is to go on with are no longer in the topic; "
                 "take another [state] store to start anew"
             )
         if _NO_TOPIC.search(text):
-            return SettingError(f"a topic is not there any more: {_brief(text)}")
+            return SettingError(f"a topic is not there any more: {_last_cause(text)}")
         if _TOO_LARGE.search(text):
             topics = ", ".join(one.name for one in self.job.outputs if one.kind == "kafka")
-            return too_large_error(self.job, f"{_brief(text)} (topic {topics})")
+            return too_large_error(self.job, f"{_last_cause(text)} (topic {topics})")
         if _NOT_ALLOWED.search(text):
-            return SettingError(f"[kafka.properties] {_brief(text)}")
+            return SettingError(f"[kafka.properties] {_last_cause(text)}")
         what = "Kafka" if _KAFKA.search(text) else "Spark"
-        return LostError(f"{what} failed: {_brief(text)}")
+        return LostError(f"{what} failed: {_last_cause(text)}")
 
     # --- figures ---
 
@@ -253,11 +255,13 @@ class SparkEngine(JobEngine):
         count = sum(family.groups for family in self.families)
         return len(groups) == count and all(of["ended"] for of in groups.values())
 
-    def _look(self, query: StreamingQuery, checkpoint: Checkpoint, now: bool = False) -> None:
+    def _update_figures(
+        self, query: StreamingQuery, checkpoint: Checkpoint, now: bool = False
+    ) -> None:
         now_s = time.monotonic()
-        if not now and now_s - self._looked_s < LOOK_S:
+        if not now and now_s - self._checked_s < CHECK_S:
             return
-        self._looked_s = now_s
+        self._checked_s = now_s
         progress: Any = query.lastProgress
         groups = list(checkpoint.written.groups.values())
         reporting = [of for of in groups if of["tells"]]
@@ -315,21 +319,21 @@ def _offsets(value: Any) -> dict[str, dict[str, int]]:
     return read if isinstance(read, dict) else {}
 
 
-def _of_worker(text: str) -> BaseException | None:
+def _worker_fault(text: str) -> BaseException | None:
     """Return the exception of an executor's Python, if a retry would raise it again; else None."""
-    if ours := _OURS.search(text):
+    if ours := _KETAL_ERROR.search(text):
         if issubclass(getattr(errors, ours[1], KetalError), StateError):
             return StateError(f"{ours[2]}\n{HINT}")
         return SettingError(ours[2])
     for name, what in _WORKER.findall(text):
         if name in ("ImportError", "ModuleNotFoundError"):
             return SettingError(f"the executors cannot import what they need: {what}")
-        if not name.startswith(_PASSING):
+        if not name.startswith(_TRANSIENT):
             return RuntimeError(f"an executor failed: {name}: {what}")
     return None
 
 
-def _brief(text: str) -> str:
+def _last_cause(text: str) -> str:
     """Return the last cause in a message of Spark; the first line if it has no cause."""
     lines = [line.strip() for line in text.splitlines()]
     causes = [line for line in lines if line.startswith("Caused by:")]
@@ -337,7 +341,7 @@ def _brief(text: str) -> str:
     return cause.removeprefix("Caused by: ")[:300]
 
 
-def _end(session: SparkSession) -> None:
+def _stop_spark(session: SparkSession) -> None:
     """Stop the Spark that was started for the job, unless it has ended already."""
     from py4j.protocol import Py4JError
 

@@ -14,7 +14,7 @@ from ketal.model import syntax
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.streaming.spark.families import Family, PartitionKey
 from ketal.streaming.spark.rows.message_columns import PLACE
-from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_of
+from ketal.streaming.spark.rows.text import canonical_text, texts_at, timestamp_of
 from ketal.streaming.spark.rows.types import EVENT_TYPES, check_types
 
 if TYPE_CHECKING:
@@ -42,26 +42,34 @@ class EventColumns:
     def _check_partitions(self, families: Sequence[Family]) -> None:
         """Raise a SettingError for a pattern whose partition key is in no column."""
         for compiled in (one for family in families for one in family.program.compiled):
-            for of in compiled.pattern.partition:
-                if not self._texts_of(of):
-                    name = of.name if isinstance(of, syntax.Field) else ".".join(of.path)
+            for attribute in compiled.pattern.partition:
+                if not self._key_columns(attribute):
+                    name = (
+                        attribute.name
+                        if isinstance(attribute, syntax.Field)
+                        else ".".join(attribute.path)
+                    )
                     raise SettingError(
                         f"pattern {compiled.name} is partitioned by {name}, which no column "
                         f"holds; there are {', '.join(self._types)}"
                     )
 
-    def _texts_of(self, of: syntax.Attribute | syntax.Field) -> list[Column]:
+    def _key_columns(self, attribute: syntax.Attribute | syntax.Field) -> list[Column]:
         """Return the columns, as text, that may have an attribute of a partition key.
 
         The first that is not null counts.
         """
         types = self._types
-        if isinstance(of, syntax.Field):
-            return [_cast(of.name, types[of.name]).cast("string")] if of.name in types else []
-        places = [("data", of.path)] if "data" in types else []
-        if of.path[0] in types and of.path[0] not in _NO_ATTRIBUTES:
-            places.append((of.path[0], of.path[1:]))
-        texts = [_dug(F.col(_quoted(name)), types[name], path) for name, path in places]
+        if isinstance(attribute, syntax.Field):
+            return (
+                [_field_column(attribute.name, types[attribute.name]).cast("string")]
+                if attribute.name in types
+                else []
+            )
+        places = [("data", attribute.path)] if "data" in types else []
+        if attribute.path[0] in types and attribute.path[0] not in _NO_ATTRIBUTES:
+            places.append((attribute.path[0], attribute.path[1:]))
+        texts = [_text_at_path(F.col(_quoted(name)), types[name], path) for name, path in places]
         return [text for text in texts if text is not None]
 
     def _is_text(self, name: str) -> bool:
@@ -80,16 +88,16 @@ class EventColumns:
             out["topic"] = F.lit(None).cast("string")
             out["partition"] = F.lit(0)
             out["offset"] = F.monotonically_increasing_id()
-        out["value"] = self._json()
+        out["value"] = self._json_column()
         for name in ("clock", "data"):
             if self._is_text(name):
                 out[name] = F.col(name)
         return out
 
-    def _json(self) -> Column:
+    def _json_column(self) -> Column:
         texts = [name for name in ("clock", "data") if self._is_text(name)]
         names = [name for name in OWN_FIELDS if name in self._types and name not in texts]
-        own = [_cast(name, self._types[name]) for name in names]
+        own = [_field_column(name, self._types[name]) for name in names]
         beyond = [F.col(_quoted(name)) for name in self._types if name not in _NO_ATTRIBUTES]
         if beyond and "data" not in self._types:
             beyond = [F.struct(*beyond).alias("data")]
@@ -102,9 +110,11 @@ class EventColumns:
 
     def partition(self, partition: PartitionKey) -> list[Column]:
         """Return the columns that are hashed to the number of a key group."""
-        return [canonical(F.coalesce(*self._texts_of(of))) for of in partition]
+        return [
+            canonical_text(F.coalesce(*self._key_columns(attribute))) for attribute in partition
+        ]
 
-    def placed(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
+    def key_samples(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
         """Return None: the values themselves are hashed, so no keys need to be checked."""
         return None
 
@@ -114,14 +124,14 @@ class EventColumns:
             raise SettingError("the program goes by time, and the events have no column time")
         if self._marked:
             return None
-        return timestamp_of(_cast("time", self._types["time"]).cast("string"), 1)
+        return timestamp_of(_field_column("time", self._types["time"]).cast("string"), 1)
 
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _cast(name: str, kind: T.DataType) -> Column:
+def _field_column(name: str, kind: T.DataType) -> Column:
     """Return a column of an event's own field, converted for the JSON of the event."""
     column = F.col(name)
     if name == "time" and isinstance(kind, T.TimestampType):
@@ -133,7 +143,7 @@ def _cast(name: str, kind: T.DataType) -> Column:
     return column.alias(name)
 
 
-def _dug(column: Column, kind: T.DataType, path: tuple[str, ...]) -> Column | None:
+def _text_at_path(column: Column, kind: T.DataType, path: tuple[str, ...]) -> Column | None:
     """Return the value at a path in a column, as text; None if its type has no such path."""
     for at, key in enumerate(path):
         if isinstance(kind, T.StringType):

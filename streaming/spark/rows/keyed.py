@@ -8,8 +8,9 @@ both. Two events of one value whose keys have different groups are an error; two
 same group do no harm.
 
 To decode the value of each message would cost a third of Spark's throughput, and one more row for
-each message. So only the first `READ_FIRST` messages of each partition are sampled, and later one
-in `READ_EACH`: topics with another key are detected at once, a single wrong scope after a while.
+each message. So only the first `SAMPLED_FIRST` messages of each partition are sampled, and later
+one in `SAMPLED_EACH`: topics with another key are detected at once, a single wrong scope after a
+while.
 
 The one rule: only an event whose value was seen with another group ends the job. Values are equal
 if patterns treat them as equal.
@@ -24,13 +25,13 @@ from typing import Any
 from ketal.errors import SettingError
 from ketal.model.values import Key, keyed
 
-READ_FIRST, READ_EACH = 10_000, 32
+SAMPLED_FIRST, SAMPLED_EACH = 10_000, 32
 """How many messages of each partition are sampled at first; one in how many is sampled later."""
-BETWEEN = ":"
+SEPARATOR = ":"
 """The separator between the group of the key and the message, in the row of a sample."""
 
 
-class Places:
+class KeyGroupCheck:
     """Checks that all keys of a value have the same group.
 
     Beyond `values_max` values the oldest is evicted.

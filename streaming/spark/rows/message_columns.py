@@ -13,9 +13,14 @@ from ketal.logs.source import Path, Source
 from ketal.logs.times import TIME_UNITS
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.streaming.job.messages import MessageMetadata
-from ketal.streaming.spark.families import Family, PartitionKey, by_key, paths_of
-from ketal.streaming.spark.rows.keyed import BETWEEN, READ_EACH, READ_FIRST
-from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_by_format, timestamp_of
+from ketal.streaming.spark.families import Family, PartitionKey, attribute_paths, keying_attribute
+from ketal.streaming.spark.rows.keyed import SAMPLED_EACH, SAMPLED_FIRST, SEPARATOR
+from ketal.streaming.spark.rows.text import (
+    canonical_text,
+    texts_at,
+    timestamp_by_format,
+    timestamp_of,
+)
 from ketal.streaming.spark.rows.types import KAFKA_TYPES, check_types
 
 if TYPE_CHECKING:
@@ -34,8 +39,13 @@ class MessageColumns:
         self._paths = paths
         self._text = F.col("value").cast("string")
         read = [paths["type"], paths["time"]]
-        read += (one for f in families for of in f.partition for one in paths_of(of, paths))
-        self._found = texts_at(self._text, (path for path in read if path[0] != KAFKA))
+        read += (
+            one
+            for f in families
+            for attribute in f.partition
+            for one in attribute_paths(attribute, paths)
+        )
+        self._texts = texts_at(self._text, (path for path in read if path[0] != KAFKA))
         self._needed = MessageMetadata(paths)
         if self._needed.timestamp and "timestamp" not in events.columns:
             raise SettingError(
@@ -62,10 +72,10 @@ class MessageColumns:
             out[f"header{number}"] = _header(name)
         return out
 
-    def _at(self, path: Path) -> Column:
+    def _text_at(self, path: Path) -> Column:
         """Return a column with the text at a path in the message."""
         if path[0] != KAFKA:
-            return self._found[path]
+            return self._texts[path]
         if path[1] == "timestamp":
             since_ms = F.unix_millis("timestamp")
             return F.when(since_ms >= 0, since_ms * self._divisor / 1_000).cast("string")
@@ -73,7 +83,7 @@ class MessageColumns:
 
     def control(self) -> Column:
         """Return a boolean column: whether a row is a control event."""
-        is_control = self._at(self._paths["type"]).startswith(CONTROL_PREFIX)
+        is_control = self._text_at(self._paths["type"]).startswith(CONTROL_PREFIX)
         if self._paths["type"][0] != KAFKA:
             # A JSON text may have escapes for letters of the prefix.
             may = self._text.contains(CONTROL_PREFIX) | self._text.contains("\\u00")
@@ -82,34 +92,36 @@ class MessageColumns:
 
     def partition(self, partition: PartitionKey) -> list[Column]:
         """Return the columns that are hashed to the number of a key group."""
-        if by_key(partition, self.source) is not None:
+        if keying_attribute(partition, self.source) is not None:
             return [F.col("key")]
-        several = (paths_of(of, self._paths) for of in partition)
-        return [canonical(F.coalesce(*map(self._at, paths))) for paths in several]
+        key_paths = (attribute_paths(attribute, self._paths) for attribute in partition)
+        return [canonical_text(F.coalesce(*map(self._text_at, paths))) for paths in key_paths]
 
-    def placed(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
+    def key_samples(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
         """Return a column with samples, and one with the groups that check them.
 
         A sample is a message with the group of its key; it is null for most messages. Returns None
         if no family is grouped by the keys of messages.
         """
         for family in families:
-            keyed = by_key(family.partition, self.source)
+            keyed = keying_attribute(family.partition, self.source)
             if keyed is None or family.groups == 1:
                 continue
-            value = canonical(F.coalesce(*map(self._at, paths_of(keyed, self._paths))))
+            value = canonical_text(
+                F.coalesce(*map(self._text_at, attribute_paths(keyed, self._paths)))
+            )
             groups = F.lit(family.groups)
             own_group = F.pmod(F.hash(F.col("key")), groups).cast("string")
-            spread = F.pmod(F.hash("topic", "partition", "offset"), F.lit(READ_EACH)) == 0
-            read = (F.col("offset") < READ_FIRST) | spread
-            first = F.concat(own_group, F.lit(BETWEEN)).cast("binary")
+            spread = F.pmod(F.hash("topic", "partition", "offset"), F.lit(SAMPLED_EACH)) == 0
+            read = (F.col("offset") < SAMPLED_FIRST) | spread
+            first = F.concat(own_group, F.lit(SEPARATOR)).cast("binary")
             sample = F.when(read, F.when(value.isNotNull(), F.concat(first, F.col("value"))))
             return sample, F.pmod(F.hash(value), groups) + F.lit(family.first)
         return None
 
     def time(self) -> Column:
         """Return the event time as a timestamp."""
-        text = self._at(self._paths["time"])
+        text = self._text_at(self._paths["time"])
         if self.source.time_format is None:
             return timestamp_of(text, self._divisor)
         return timestamp_by_format(text, self.source)
@@ -117,5 +129,5 @@ class MessageColumns:
 
 def _header(name: str) -> Column:
     """Return a column with the bytes of a header; of several with one name, the last."""
-    of = F.filter(F.col("headers"), lambda one: one["key"] == F.lit(name))
-    return F.try_element_at(of, F.lit(-1))["value"]
+    headers = F.filter(F.col("headers"), lambda header: header["key"] == F.lit(name))
+    return F.try_element_at(headers, F.lit(-1))["value"]

@@ -20,9 +20,9 @@ from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.streaming.job.messages import MessageReader, place_of
-from ketal.streaming.spark.rows.keyed import BETWEEN
+from ketal.streaming.spark.rows.keyed import SEPARATOR
 
-ALONE, HOME, COPY, PLACED = 0, 1, 2, 3
+ALONE, HOME, COPY, SAMPLE = 0, 1, 2, 3
 """The kind of a row: an event, which one group of each family gets; the copy of a control event
 that is counted; another copy of a control event; a sample (`keyed`)."""
 NO_TIMESTAMP = -1
@@ -60,47 +60,47 @@ class RowReader:
     def items(self, rows: Sequence[Row]) -> list[Item | Rejected]:
         """Return for each row its event, its control event, or the rejection of it."""
         if self._texts:
-            return [self._of_texts(row) for row in rows]
+            return [self._decode_columns(row) for row in rows]
         value = self._at["value"]
         items = self._reader.items([row[value] for row in rows], lambda n: self._message(rows[n]))
         if self._source is None:
             for number, item in enumerate(items):
                 if isinstance(item, Rejected):
-                    items[number] = self._no_event(rows[number], item.reason)
+                    items[number] = self._reject(rows[number], item.reason)
         return items
 
     def _message(self, row: Row) -> SimpleNamespace:
         """Return a row as the record of a message, for `MessageReader`."""
-        of = {name: row[place] for name, place in self._at.items()}
-        since_ms = of.get("timestamp")
+        values = {name: row[place] for name, place in self._at.items()}
+        since_ms = values.get("timestamp")
         return SimpleNamespace(
-            topic=of.get("topic"),
-            partition=of.get("partition", 0),
-            offset=of.get("offset", 0),
-            key=of.get("key"),
-            value=of["value"],
+            topic=values.get("topic"),
+            partition=values.get("partition", 0),
+            offset=values.get("offset", 0),
+            key=values.get("key"),
+            value=values["value"],
             timestamp=NO_TIMESTAMP if since_ms is None else since_ms,
             headers=[(name, row[place]) for name, place in self._headers],
         )
 
-    def _of_texts(self, row: Row) -> Item | Rejected:
+    def _decode_columns(self, row: Row) -> Item | Rejected:
         """Decode a row whose clock or data is JSON text in a column of its own."""
         record = msgspec.json.decode(row[self._at["value"]])
         try:
             for name in self._texts:
                 if (text := row[self._at[name]]) is not None:
-                    record[name] = _decoded(text, name)
+                    record[name] = _decode_json(text, name)
             return self._shape.item(record)
         except EventError as fault:
-            return self._no_event(row, fault.reason)
+            return self._reject(row, fault.reason)
 
-    def _no_event(self, row: Row, reason: str) -> Rejected:
+    def _reject(self, row: Row, reason: str) -> Rejected:
         reason = reason.replace("the message", "the row").replace("the record", "the row")
         # Rows made from the columns of events have no source that the hint could refer to.
         reason = reason.removesuffix(TIME_HINT_OF_SOURCE)
-        return self.rejected(row, brief_reason(reason))
+        return self.rejection(row, brief_reason(reason))
 
-    def rejected(self, row: Row, reason: str) -> Rejected:
+    def rejection(self, row: Row, reason: str) -> Rejected:
         """Return a rejection of a row."""
         return Rejected(place=self.place(row) or "a row", reason=reason)
 
@@ -112,10 +112,10 @@ class RowReader:
         """Return the topic and the partition of a row; None without offsets."""
         return (row[1], row[2]) if self.has_offsets and row[1] is not None else None
 
-    def sampled(self, row: Row) -> tuple[int, Row]:
+    def split_sample(self, row: Row) -> tuple[int, Row]:
         """Return the group of a sampled message's key, and the row of the message itself."""
         at = self._at["value"]
-        group, _, value = bytes(row[at]).partition(BETWEEN.encode())
+        group, _, value = bytes(row[at]).partition(SEPARATOR.encode())
         return int(group), (*row[:at], value, *row[at + 1 :])
 
     def in_canonical_order(self, rows: Sequence[Row]) -> list[Row]:
@@ -132,7 +132,7 @@ class RowReader:
         return [row for _, row in ranked]
 
 
-def _decoded(text: str, what: str) -> Any:
+def _decode_json(text: str, what: str) -> Any:
     # A clock may have another syntax than JSON, which the shape decodes.
     if what == "clock":
         return text

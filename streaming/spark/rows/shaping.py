@@ -31,7 +31,7 @@ from ketal.logs.source import Source
 from ketal.streaming.spark.families import Family
 from ketal.streaming.spark.rows.events import DELAY, EventColumns
 from ketal.streaming.spark.rows.message_columns import MessageColumns
-from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, PLACED, RowShape
+from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, SAMPLE, RowShape
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -40,7 +40,7 @@ KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset")
 EVENT_COLUMNS = ("node", "type", "clock")
 
 
-def shaped(
+def shape_rows(
     events: DataFrame,
     families: Sequence[Family],
     *,
@@ -58,11 +58,11 @@ def shaped(
         column has a pattern's partition key.
     """
     _check_named_once(events)
-    of = _columns_of(events, families, source)
-    frame = events if lateness_ms is None else marked(events, of, lateness_ms)
-    columns = of.columns()
-    control = of.control()
-    groups = [_group(of, family) for family in families]
+    source_columns = _columns_of(events, families, source)
+    frame = events if lateness_ms is None else with_watermark(events, source_columns, lateness_ms)
+    columns = source_columns.columns()
+    control = source_columns.control()
+    groups = [_group_column(source_columns, family) for family in families]
     count = sum(family.groups for family in families)
     selected = {name: column.alias(name) for name, column in columns.items()}
     if lateness_ms is not None:
@@ -73,14 +73,14 @@ def shaped(
         copy = F.when(control, F.lit(HOME)).otherwise(F.lit(ALONE)).cast("byte")
         out = frame.select(F.lit(0).alias("group"), copy.alias("copy"), *selected.values())
     else:
-        out = _divided(
+        out = _row_per_group(
             frame.withColumn("_control", control).withColumn("_home", groups[0]),
             F.array(*groups),
             count,
             selected,
-            of.placed(families),
+            source_columns.key_samples(families),
         )
-    return out, RowShape(("copy", *columns), of.headers, of.source)
+    return out, RowShape(("copy", *columns), source_columns.headers, source_columns.source)
 
 
 def _columns_of(
@@ -103,13 +103,15 @@ def _columns_of(
     return EventColumns(events, families)
 
 
-def marked(events: DataFrame, of: MessageColumns | EventColumns, lateness_ms: int) -> DataFrame:
+def with_watermark(
+    events: DataFrame, source_columns: MessageColumns | EventColumns, lateness_ms: int
+) -> DataFrame:
     """Return events with a column of event time that has Spark's watermark."""
-    at = of.time()
+    at = source_columns.time()
     if at is None:
         return events
     # A control event does not advance Spark's watermark; `ketal.watermark` sets a separate mark.
-    at = F.when(~of.control(), at)
+    at = F.when(~source_columns.control(), at)
     return events.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
 
 
@@ -127,12 +129,12 @@ def _check_named_once(events: DataFrame) -> None:
         )
 
 
-def _divided(
+def _row_per_group(
     frame: DataFrame,
     own: Column,
     count: int,
     selected: Mapping[str, Column],
-    placed: tuple[Column, Column] | None,
+    samples: tuple[Column, Column] | None,
 ) -> DataFrame:
     """Return one row for each group that must see a row, out of `count` groups.
 
@@ -147,26 +149,26 @@ def _divided(
         The number of groups.
     selected : mapping of str to Column
         The operator's columns.
-    placed : tuple of Column, optional
+    samples : tuple of Column, optional
         The sample of a message, or null, and the group that checks it.
     """
     at, control = F.col("_to"), F.col("_control")
-    if placed is not None:
-        sample, checker = placed
+    if samples is not None:
+        sample, checker = samples
         frame = frame.withColumn("_sample", sample)
         own_and_checker = F.concat(own, F.array(F.lit(-1) - checker))
         own = F.when(F.col("_sample").isNotNull(), own_and_checker).otherwise(own)
         selected = {**selected, "_sample": F.col("_sample")}
     to = F.when(control, F.sequence(F.lit(0), F.lit(count - 1))).otherwise(own)
     copy = (
-        F.when(at < 0, F.lit(PLACED))
+        F.when(at < 0, F.lit(SAMPLE))
         .when(~control, F.lit(ALONE))
         .when(at == F.col("_home"), F.lit(HOME))
         .otherwise(F.lit(COPY))
     )
     group = F.when(at < 0, -1 - at).otherwise(at)
     out = {name: F.col(name) for name in selected}
-    if placed is not None:
+    if samples is not None:
         value = F.when(at < 0, out.pop("_sample")).otherwise(out["value"])
         out["value"] = value.alias("value")
     return frame.select(
@@ -177,8 +179,8 @@ def _divided(
     ).select(group.alias("group"), copy.cast("byte").alias("copy"), *out.values())
 
 
-def _group(of: MessageColumns | EventColumns, family: Family) -> Column:
+def _group_column(source_columns: MessageColumns | EventColumns, family: Family) -> Column:
     if family.groups == 1 and not family.partition:
         return F.lit(family.first)
-    values = of.partition(family.partition)
+    values = source_columns.partition(family.partition)
     return (F.pmod(F.hash(*values), F.lit(family.groups)) + F.lit(family.first)).cast("int")

@@ -22,7 +22,7 @@ ANY_JSON = dict.fromkeys(("maxNumLen", "maxNestingDepth", "maxStringLen"), "2147
 """Options that remove Spark's own limits of JSON, so that it decodes what ketal decodes."""
 
 
-def canonical(text: Column) -> Column:
+def canonical_text(text: Column) -> Column:
     """Return a text that is the same for equal numbers."""
     number = text.try_cast("double")
     # Adding zero turns minus zero into zero.
@@ -59,7 +59,7 @@ def texts_at(text: Column, paths: Iterable[Path]) -> dict[Path, Column]:
     while left:
         together: list[Path] = []
         for path in left:
-            if all(_apart(path, other) for other in together):
+            if all(_fit_together(path, other) for other in together):
                 together.append(path)
         read = F.from_json(text, _struct_of(together), ANY_JSON)  # type: ignore[arg-type]
         for path in together:
@@ -68,7 +68,7 @@ def texts_at(text: Column, paths: Iterable[Path]) -> dict[Path, Column]:
     return out
 
 
-def _apart(one: Path, other: Path) -> bool:
+def _fit_together(one: Path, other: Path) -> bool:
     """Return whether two paths fit into one struct type: Spark ignores the case of field names.
 
     A path that begins with the other does not fit.

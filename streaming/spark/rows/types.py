@@ -39,7 +39,7 @@ def _is_name(kind: T.DataType) -> bool:
     return _is_text(kind) or _is_whole(kind)
 
 
-def _is_texts(kind: T.DataType) -> bool:
+def _is_text_array(kind: T.DataType) -> bool:
     return isinstance(kind, T.ArrayType) and _is_text(kind.elementType)
 
 
@@ -56,7 +56,7 @@ EVENT_TYPES: _Types = {
     "time": (_or_null(_is_time), "a timestamp, a number or text"),
     "id": (_or_null(_is_name), "text or a whole number"),
     "data": (_or_null(_is_data), "a struct, a map, or JSON text"),
-    "receives": (_or_null(_is_texts), "an array of text"),
+    "receives": (_or_null(_is_text_array), "an array of text"),
     **_PLACE_TYPES,
 }
 KAFKA_TYPES: _Types = {

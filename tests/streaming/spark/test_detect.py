@@ -359,7 +359,7 @@ def test_times_have_the_format_of_the_source(format: str, spark: SparkSession) -
     ]
     (fault,) = [json.loads(row.json)["reason"] for row in found if row.verdict == "rejected"]
     assert fault == f"time 'soon' does not fit the time format {format!r}"
-    marked = shaping.marked(events, MessageColumns(events, source, ()), 0)
+    marked = shaping.with_watermark(events, MessageColumns(events, source, ()), 0)
     at = [row["at"] for row in marked.selectExpr("unix_timestamp(_at) AS at").collect()]
     assert at == [*(time.timestamp() for time in times), None, None]
 
@@ -779,11 +779,11 @@ def test_a_checkpoint_whose_groups_had_other_keys_is_refused(
         frame = divided(*given)
         return frame.withColumn("group", frame["group"].cast("bigint"))
 
-    divided = shaping._divided
+    divided = shaping._row_per_group
     with monkeypatch.context() as before:
         before.setattr(families, "HASHING", 2)
         if wide:
-            before.setattr(shaping, "_divided", keyed)
+            before.setattr(shaping, "_row_per_group", keyed)
         query(1)
         query(2)
     with pytest.raises(StreamingQueryException, match=said):

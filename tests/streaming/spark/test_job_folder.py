@@ -81,7 +81,7 @@ def test_a_checkpoint_is_the_same_there(spark: SparkSession, address: str, tmp_p
     assert checkpoint.begin({"t": 1}) == "earliest"
     assert checkpoint.address == f"{address}/job/checkpoint-0"
     ran(at, '{"t":{"0":5}}', 3)
-    checkpoint.wrote(3, {"0": {"messages": 5}})
+    checkpoint.record_written(3, {"0": {"messages": 5}})
     again = opened()
     assert again.has_written(3)
     assert again.written.groups == {"0": {"messages": 5}}
