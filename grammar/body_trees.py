@@ -25,7 +25,7 @@ class Bodies:
         self.limits = expressions.limits
         self.fault = expressions.fault
 
-    def whole(self, tree: ParseTree) -> ast.Body:
+    def statement_body(self, tree: ParseTree) -> ast.Body:
         """Build the body of a `check` or a `find`."""
         return self._automaton(tree) if tree.data == "automaton" else self.body(tree)
 
@@ -40,7 +40,7 @@ class Bodies:
         children = cast("list[ParseTree]", tree.children)
         if data == "step_name":
             return ast.Step(str(children[0]), span=span)
-        inner = self.expressions.deeper(depth, tree)
+        inner = self.expressions.child_depth(depth, tree)
         if data == "group":
             return self.body(children[0], inner)
         if data == "absent":
@@ -62,7 +62,9 @@ class Bodies:
                 node = self.body(child, inner)
                 options.extend(node.items if isinstance(node, ast.Alternation) else (node,))
             return ast.Alternation(tuple(options), span=span)
-        return ast.Sequence(_flat([self._block(child, inner) for child in children]), span=span)
+        return ast.Sequence(
+            _flattened([self._block(child, inner) for child in children]), span=span
+        )
 
     def _automaton(self, tree: ParseTree) -> ast.AutomatonBody:
         first: dict[str, Span] = {}
@@ -117,7 +119,7 @@ class Bodies:
         return least, int(numbers[1]) if len(numbers) == 2 else None
 
 
-def _flat(parts: list[ast.Body | ast.Absent]) -> tuple[ast.Body | ast.Absent, ...]:
+def _flattened(parts: list[ast.Body | ast.Absent]) -> tuple[ast.Body | ast.Absent, ...]:
     """Return the items of a sequence with these parts.
 
     The items of a group become items of the sequence around it, unless the group is beside a

@@ -73,13 +73,14 @@ class Builder:
             (self.pattern if child.data == "pattern" else self.statement)(child, shared)
             for child in subtrees(tree)
         ]
-        patterns = _of_sort(ast.Pattern, nodes)
+        patterns = _nodes_of_class(ast.Pattern, nodes)
         if not patterns:
             self.fault(
                 "K007", "the file holds no pattern", Span(1, 1, 1, 2),
                 "write `pattern Name { … }`",
             )  # fmt: skip
-        events, params = _of_sort(ast.EventDecl, nodes), _of_sort(ast.ParamDecl, nodes)
+        events = _nodes_of_class(ast.EventDecl, nodes)
+        params = _nodes_of_class(ast.ParamDecl, nodes)
         return ast.File(patterns, events, params)
 
     def pattern(self, tree: ParseTree, shared: DeclaredNames) -> ast.Pattern:
@@ -93,7 +94,7 @@ class Builder:
         for child in subtrees(tree):
             node = self.statement(child, scope)
             if isinstance(node, dict):
-                self._once(child, places)
+                self._record_statement(child, places)
                 parts.update(node)
             else:
                 nodes.append(node)
@@ -106,16 +107,16 @@ class Builder:
         self.faults[start:] = [replace(f, pattern=str(name)) for f in self.faults[start:]]
         return ast.Pattern(
             name=str(name),
-            declarations=_of_sort(ast.EventDecl | ast.StepDecl, nodes),
-            params=_of_sort(ast.ParamDecl, nodes),
+            declarations=_nodes_of_class(ast.EventDecl | ast.StepDecl, nodes),
+            params=_nodes_of_class(ast.ParamDecl, nodes),
             places=places,
             span=span_of(name),
             **parts,
         )
 
-    def _once(self, tree: ParseTree, places: dict[str, Span]) -> None:
+    def _record_statement(self, tree: ParseTree, places: dict[str, Span]) -> None:
         """Record the place of a statement; a second statement of the same sort is a fault."""
-        word = _SORTS[str(tree.data)]
+        word = _STATEMENT_WORDS[str(tree.data)]
         sort = "check" if word == "find" and "check" in places else word
         sort = "find" if word == "check" and "find" in places else sort
         span = span_of(tree)
@@ -145,8 +146,8 @@ class Builder:
 
     def _event(self, tree: ParseTree, make: Expressions) -> ast.EventDecl | ast.StepDecl:
         name, guard = cast("tuple[Token, ParseTree]", tree.children)
-        sort = ast.EventDecl if tree.data == "event" else ast.StepDecl
-        return sort(str(name), make.guard(guard), span=span_of(name))
+        node_class = ast.EventDecl if tree.data == "event" else ast.StepDecl
+        return node_class(str(name), make.guard(guard), span=span_of(name))
 
     _step = _event
 
@@ -268,7 +269,7 @@ class Builder:
         return {
             "kind": kind,
             "strategy": None if strategy is None else str(strategy.children[0]),
-            "body": Bodies(make).whole(body),
+            "body": Bodies(make).statement_body(body),
         }
 
     _find = _check
@@ -332,7 +333,7 @@ class Builder:
         return {key: str(word)}
 
 
-_SORTS: Mapping[str, str] = {
+_STATEMENT_WORDS: Mapping[str, str] = {
     "order": "order", "at": "at", "partition": "partition",
     "topology": "topology", "check": "check", "find": "find", "within": "within",
     "returns": "return", "return_count": "return", "limit": "limit", "mode": "mode",
@@ -341,9 +342,9 @@ _SORTS: Mapping[str, str] = {
 """Rule of a statement that may occur once in a pattern → the word that names it."""
 
 
-def _of_sort(sort: Any, nodes: Iterable[Any]) -> tuple[Any, ...]:
+def _nodes_of_class(node_class: Any, nodes: Iterable[Any]) -> tuple[Any, ...]:
     """Return the nodes of a class."""
-    return tuple(node for node in nodes if isinstance(node, sort))
+    return tuple(node for node in nodes if isinstance(node, node_class))
 
 
 def names_declared(tree: ParseTree, shared: DeclaredNames = _NO_NAMES) -> DeclaredNames:

@@ -35,7 +35,7 @@ _FOUND = re.compile(
     re.DOTALL,
 )
 _OPERATORS = frozenset({"AND", "OR", "COMPARE", "STAR", "SLASH", "PERCENT", "PLUS", "MINUS"})
-_INSTEAD = {
+_REPLACEMENTS = {
     **dict.fromkeys(("and", "AND", "And", "&"), "&&"),
     **dict.fromkeys(("or", "OR", "Or", "|"), "||"),
     **dict.fromkeys(("~", "=~"), "matches /…/"),
@@ -99,7 +99,7 @@ class Situation:
     position: int = 0
     expects: frozenset[str] = frozenset()
 
-    def take(self, token: Token) -> None:
+    def accept(self, token: Token) -> None:
         """Update the state with a token that the parser has accepted."""
         text, before = str(token), self.before
         self.last = token
@@ -205,7 +205,7 @@ class Situation:
 class Rule:
     """A known mistake: the test whether it applies, and its message and hint.
 
-    Message and hint may have the placeholders of `_fillings`, such as `{found}`.
+    Message and hint may have placeholders, such as `{found}` (`_placeholders`).
     """
 
     when: Callable[[Situation], bool]
@@ -291,7 +291,7 @@ RULES: tuple[Rule, ...] = (
     ),
     # --- operators of guards ---
     Rule(
-        lambda s: s.after_operand and s.before_kind == "NAME" and s.before in _INSTEAD,
+        lambda s: s.after_operand and s.before_kind == "NAME" and s.before in _REPLACEMENTS,
         "`{before}` is no operator",
         "write `{instead_of_before}`",
         at="before",
@@ -318,7 +318,7 @@ RULES: tuple[Rule, ...] = (
         "write `>=` or `<=`",
     ),
     Rule(
-        lambda s: s.after_operand and s.found in _INSTEAD,
+        lambda s: s.after_operand and s.found in _REPLACEMENTS,
         "`{found}` is no operator",
         "write `{instead}`",
     ),
@@ -587,15 +587,17 @@ def diagnose(situation: Situation) -> Diagnostic:
     """Return the diagnostic for a text that does not parse."""
     rule = rule_for(situation)
     if rule is None:
-        message = f"expected {_describe(situation)}, found {_quoted(situation)}"
-        return Diagnostic("K001", "error", message, situation.span("found"), _form(situation))
-    words = _fillings(situation)
+        message = f"expected {_expected_text(situation)}, found {_found_text(situation)}"
+        return Diagnostic(
+            "K001", "error", message, situation.span("found"), _default_hint(situation)
+        )
+    words = _placeholders(situation)
     return Diagnostic(
         rule.code,
         "error",
-        _fill(rule.message, words),
+        _substitute(rule.message, words),
         situation.span(rule.at),
-        _fill(rule.hint, words) or _form(situation),
+        _substitute(rule.hint, words) or _default_hint(situation),
     )
 
 
@@ -626,13 +628,13 @@ _FORMS = {
 """Keyword → a hint with the form of its statement."""
 
 
-def _form(s: Situation) -> str:
+def _default_hint(s: Situation) -> str:
     """Return a hint if no rule has one: the word that was probably meant, or a statement's form."""
     if "PATTERN" in s.expects:
         return "write `pattern NAME { … }`; outside of patterns stand `event` and `param`"
     if "SEMICOLON" in s.expects and s.found in _FORMS:
         return f"is a `;` missing before `{s.found}`?"
-    words = {_keyword(name) for name in s.expects if name not in _WORDS}
+    words = {_token_word(name) for name in s.expects if name not in _WORDS}
     meant = nearest(s.found, {word for word in words if word.isalpha()}, 0.7)
     if meant is not None and meant != s.found:
         return f"did you mean `{meant}`?"
@@ -650,7 +652,7 @@ def rule_for(situation: Situation) -> Rule | None:
     return next((rule for rule in RULES if rule.when(situation)), None)
 
 
-def _fillings(s: Situation) -> dict[str, str]:
+def _placeholders(s: Situation) -> dict[str, str]:
     bracket = s.open or Bracket("", 0, 0, False)
     return {
         "found": s.found,
@@ -664,17 +666,17 @@ def _fillings(s: Situation) -> dict[str, str]:
         "open_column": str(bracket.column),
         "near": _near_statement(s),
         "near_top": _near_top(s),
-        "instead": _INSTEAD.get(s.found, ""),
-        "instead_of_before": _INSTEAD.get(s.before, ""),
+        "instead": _REPLACEMENTS.get(s.found, ""),
+        "instead_of_before": _REPLACEMENTS.get(s.before, ""),
     }
 
 
-def _fill(sentence: str, words: dict[str, str]) -> str:
+def _substitute(sentence: str, words: dict[str, str]) -> str:
     # Messages also have braces of the language, so only known placeholders are replaced.
     return re.sub(r"\{([a-z_]+)\}", lambda m: words.get(m.group(1), m.group()), sentence)
 
 
-def _quoted(s: Situation) -> str:
+def _found_text(s: Situation) -> str:
     if s.ended:
         return "the end of the file"
     if s.found == "\n":
@@ -682,41 +684,42 @@ def _quoted(s: Situation) -> str:
     return f"`{s.found}`" if s.found.isprintable() else f"the character U+{ord(s.found[0]):04X}"
 
 
-def _describe(s: Situation) -> str:
+def _expected_text(s: Situation) -> str:
     """Describe in words of the language what could follow."""
-    left = set(s.expects)
+    remaining = set(s.expects)
     parts: list[str] = []
 
-    def take(group: frozenset[str], words: str) -> None:
+    def name_group(group: frozenset[str], words: str) -> None:
         parts.append(words)
-        left.difference_update(group)
+        remaining.difference_update(group)
 
-    if "SEMICOLON" in left:
-        take(frozenset({"SEMICOLON"}), f"`;` after {_fillings(s)['what']}")
-    if "EVENT" in left and "ORDER" in left:
-        take(_STATEMENT | {"RETURN"}, "a statement")
-    if "NOT" in left:
-        take(_BODY, "a step")
-    if {"STAR", "QUESTION"} <= left:
-        take(_REPETITION, "a repetition")
-    if {"STRING", "BANG"} <= left:
-        take(
+    if "SEMICOLON" in remaining:
+        name_group(frozenset({"SEMICOLON"}), f"`;` after {_placeholders(s)['what']}")
+    if "EVENT" in remaining and "ORDER" in remaining:
+        name_group(_STATEMENT | {"RETURN"}, "a statement")
+    if "NOT" in remaining:
+        name_group(_BODY, "a step")
+    if {"STAR", "QUESTION"} <= remaining:
+        name_group(_REPETITION, "a repetition")
+    if {"STRING", "BANG"} <= remaining:
+        name_group(
             _VALUE | _GUARD,
             "a guard" if s.keyword not in LABELS or s.keyword == "event" else "a value",
         )
-    elif {"STRING", "NUMBER"} <= left:
-        take(_VALUE | _GUARD, "a value")
-    if "AND" in left:
+    elif {"STRING", "NUMBER"} <= remaining:
+        name_group(_VALUE | _GUARD, "a value")
+    if "AND" in remaining:
         # Many tokens may follow a name; those that continue it are left out.
-        take(_OPERATORS | {"IN", "MATCHES", "DOT", "LSQB", "LPAR", "NAME"}, "an operator")
+        name_group(_OPERATORS | {"IN", "MATCHES", "DOT", "LSQB", "LPAR", "NAME"}, "an operator")
     parts += sorted(
-        {_WORDS.get(name, f"`{_keyword(name)}`") for name in left}, key=lambda w: (len(w), w)
+        {_WORDS.get(name, f"`{_token_word(name)}`") for name in remaining},
+        key=lambda w: (len(w), w),
     )
     parts = parts[:4]
     return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " or " + parts[-1]
 
 
-def _keyword(name: str) -> str:
+def _token_word(name: str) -> str:
     return {"CAUSAL": "Causal", "CONC": "Conc", "AND": "&&", "OR": "||", "BANG": "!"}.get(
         name, name.lower()
     )

@@ -33,13 +33,13 @@ class DottedNames:
     def value(self, tree: ParseTree) -> ast.Value:
         """Build the value of a name; a name without a value is a fault."""
         head, span = str(tree.children[0]), span_of(tree)
-        path = tuple(self._part(cast(ParseTree, part)) for part in tree.children[1:])
-        if (own := self._own(head, path, span, "")) is not None:
-            return own
+        path = tuple(self._part_name(cast(ParseTree, part)) for part in tree.children[1:])
+        if (own_field := self._own_field(head, path, span, "")) is not None:
+            return own_field
         if not path:
-            return self._bare(head, span)
+            return self._bare_name(head, span)
         if head in self.scope.params and head not in self.scope.declared:
-            return self._taken(
+            return self._refuse(
                 span, f"the parameter `{head}` has no parts",
                 f"an attribute of that name is written `data.{head}`",
             )  # fmt: skip
@@ -47,7 +47,7 @@ class DottedNames:
             return self._reference(head, path, tree)
         return self._attribute((head, *path), span)
 
-    def _own(
+    def _own_field(
         self, head: str, rest: tuple[str, ...], span: Span, step: str
     ) -> ast.Attribute | ast.Field | ast.Literal | None:
         """Build a name that begins with `data` or an own field of the event; None for other names.
@@ -58,17 +58,17 @@ class DottedNames:
             if rest:
                 return ast.Attribute(rest, span=span)
             message = "`data` is all attributes of the event"
-            return self._taken(span, message, f"write `{step}data.name`")
+            return self._refuse(span, message, f"write `{step}data.name`")
         if head in ast.EVENT_FIELDS:
             if not rest:
                 return ast.Field(cast(Any, head), span=span)
             hint = f"an attribute of that name is written `{step}data.{head}`"
-            return self._taken(span, f"the event's own `{head}` has no parts", hint)
+            return self._refuse(span, f"the event's own `{head}` has no parts", hint)
         return None
 
-    def _bare(self, name: str, span: Span) -> ast.Value:
+    def _bare_name(self, name: str, span: Span) -> ast.Value:
         if name in self.scope.declared:
-            return self._taken(
+            return self._refuse(
                 span, f"`{name}` is declared as a guard, not as a value",
                 f"write `{name}.attribute` for a step's event, `data.{name}` for an attribute",
             )  # fmt: skip
@@ -98,15 +98,15 @@ class DottedNames:
                     span, f"write `{head}.data.count` for it; `return count;` counts the matches",
                 )  # fmt: skip
                 return PLACEHOLDER
-            of = self._own(path[0], path[1:], span, f"{head}.")
+            of = self._own_field(path[0], path[1:], span, f"{head}.")
         if isinstance(of, ast.Literal):
             return of
         return ast.Reference(head, of or ast.Attribute(path, span=span), span=span)
 
-    def _taken(self, span: Span, message: str, hint: str) -> ast.Literal:
+    def _refuse(self, span: Span, message: str, hint: str) -> ast.Literal:
         self.fault("K012", message, span, hint)
         return PLACEHOLDER
 
-    def _part(self, tree: ParseTree) -> str:
+    def _part_name(self, tree: ParseTree) -> str:
         token = cast(Token, tree.children[0])
         return self.literals.string(token) if tree.data == "key" else str(token)

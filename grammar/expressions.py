@@ -44,7 +44,7 @@ class Expressions:
         self.literals = Literals(limits, fault)
         self.names = DottedNames(scope, self.literals, fault)
 
-    def deeper(self, depth: int, tree: ParseTree) -> int:
+    def child_depth(self, depth: int, tree: ParseTree) -> int:
         """Return the depth of the children of `tree`, which is at `depth`.
 
         Raises
@@ -63,19 +63,19 @@ class Expressions:
         """Build a guard; a value is a fault."""
         data = str(tree.data)
         if data == "paren":
-            return self.guard(cast(ParseTree, tree.children[0]), self.deeper(depth, tree))
+            return self.guard(cast(ParseTree, tree.children[0]), self.child_depth(depth, tree))
         if data in ("true", "false"):
             return ast.Truth(data == "true", span=span_of(tree))
         name = bare_word(tree)
         if name is not None and name not in ("data", *ast.EVENT_FIELDS):
             return ast.Name(name, span=span_of(tree))
         if data not in GUARDS:
-            self._no_guard(tree)
+            self._report_no_guard(tree)
             return ast.Truth(True)
         make: Callable[[ParseTree, int], ast.Guard] = getattr(self, f"_{data}")
-        return make(tree, self.deeper(depth, tree))
+        return make(tree, self.child_depth(depth, tree))
 
-    def _no_guard(self, tree: ParseTree) -> None:
+    def _report_no_guard(self, tree: ParseTree) -> None:
         hint = "compare it with something: `x == 1`"
         if tree.data == "path":
             value = self.value(tree)
@@ -84,12 +84,12 @@ class Expressions:
         self.fault("K008", "this is a value, where a guard is wanted", span_of(tree), hint)
 
     def _or(self, tree: ParseTree, depth: int) -> ast.Guard:
-        sort = ast.Or if tree.data == "or" else ast.And
+        node_class = ast.Or if tree.data == "or" else ast.And
         operands: list[ast.Guard] = []
         for child in tree.children:
             node = self.guard(cast(ParseTree, child), depth)
-            operands.extend(node.operands if isinstance(node, sort) else (node,))
-        return sort(tuple(operands), span=span_of(tree))
+            operands.extend(node.operands if isinstance(node, node_class) else (node,))
+        return node_class(tuple(operands), span=span_of(tree))
 
     _and = _or
 
@@ -98,15 +98,17 @@ class Expressions:
 
     def _comparison(self, tree: ParseTree, depth: int) -> ast.Guard:
         left, op, right = cast("tuple[ParseTree, Token, ParseTree]", tree.children)
-        first, second = self._compared(left, [right], depth)
+        first, second = self._compared_values(left, [right], depth)
         return ast.Comparison(cast(Any, str(op)), first, second, span=span_of(tree))
 
     def _membership(self, tree: ParseTree, depth: int) -> ast.Guard:
         value, items = cast("tuple[ParseTree, ParseTree]", tree.children)
-        first, *others = self._compared(value, self._item_trees(items), depth)
+        first, *others = self._compared_values(value, self._item_trees(items), depth)
         return ast.Membership(first, tuple(others), span=span_of(tree))
 
-    def _compared(self, left: ParseTree, others: list[ParseTree], depth: int) -> list[ast.Value]:
+    def _compared_values(
+        self, left: ParseTree, others: list[ParseTree], depth: int
+    ) -> list[ast.Value]:
         """Build a value and the values that it is compared with.
 
         A bare word that is compared with the event's own `type` or `node` is a fault.
@@ -172,9 +174,9 @@ class Expressions:
         return ast.Call(str(result), str(target), types, span=span_of(tree))
 
     def _causal(self, tree: ParseTree, depth: int) -> ast.Guard:
-        sort = ast.Causal if tree.data == "causal" else ast.Conc
+        node_class = ast.Causal if tree.data == "causal" else ast.Conc
         guard, anchor = cast("tuple[ParseTree, Token | None]", tree.children)
-        return sort(
+        return node_class(
             self.guard(guard, depth),
             str(anchor or ast.PRIOR),
             anchor_span=None if anchor is None else span_of(anchor),
@@ -190,9 +192,9 @@ class Expressions:
         data = str(tree.data)
         if data == "paren":
             inner = cast(ParseTree, tree.children[0])
-            return self.value(inner, self.deeper(depth, tree), lists=lists)
+            return self.value(inner, self.child_depth(depth, tree), lists=lists)
         if data in GUARDS:
-            self._no_value(tree)
+            self._report_no_value(tree)
             return PLACEHOLDER
         if data == "list":
             if not lists:
@@ -200,7 +202,7 @@ class Expressions:
                     "K013", "a list cannot stand here", span_of(tree),
                     "lists stand after `in`, in `return` and in `nodes = […]`",
                 )  # fmt: skip
-            inner_depth = self.deeper(depth, tree)
+            inner_depth = self.child_depth(depth, tree)
             items = (self.value(item, inner_depth, lists=lists) for item in self._item_trees(tree))
             return ast.ListOf(tuple(items), span=span_of(tree))
         span, token = span_of(tree), cast(Token, tree.children[0] if tree.children else "")
@@ -219,7 +221,7 @@ class Expressions:
                 return self._negative(tree, depth)
         return self._sum(tree, depth)
 
-    def _no_value(self, tree: ParseTree) -> None:
+    def _report_no_value(self, tree: ParseTree) -> None:
         message = "this is a guard, where a value is wanted"
         hint = "a guard stands alone: write `g` for `g == true`, `!g` for `g == false`"
         if tree.data == "function":
@@ -238,7 +240,7 @@ class Expressions:
         return items
 
     def _sum(self, tree: ParseTree, depth: int) -> ast.Value:
-        inner = self.deeper(depth, tree)
+        inner = self.child_depth(depth, tree)
         ops = tuple(cast(Any, str(op)) for op in tree.children[1::2])
         first, *others = (self.value(cast(ParseTree, child), inner) for child in tree.children[::2])
         if isinstance(first, ast.Arithmetic) and (first.ops[0] in "+-") == (ops[0] in "+-"):
@@ -250,7 +252,7 @@ class Expressions:
 
     def _negative(self, tree: ParseTree, depth: int) -> ast.Value:
         inner = cast(ParseTree, tree.children[1])
-        value = self.value(inner, self.deeper(depth, tree))
+        value = self.value(inner, self.child_depth(depth, tree))
         # `-3` is a negative number; `-(3)` and `-(-3)` are negations.
         if inner.data == "number" and isinstance(value, ast.Literal):
             return ast.Literal(-cast(int, value.value), span=span_of(tree))

@@ -19,7 +19,7 @@ from ketal.model import syntax as ast
 
 INDENT = "    "
 WIDTH = 100
-_NOWHERE = DeclaredNames()
+_NO_NAMES = DeclaredNames()
 
 # Binding strength of operators, weakest first.
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _SIGN, _ATOM = range(8)
@@ -144,7 +144,7 @@ def topology_head(node: ast.Topology) -> str:
 def link(edge: ast.TopologyEdge) -> str:
     """Return one edge of a topology."""
     relaxed = " relaxed" if edge.relaxed else ""
-    return f"{_node(edge.source)} -> {_node(edge.target)}{relaxed};"
+    return f"{_node_name(edge.source)} -> {_node_name(edge.target)}{relaxed};"
 
 
 def body_statement(kind: str, strategy: str | None, body: ast.Body, scope: DeclaredNames) -> str:
@@ -177,7 +177,7 @@ def edge(node: ast.Edge) -> str:
 # --- bodies ---
 
 
-def render_body(body: ast.Body, scope: DeclaredNames = _NOWHERE) -> str:
+def render_body(body: ast.Body, scope: DeclaredNames = _NO_NAMES) -> str:
     """Return a body on one line."""
     if isinstance(body, ast.AutomatonBody):
         return f"automaton {{ {' '.join(automaton(body))} }}"
@@ -197,16 +197,16 @@ def _body(body: ast.Body | ast.Absent, strength: int, scope: DeclaredNames) -> s
         case ast.Absent(guard=guard):
             return f"not ({render_guard(guard, scope)})"
         case ast.Alternation(items=items):
-            own, text = 0, " | ".join(_body(item, 1, scope) for item in items)
+            own_strength, text = 0, " | ".join(_body(item, 1, scope) for item in items)
         case ast.Sequence(items=items):
-            own, text = 1, " ".join(_body(item, 2, scope) for item in items)
+            own_strength, text = 1, " ".join(_body(item, 2, scope) for item in items)
         case ast.Together(items=items):
             return "{" + " & ".join(_body(item, 0, scope) for item in items) + "}"
         case ast.Repeat(item=item, least=least, most=most):
-            own, text = 2, _body(item, 3, scope) + _repetition(least, most)
+            own_strength, text = 2, _body(item, 3, scope) + _repetition(least, most)
         case _:
             raise TypeError(f"{type(body).__name__} stands only as a whole body")
-    return f"({text})" if own < strength else text
+    return f"({text})" if own_strength < strength else text
 
 
 def _repetition(least: int, most: int | None) -> str:
@@ -220,7 +220,7 @@ def _repetition(least: int, most: int | None) -> str:
 # --- guards ---
 
 
-def render_guard(guard: ast.Guard, scope: DeclaredNames = _NOWHERE) -> str:
+def render_guard(guard: ast.Guard, scope: DeclaredNames = _NO_NAMES) -> str:
     """Return a guard on one line.
 
     Parameters
@@ -234,23 +234,25 @@ def render_guard(guard: ast.Guard, scope: DeclaredNames = _NOWHERE) -> str:
 
 
 def _guard(guard: ast.Guard, strength: int, scope: DeclaredNames) -> str:
-    own = _ATOM
+    own_strength = _ATOM
     match guard:
         case ast.Or(operands=operands):
-            own, text = _OR, " || ".join(_guard(g, _AND, scope) for g in operands)
+            own_strength, text = _OR, " || ".join(_guard(g, _AND, scope) for g in operands)
         case ast.And(operands=operands):
-            own, text = _AND, " && ".join(_guard(g, _NOT, scope) for g in operands)
+            own_strength, text = _AND, " && ".join(_guard(g, _NOT, scope) for g in operands)
         case ast.Not(operand=operand):
             # The parser reads `!x == 3` as `!(x == 3)`, but people may not: write parentheses.
-            own, text = _NOT, "!" + _guard(operand, _SIGN, scope)
+            own_strength, text = _NOT, "!" + _guard(operand, _SIGN, scope)
         case ast.Comparison(op=op, left=left, right=right):
-            own = _COMPARISON
-            text = f"{_value(left, _SUM, scope)} {op} {_value(right, _SUM, _after(left, scope))}"
+            own_strength = _COMPARISON
+            text = (
+                f"{_value(left, _SUM, scope)} {op} {_value(right, _SUM, _right_scope(left, scope))}"
+            )
         case ast.Membership(value=value, items=items):
-            own = _COMPARISON
-            text = f"{_value(value, _SUM, scope)} in {_list(items, _after(value, scope))}"
+            own_strength = _COMPARISON
+            text = f"{_value(value, _SUM, scope)} in {_list(items, _right_scope(value, scope))}"
         case ast.Matches(value=value, regex=regex):
-            own = _COMPARISON
+            own_strength = _COMPARISON
             text = f"{_value(value, _SUM, scope)} matches {_regex(regex)}"
         case ast.Truth(value=value):
             text = "true" if value else "false"
@@ -265,10 +267,10 @@ def _guard(guard: ast.Guard, strength: int, scope: DeclaredNames) -> str:
         case ast.Causal(guard=inner, anchor=anchor) | ast.Conc(guard=inner, anchor=anchor):
             anchored = "" if anchor == ast.PRIOR else f", {anchor}"
             text = f"{type(guard).__name__}({render_guard(inner, scope)}{anchored})"
-    return f"({text})" if own < strength else text
+    return f"({text})" if own_strength < strength else text
 
 
-def _after(left: ast.Value, scope: DeclaredNames) -> DeclaredNames:
+def _right_scope(left: ast.Value, scope: DeclaredNames) -> DeclaredNames:
     """Return the scope of the values that `left` is compared with."""
     return replace(scope, after_own_text=True) if is_own_text(left) else scope
 
@@ -287,45 +289,49 @@ def _regex(regex: str) -> str:
 # --- values ---
 
 
-def render_value(value: ast.Value, scope: DeclaredNames = _NOWHERE) -> str:
+def render_value(value: ast.Value, scope: DeclaredNames = _NO_NAMES) -> str:
     """Return the text of a value."""
     return _value(value, _SUM, scope)
 
 
 def _value(value: ast.Value, strength: int, scope: DeclaredNames) -> str:
-    own = _ATOM
+    own_strength = _ATOM
     match value:
         case ast.Literal(value=literal):
             text = _literal(literal)
-            own = _SIGN if text.startswith("-") else _ATOM
+            own_strength = _SIGN if text.startswith("-") else _ATOM
         case ast.Duration(amount=amount, unit=unit):
             text = f"{amount} {unit}"
         case ast.Field(name=name) | ast.ParamRef(name=name):
             text = name
         case ast.Attribute(path=path):
-            text = _dotted(path) if stands_bare(path, scope) else _under("data", path)
+            text = _dotted(path) if stands_bare(path, scope) else _path_text("data", path)
         case ast.Reference(step=step, of=ast.Field(name=name)):
             text = f"{step}.{name}"
         case ast.Reference(step=step, of=ast.Attribute(path=path)):
             head = path[0]
             taken = head in ("data", *ast.EVENT_FIELDS) or path == (COUNT,)
             plain = IDENTIFIER.match(head) and not taken
-            text = _under(step if plain else f"{step}.data", path)
+            text = _path_text(step if plain else f"{step}.data", path)
         case ast.Arithmetic(ops=ops, operands=operands):
-            own = _ARITHMETIC[ops[0]]
-            first, *others = (_value(operand, own + 1, scope) for operand in operands)
+            own_strength = _ARITHMETIC[ops[0]]
+            first, *others = (_value(operand, own_strength + 1, scope) for operand in operands)
             text = first + "".join(f" {op} {other}" for op, other in zip(ops, others, strict=True))
         case ast.Negative(operand=operand):
-            own = _SIGN
+            own_strength = _SIGN
             # `-3` is read as a number, so the operand of a negation is put in parentheses.
             apart = isinstance(operand, ast.Literal | ast.Negative)
-            text = f"({render_value(operand, scope)})" if apart else _value(operand, own, scope)
+            text = (
+                f"({render_value(operand, scope)})"
+                if apart
+                else _value(operand, own_strength, scope)
+            )
             text = "-" + text
         case ast.ListOf(items=items):
             text = _list(items, scope)
         case _:
             raise TypeError(f"{type(value).__name__} is no value")
-    return f"({text})" if own < strength else text
+    return f"({text})" if own_strength < strength else text
 
 
 def _literal(value: str | int | float | bool) -> str:
@@ -339,10 +345,10 @@ def _list(items: tuple[ast.Value, ...], scope: DeclaredNames) -> str:
 
 
 def _dotted(path: tuple[str, ...]) -> str:
-    return path[0] + _under("", path[1:])
+    return path[0] + _path_text("", path[1:])
 
 
-def _under(head: str, path: tuple[str, ...]) -> str:
+def _path_text(head: str, path: tuple[str, ...]) -> str:
     return head + "".join(
         f".{part}" if IDENTIFIER.match(part) else f"[{_string(part)}]" for part in path
     )
@@ -352,5 +358,5 @@ def _string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _node(name: str) -> str:
+def _node_name(name: str) -> str:
     return name if IDENTIFIER.match(name) else _string(name)

@@ -37,7 +37,7 @@ _OPTIONS: dict[str, Any] = {
     "propagate_positions": True,
     "maybe_placeholders": True,
 }
-_PARSER = "parser"
+_CACHE_NAME = "parser"
 """The name of the parser's file in the cache: a digest, a newline, and the parser as lark saves it.
 
 The digest is of the inputs of the parser and of the saved parser."""
@@ -73,35 +73,35 @@ def language() -> Lark:
     To make a parser takes ten times as long as to load one, and longer than to judge a small log.
     """
     text = grammar()
-    made_of = f"{text} {_OPTIONS} {lark.__version__} {sys.version_info[:2]}".encode()
-    parser = _loaded(made_of)
+    inputs = f"{text} {_OPTIONS} {lark.__version__} {sys.version_info[:2]}".encode()
+    parser = _load_cached(inputs)
     if parser is None:
         parser = Lark(text, **_OPTIONS)
-        _save(parser, made_of)
+        _save_cached(parser, inputs)
     return parser
 
 
-def _loaded(made_of: bytes) -> Lark | None:
+def _load_cached(inputs: bytes) -> Lark | None:
     """Return the parser in the cache; None if it is damaged, or was made from other inputs."""
     with contextlib.suppress(Exception):
-        digest, _, saved = (cache_folder() / _PARSER).read_bytes().partition(b"\n")
+        digest, _, saved = (cache_folder() / _CACHE_NAME).read_bytes().partition(b"\n")
         # A changed byte could give another parser, or make loading use all memory.
-        if digest == _digest(made_of, saved):
+        if digest == _digest(inputs, saved):
             return Lark.load(io.BytesIO(saved))
     return None
 
 
-def _save(parser: Lark, made_of: bytes) -> None:
+def _save_cached(parser: Lark, inputs: bytes) -> None:
     saved = io.BytesIO()
     parser.save(saved)
     content = saved.getvalue()
     # If there is no home directory, or it is read-only, each process makes its own parser.
     with contextlib.suppress(OSError, RuntimeError):
-        replace_file(cache_folder() / _PARSER, _digest(made_of, content) + b"\n" + content)
+        replace_file(cache_folder() / _CACHE_NAME, _digest(inputs, content) + b"\n" + content)
 
 
-def _digest(made_of: bytes, saved: bytes) -> bytes:
-    return hashlib.sha256(made_of + saved).hexdigest().encode()
+def _digest(inputs: bytes, saved: bytes) -> bytes:
+    return hashlib.sha256(inputs + saved).hexdigest().encode()
 
 
 def read(text: str, *, name: str, limits: Limits) -> Reading:
@@ -127,10 +127,10 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
     try:
         for token in parser.lexer_thread.lex(parser.parser_state):
             start = token.start_pos or 0
-            if _glued(token, text):
+            if _is_keyword_prefix(token, text):
                 raise UnexpectedCharacters(text, start, token.line or 1, token.column or 1)
             parser.feed_token(token)
-            situation.take(token)
+            situation.accept(token)
             comments += _comments(text, end, start)
             end = token.end_pos or start
             _check_depth(situation.brackets, source, limits)
@@ -143,7 +143,7 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
     return Reading(tree, source, tuple(comments))
 
 
-def _glued(token: Token, text: str) -> bool:
+def _is_keyword_prefix(token: Token, text: str) -> bool:
     """Return whether a keyword is only the beginning of a longer word, as in `everynode`."""
     return str(token).isalpha() and _WORD.match(text, token.end_pos or 0) is not None
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ketal.trace import Tracer
     from ketal.trace.activities import Kind
 
-EXPLAINED = 3
+EXPLAINED_MAX = 3
 """How many verdicts a failure explains; it has the number of all."""
 NAME_MAX = 120
 """The length at which the name of a page is cut, since the parameters of a test may be long."""
@@ -153,7 +153,7 @@ class KetalRun:
         verdicts = judged.verdicts
         faults = [one for one in verdicts if one.kind in kinds]
         lines = [f"{len(faults):,} found in what was recorded:"] if faults else []
-        for fault in faults[:EXPLAINED]:
+        for fault in faults[:EXPLAINED_MAX]:
             explanation = explained(judged, fault)
             lines += [str(fault)] if explanation is None else explanation.lines()
             if explanation is not None:
@@ -194,19 +194,19 @@ def ketal_run(
 
     folder = tmp_path / "ketal"
     folder.mkdir()
-    kept = request.config.getoption("--ketal-pages")
+    pages_folder = request.config.getoption("--ketal-pages")
     page = tmp_path / f"{_file_name([request.node.name])}.html"
-    if kept is not None:
-        Path(kept).mkdir(parents=True, exist_ok=True)
+    if pages_folder is not None:
+        Path(pages_folder).mkdir(parents=True, exist_ok=True)
         path, *names = request.node.nodeid.split("::")
-        page = Path(kept).absolute() / (
+        page = Path(pages_folder).absolute() / (
             _file_name([*Path(path).with_suffix("").parts, *names]) + ".html"
         )
     monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
     return KetalRun(folder, page)
 
 
-def _folder(text: str) -> str:
+def _folder_argument(text: str) -> str:
     """Return the path of a folder, for the option; raise an error if the path is no folder."""
     if not text or (Path(text).exists() and not Path(text).is_dir()):
         raise argparse.ArgumentTypeError(f"{text!r} is no folder")
@@ -220,7 +220,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--ketal-pages",
         metavar="FOLDER",
         default=None,
-        type=_folder,
+        type=_folder_argument,
         help="write the page of each failed check to this folder (default: the temporary folder "
         "of the test)",
     )

@@ -73,15 +73,15 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse words; for an unknown option exit with 2, and suggest the nearest option."""
-        given, unknown = self.parse_known_intermixed_args(args, namespace)
+        parsed, unknown = self.parse_known_intermixed_args(args, namespace)
         if unknown:
             from ketal.errors import nearest
 
             option = unknown[0].partition("=")[0]
-            meant = option.startswith("-") and nearest(option, self._option_string_actions)
-            hint = f"; did you mean {meant}?" if meant else ""
+            nearest_option = option.startswith("-") and nearest(option, self._option_string_actions)
+            hint = f"; did you mean {nearest_option}?" if nearest_option else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-        return given
+        return parsed
 
     def error(self, message: str) -> NoReturn:
         """Exit with 2 after printing the message, then the usage."""
@@ -92,9 +92,9 @@ class _Parser(argparse.ArgumentParser):
         try:
             stream.write(message or "")
         except OSError as fault:
-            from ketal.cli.output.output_lines import unwritten
+            from ketal.cli.output.output_lines import write_error
 
-            raise unwritten(stream.name, fault) from None
+            raise write_error(stream.name, fault) from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -120,8 +120,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         leave_closed_pipe()
         code = FINE
     except Exception as error:
-        code = _reported(error)
-    return _flushed(code)
+        code = _report_error(error)
+    return _flush_stdout(code)
 
 
 def _open_closed_streams() -> None:
@@ -131,7 +131,7 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
-def _flushed(code: int) -> int:
+def _flush_stdout(code: int) -> int:
     """Flush standard output; return `code`, or `COULD_NOT_RUN` if that fails."""
     try:
         sys.stdout.flush()
@@ -227,7 +227,7 @@ def leave_closed_pipe(stream: TextIO | None = None) -> None:
     os.close(nowhere)
 
 
-def _reported(error: Exception) -> int:
+def _report_error(error: Exception) -> int:
     """Print an error for the user, or a traceback for a fault of ketal; return the exit code."""
     from ketal.errors import KetalError, PatternError, StateError
 

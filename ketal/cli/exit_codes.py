@@ -87,7 +87,7 @@ def _causes(text: str) -> tuple[str, ...]:
     return names
 
 
-def unjudged(summary: Summary, program: Program) -> list[str]:
+def unjudged_reasons(summary: Summary, program: Program) -> list[str]:
     """Return why the checks of the program did not judge all records, in at most one sentence."""
     if not (checks := _checks(program)):
         return []
@@ -107,7 +107,7 @@ def unjudged(summary: Summary, program: Program) -> list[str]:
     return [f"not all was judged by the check: {', '.join(parts)}"] if parts else []
 
 
-def empty_checks(summary: Summary, program: Program) -> list[str]:
+def empty_check_reasons(summary: Summary, program: Program) -> list[str]:
     """Return a sentence for each check that judged no event."""
     return [
         f"the check {name} judged no event, so that it has no violation shows nothing "

@@ -130,14 +130,14 @@ def _flag(name: str) -> str:
 # --- values of arguments ---------------------------------------------------------
 
 
-def positive(text: str) -> int:
+def positive_integer(text: str) -> int:
     """Return the value of an option that is an integer of 1 or more."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
     return int(text)
 
 
-def pair(option: str, text: str, example: str) -> tuple[str, str]:
+def split_pair(option: str, text: str, example: str) -> tuple[str, str]:
     """Return the name and the value of NAME=VALUE; `example` is for the error message."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
@@ -145,11 +145,11 @@ def pair(option: str, text: str, example: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def limits_of(words: list[str], base: Limits = DEFAULT) -> Limits:
+def parse_limits(settings: list[str], base: Limits = DEFAULT) -> Limits:
     """Return `base` with the limits that `--limit` options change."""
     given: dict[str, Any] = {}
-    for text in words:
-        name, value = pair("--limit", text, "held_back_max=100000")
+    for text in settings:
+        name, value = split_pair("--limit", text, "held_back_max=100000")
         digits = value.replace("_", "")
         given[name] = int(digits) if re.fullmatch(r"-?\d{1,30}", digits, re.ASCII) else value
     # The names are checked against the defaults, the values against the type.
@@ -157,13 +157,13 @@ def limits_of(words: list[str], base: Limits = DEFAULT) -> Limits:
     return replace(base, **given)
 
 
-def params_of(words: Sequence[str]) -> dict[str, ParamValue]:
+def parse_params(settings: Sequence[str]) -> dict[str, ParamValue]:
     """Return the values of parameters from `--set` options."""
     from ketal.analysis import parameters as params
 
     given: dict[str, ParamValue] = {}
-    for text in words:
-        name, value = pair("--set", text, "w=30s")
+    for text in settings:
+        name, value = split_pair("--set", text, "w=30s")
         if name in given:
             raise SettingError(f"--set {name} is given twice")
         if name in ARGUMENTS:
@@ -185,7 +185,7 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
         changed["nodes"] = parse_nodes(args.nodes)
     if fields := changed.pop("field", ()):
         changed["fields"] = {**source.fields, **parse_fields(fields)}
-    return replace(source, **changed), limits_of(args.limit, limits)
+    return replace(source, **changed), parse_limits(args.limit, limits)
 
 
 def deciding_source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
@@ -221,13 +221,13 @@ def check_stdin(paths: list[str]) -> None:
         raise SettingError("standard input (-) is given twice, and can be read only once")
 
 
-def program_of(
-    path: str, limits: Limits, *, words: Sequence[str] = (), chosen: str | None = None
+def load_program(
+    path: str, limits: Limits, *, settings: Sequence[str] = (), chosen: str | None = None
 ) -> Program:
     """Compile a pattern file with `--set` options; return only the pattern `chosen`, if given."""
     import ketal
 
-    params = params_of(words)
+    params = parse_params(settings)
     text, name = pattern_text(path, limits)
     with interruption_named(f"{name} was not compiled"):
         program = ketal.compile(text, name=name, limits=limits, **params)
@@ -239,13 +239,13 @@ def program_of(
         raise SettingError(f"{name}: {missing.args[0]}") from None
 
 
-def program_beside_logs(args: argparse.Namespace, limits: Limits, command: str) -> Program:
+def load_program_beside_logs(args: argparse.Namespace, limits: Limits, command: str) -> Program:
     """Compile the pattern file of a command that takes logs too.
 
     If it is no pattern file, and one of the logs is, the error asks whether they are swapped.
     """
     try:
-        return program_of(args.pattern, limits, words=args.set, chosen=args.chosen)
+        return load_program(args.pattern, limits, settings=args.set, chosen=args.chosen)
     except KetalError:
         for log in () if _is_pattern(args.pattern, limits) else args.logs:
             if _is_pattern(log, limits):

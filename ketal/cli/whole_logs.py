@@ -52,7 +52,7 @@ def open_logs(source: Source, logs: Sequence[str], limits: Limits) -> Log:
     return log
 
 
-def read_whole(
+def read_with_progress(
     logs: list[str], source: Source, limits: Limits, take: Callable[[Log], T], unfinished: str
 ) -> T:
     """Return the result of `take` for a log, with progress on standard error.
@@ -78,12 +78,12 @@ def report_rebuilding(log: Log) -> None:
         complain(f"clocks rebuilt: {sentence}; what is not there orders nothing")
 
 
-def rejection(rejected: Rejected | None) -> str:
+def rejection_text(rejected: Rejected | None) -> str:
     """Return the place of a rejected record and the reason; empty for None."""
     return "" if rejected is None else f"{rejected.place}: {rejected.reason}"
 
 
-def nothing_read(logs: Sequence[str], rejected: int, first: str) -> str:
+def no_event_read_reason(logs: Sequence[str], rejected: int, first: str) -> str:
     """Return why no event was read; `first` is the first rejected record, with its reason."""
     if not rejected:
         names = ", ".join(STDIN_NAME if name == STDIN else name for name in logs)
@@ -94,10 +94,10 @@ def nothing_read(logs: Sequence[str], rejected: int, first: str) -> str:
     return f"no event was read: {records} rejected{why}{hint}"
 
 
-def check_read(logs: Sequence[str], events: int, rejected: int, first: str) -> None:
+def require_events(logs: Sequence[str], events: int, rejected: int, first: str) -> None:
     """Raise a SettingError if no event was read from the logs."""
     if not events:
-        raise SettingError(nothing_read(logs, rejected, first))
+        raise SettingError(no_event_read_reason(logs, rejected, first))
 
 
 def report_rejected(rejected: int, first: str, prefix: str = "") -> None:

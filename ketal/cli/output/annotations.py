@@ -60,17 +60,19 @@ def github_line(annotation: Annotation) -> str:
     elif line:
         properties["line"] = str(line)
     properties["title"] = f"ketal {annotation.rule}"
-    written = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    properties_text = ",".join(
+        f"{name}={_escaped_property(value)}" for name, value in properties.items()
+    )
     message = "\n".join(map(printable, annotation.message.split("\n")))
-    return f"::{annotation.level} {written}::{_data(message)}"
+    return f"::{annotation.level} {properties_text}::{_escaped_data(message)}"
 
 
-def _data(text: str) -> str:
+def _escaped_data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escaped_property(text: str) -> str:
+    return _escaped_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def sarif(annotations: Sequence[Annotation], **properties: Any) -> str:

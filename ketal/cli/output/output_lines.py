@@ -102,7 +102,7 @@ class OutputLines:
             styled.stylize(STYLES[severity[1]], *severity.span(1))
         if _CARETS.fullmatch(text):
             styled.stylize(STYLES["caret"])
-        with self._reported():
+        with self._write_errors():
             self._console.print(styled)
 
     def lines(self, texts: Iterable[str]) -> None:
@@ -112,31 +112,31 @@ class OutputLines:
 
     def text(self, text: str) -> None:
         """Write text as it is."""
-        # This is called for each verdict; entering `_reported` would cost more than the write.
+        # This is called for each verdict; entering `_write_errors` would cost more than the write.
         try:
             self._stream.write(text)
         except OSError as fault:
-            raise unwritten(self._name, fault) from None
+            raise write_error(self._name, fault) from None
 
     def flush(self) -> None:
         """Flush the stream."""
-        with self._reported():
+        with self._write_errors():
             self._stream.flush()
 
     def close(self) -> None:
         """Flush the stream, and close the file."""
-        with self._reported():
+        with self._write_errors():
             self._stream.close()
 
     @contextmanager
-    def _reported(self) -> Iterator[None]:
+    def _write_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as fault:
-            raise unwritten(self._name, fault) from None
+            raise write_error(self._name, fault) from None
 
 
-def unwritten(name: str, fault: OSError) -> Exception:
+def write_error(name: str, fault: OSError) -> Exception:
     """Return the error for a file that cannot be written; for a closed pipe, `fault` itself."""
     if isinstance(fault, BrokenPipeError):
         return fault
@@ -200,7 +200,7 @@ def opened(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[OutputLi
     try:
         file = open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n")  # noqa: SIM115
     except OSError as fault:
-        raise unwritten(path, fault) from None
+        raise write_error(path, fault) from None
     sink = OutputLines(file, path)
     try:
         yield sink

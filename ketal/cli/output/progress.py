@@ -77,13 +77,13 @@ class ProgressLine(StatusLine):
     def counted(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         """Yield batches of records, counting the records."""
         self.show(self)
-        self._begin("read")
+        self._begin_phase("read")
         for batch in batches:
             self._records += len(batch.items)
             yield batch
-        self._begin("judged")
+        self._begin_phase("judged")
 
-    def _begin(self, phase: str) -> None:
+    def _begin_phase(self, phase: str) -> None:
         self._phase = phase
         self._began_s = time.monotonic()
 

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from ketal.model.verdicts.verdict_kinds import Verdict
     from ketal.programs.program import Program
 
-_OF_VERDICT = ("pattern", "verdict", "scope")
+_VERDICT_FIELDS = ("pattern", "verdict", "scope")
 """The fields of an explanation in JSON that repeat fields of its verdict."""
-SINGLY = 3
+OWN_LINES_MAX = 3
 """How many verdicts of each cause have their own lines."""
 CAUSES_MAX = 1_000
 """How many causes are counted; beyond them every verdict has its own line."""
@@ -52,7 +52,7 @@ class VerdictGroups:
         self._counts: Counter[str] = Counter()
         self._first: dict[str, str] = {}
 
-    def shows(self, verdict: Verdict) -> bool:
+    def has_own_lines(self, verdict: Verdict) -> bool:
         """Count a verdict; return whether it has its own line."""
         cause = _cause(verdict)
         if cause not in self._counts:
@@ -61,12 +61,12 @@ class VerdictGroups:
             parts = (str(getattr(verdict, "event", None) or ""), self._place_of(verdict))
             self._first[cause] = " at ".join(filter(None, parts))
         self._counts[cause] += 1
-        return self._counts[cause] <= SINGLY
+        return self._counts[cause] <= OWN_LINES_MAX
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each cause with verdicts that had no line."""
         for cause, count in self._counts.items():
-            if count > SINGLY:
+            if count > OWN_LINES_MAX:
                 first = self._first[cause]
                 yield f"{cause}: {counted(count, 'time')}" + (f", first {first}" if first else "")
 
@@ -108,27 +108,27 @@ class VerdictLines:
         self._judged = judged
         self._json = args.output == "json"
         self._annotations: list[Annotation] = []
-        self._unannotated = 0
+        self._omitted_annotations = 0
         self._groups = VerdictGroups(self._places.of)
         self._grouping = args.output == "human" and not (args.live or args.trace)
 
     # --- verdicts ---
 
-    def shows(self, verdict: Verdict) -> bool:
+    def has_own_lines(self, verdict: Verdict) -> bool:
         """Count a verdict; return whether it has its own lines."""
         # Verdicts that --first counts have; it does not count rejections.
         singly = self._args.first is not None and isinstance(verdict, PatternVerdict)
         grouping = self._grouping and not singly
-        return not self._args.count and (not grouping or self._groups.shows(verdict))
+        return not self._args.count and (not grouping or self._groups.has_own_lines(verdict))
 
-    def of_verdict(self, verdict: Verdict) -> list[str]:
+    def verdict_lines(self, verdict: Verdict) -> list[str]:
         """Return the lines of a verdict; empty for SARIF, which is written at the end."""
         explanation, drawn = self._explained(verdict)
         if self._json:
             as_data = verdict.to_dict(self._places.of_dots)
             if explanation is not None:
                 reasons = explanation.to_dict().items()
-                as_data["explanation"] = {k: v for k, v in reasons if k not in _OF_VERDICT}
+                as_data["explanation"] = {k: v for k, v in reasons if k not in _VERDICT_FIELDS}
             return [as_json(as_data)]
         if self._args.output != "human":
             return self._annotate(verdict, explanation)
@@ -161,7 +161,7 @@ class VerdictLines:
         if len(self._annotations) < self._annotations_max:
             self._annotations.append(annotation)
         else:
-            self._unannotated += 1
+            self._omitted_annotations += 1
         return []
 
     def _annotation(self, verdict: Verdict, explanation: Explanation | None) -> Annotation:
@@ -186,7 +186,7 @@ class VerdictLines:
 
     # --- the summary ---
 
-    def of_summary(
+    def summary_lines(
         self,
         summary: dict[str, Any],
         held: Sequence[tuple[Event, Dot | None]],
@@ -207,8 +207,8 @@ class VerdictLines:
             yield as_json(report)
         elif self._args.output == "sarif":
             yield sarif(self._annotations, summary=summary)
-            if self._unannotated:
-                left = counted(self._unannotated, "verdict is", "verdicts are")
+            if self._omitted_annotations:
+                left = counted(self._omitted_annotations, "verdict is", "verdicts are")
                 complain(f"{left} not in the SARIF log (limit verdicts_max)")
         else:
             texts = list(self._groups.lines())

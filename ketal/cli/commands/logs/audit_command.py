@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, FOUND, complain, interruption_named, options
-from ketal.cli.output.output_lines import add_output, as_json, opened, unwritten
-from ketal.cli.whole_logs import check_read, read_whole
+from ketal.cli.output.output_lines import add_output, as_json, opened, write_error
+from ketal.cli.whole_logs import read_with_progress, require_events
 from ketal.errors import SettingError
 from ketal.model.wording import counted
 
@@ -69,25 +69,25 @@ def execute(args: argparse.Namespace) -> int:
         return parts, summarised(parts)
 
     unfinished = "a log is judged as a whole, and this one was not to its end"
-    parts, audit = read_whole(args.logs, source, limits, audited, unfinished)
-    repairs = _repaired_all(parts, args) if args.repair else []
+    parts, audit = read_with_progress(args.logs, source, limits, audited, unfinished)
+    repairs = _write_repairs(parts, args) if args.repair else []
     if args.match_messages != source.rebuild:
         # With the same keys `report_rebuilding` has reported it already.
-        _report_void(parts)
+        _report_unmatched_keys(parts)
     with opened(None if args.repair else args.write, inputs=args.logs) as sink:
         if args.output == "json":
-            for line in _json(audit, repairs):
+            for line in _json_lines(audit, repairs):
                 sink.line(line)
         else:
-            sink.lines(_human(audit, repairs))
+            sink.lines(_human_lines(audit, repairs))
     if not audit.clean:
         return FOUND
     read = audit.statistics
-    check_read(args.logs, read.events, read.rejected, read.first_rejected)
+    require_events(args.logs, read.events, read.rejected, read.first_rejected)
     return FINE
 
 
-def _report_void(parts: list[Examined]) -> None:
+def _report_unmatched_keys(parts: list[Examined]) -> None:
     """Print on standard error the keys of --match-messages that fit no event of any execution."""
     from ketal.logs.traces.message_pairing import keys_void
 
@@ -101,7 +101,7 @@ def _report_void(parts: list[Examined]) -> None:
 
 
 @dataclass(frozen=True)
-class _Written:
+class _WrittenRepair:
     """The corrected log of an execution, and its file."""
 
     execution: str
@@ -120,7 +120,7 @@ class _Written:
         return f"{sentence} (execution {self.execution})" if self.execution else sentence
 
 
-def _repaired_all(parts: list[Examined], args: argparse.Namespace) -> list[_Written]:
+def _write_repairs(parts: list[Examined], args: argparse.Namespace) -> list[_WrittenRepair]:
     """Write the corrected log; several executions get a file each, as JSON lines require."""
     from ketal.auditing.repair import repaired
     from ketal.logs import write_jsonl
@@ -139,15 +139,15 @@ def _repaired_all(parts: list[Examined], args: argparse.Namespace) -> list[_Writ
             try:
                 write_jsonl(repair.items, path)
             except OSError as fault:
-                raise unwritten(path, fault) from None
-        written.append(_Written(part.name, path, repair))
+                raise write_error(path, fault) from None
+        written.append(_WrittenRepair(part.name, path, repair))
     return written
 
 
 # --- forms of output --------------------------------------------------------------
 
 
-def _json(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
+def _json_lines(audit: Audit, repairs: list[_WrittenRepair]) -> Iterator[str]:
     yield from (as_json(fault.to_dict()) for fault in audit.faults)
     for one in repairs:
         named = {"execution": one.execution} if one.execution else {}
@@ -156,7 +156,7 @@ def _json(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
     yield as_json({"statistics": audit.statistics.to_dict(), "faults": len(audit.faults)})
 
 
-def _human(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
+def _human_lines(audit: Audit, repairs: list[_WrittenRepair]) -> Iterator[str]:
     for fault in audit.faults:
         yield str(fault)
         yield f"  hint: {fault.hint}"
@@ -167,7 +167,7 @@ def _human(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
     for name, statistics in parts.items():
         if name:
             yield f"execution {name}"
-        yield from _numbers(statistics)
+        yield from _statistics_lines(statistics)
     if audit.faults:
         yield counted(len(audit.faults), "fault")
     elif audit.statistics.events:
@@ -175,7 +175,7 @@ def _human(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
     yield from (one.sentence() for one in repairs)
 
 
-def _numbers(numbers: Statistics) -> Iterator[str]:
+def _statistics_lines(numbers: Statistics) -> Iterator[str]:
     yield f"{counted(numbers.events, 'event')} of {counted(numbers.nodes, 'node')}"
     if numbers.duplicates:
         yield f"{counted(numbers.duplicates, 'duplicate')}, dropped"

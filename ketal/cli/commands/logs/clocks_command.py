@@ -17,7 +17,7 @@ import msgspec
 
 from ketal.cli import FINE, complain, options
 from ketal.cli.output.output_lines import add_output, as_json, opened, picture_form
-from ketal.cli.whole_logs import check_read, read_whole
+from ketal.cli.whole_logs import read_with_progress, require_events
 from ketal.errors import EventError, SettingError
 from ketal.model.events.dot import Dot
 from ketal.model.wording import counted
@@ -40,7 +40,7 @@ examples:
   ketal clocks restamp vector run.jsonl --only stack.ketal
 """
 _SUFFIXES = {".svg": "svg"}
-_WHAT = {
+_ACTIONS = {
     "show": "SCHEME LOG...: the events with the stamps of a scheme, drawn",
     "compare": "LOG...: what each scheme costs and answers; LOG... a@3 b@7: two events",
     "restamp": "SCHEME LOG...: the log with the stamps of a scheme as its clocks",
@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument(
         "action",
-        choices=tuple(_WHAT),
-        help="; ".join(f"{action} {what}" for action, what in _WHAT.items()),
+        choices=tuple(_ACTIONS),
+        help="; ".join(f"{action} {what}" for action, what in _ACTIONS.items()),
     )
     parser.add_argument(
         "words",
@@ -112,7 +112,7 @@ def _executions(
     from ketal.runtime.admission.execution_events import executions_of, rejected_of
 
     source, limits = options.deciding_source_and_limits(args)
-    executions = read_whole(
+    executions = read_with_progress(
         logs,
         source,
         limits,
@@ -120,13 +120,13 @@ def _executions(
         "the log was not read to its end",
     )
     rejected, first = rejected_of(executions.values())
-    check_read(logs, sum(map(len, executions.values())), rejected, first)
+    require_events(logs, sum(map(len, executions.values())), rejected, first)
     if rejected:
         complain(f"{counted(rejected, 'record')} left out, no event; the first is {first}")
     return executions, limits
 
 
-def _chosen(executions: dict[str, ExecutionEvents], name: str | None) -> ExecutionEvents:
+def _chosen_execution(executions: dict[str, ExecutionEvents], name: str | None) -> ExecutionEvents:
     from ketal.runtime.admission.execution_events import execution_named, execution_names
 
     if name is not None:
@@ -142,7 +142,7 @@ def _chosen(executions: dict[str, ExecutionEvents], name: str | None) -> Executi
 # --- compare ----------------------------------------------------------------------
 
 
-def _events_of(words: list[str]) -> tuple[Dot, Dot] | None:
+def _event_pair(words: list[str]) -> tuple[Dot, Dot] | None:
     """Return the two events that the last two words name; None if both name logs.
 
     Raises
@@ -172,7 +172,7 @@ def _dot(word: str) -> Dot | None:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    pair = _events_of(args.words)
+    pair = _event_pair(args.words)
     logs = args.words if pair is None else args.words[:-2]
     form = picture_form(args.to, args.write, _SUFFIXES, output=args.output)
     if pair is not None and args.scheme:
@@ -186,7 +186,7 @@ def _compare(args: argparse.Namespace) -> int:
         if form == "svg":
             raise SettingError(f"--to svg draws two events; {_USAGE['compare']}")
         schemes = [scheme_named(name) for name in args.scheme or SCHEMES]
-        part = _chosen(executions, args.execution)
+        part = _chosen_execution(executions, args.execution)
         compared = compare_schemes(part.events(), schemes, limits, part.name)
     else:
         from ketal.explanation.comparisons.comparison import compare_events
@@ -207,7 +207,7 @@ def _compare(args: argparse.Namespace) -> int:
 # --- show and restamp -----------------------------------------------------------
 
 
-def _stamped(args: argparse.Namespace) -> tuple[StampedExecution, list[str], Limits]:
+def _stamped_execution(args: argparse.Namespace) -> tuple[StampedExecution, list[str], Limits]:
     """Return the execution with the stamps of the scheme, its files, and the limits."""
     from ketal.clocks.schemes import scheme_named
     from ketal.logs.restamping import restamped
@@ -217,13 +217,13 @@ def _stamped(args: argparse.Namespace) -> tuple[StampedExecution, list[str], Lim
         raise SettingError(f"there is no log after {name!r}; {_USAGE[args.action]}")
     scheme = scheme_named(name)
     executions, limits = _executions(args, logs)
-    events = _chosen(executions, args.execution).events()
+    events = _chosen_execution(executions, args.execution).events()
     if args.only is not None:
-        events = _of_alphabets(events, args.only, limits)
+        events = _alphabet_events(events, args.only, limits)
     return restamped(events, scheme, limits), logs, limits
 
 
-def _of_alphabets(events: list[Event], path: str, limits: Limits) -> list[Event]:
+def _alphabet_events(events: list[Event], path: str, limits: Limits) -> list[Event]:
     """Return the events that are in the alphabet of some pattern of a file.
 
     Raises
@@ -233,7 +233,7 @@ def _of_alphabets(events: list[Event], path: str, limits: Limits) -> list[Event]
     """
     from ketal.compiler.predicates import evaluate
 
-    program = options.program_of(path, limits)
+    program = options.load_program(path, limits)
     masks = zip(*(one.masks(events) for one in program.compiled), strict=True)
     guards = [one.counted.alphabet_guard for one in program.compiled]
     chosen = [
@@ -249,7 +249,7 @@ def _of_alphabets(events: list[Event], path: str, limits: Limits) -> list[Event]
 def _restamp(args: argparse.Namespace) -> int:
     from ketal.logs.formats.jsonl import object_of
 
-    execution, logs, _ = _stamped(args)
+    execution, logs, _ = _stamped_execution(args)
     with opened(args.write, inputs=logs) as sink:
         for draft in execution.drafts():
             sink.line(msgspec.json.encode(object_of(draft)).decode())
@@ -258,7 +258,7 @@ def _restamp(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     form = picture_form(args.to, args.write, _SUFFIXES, output=args.output)
-    execution, logs, limits = _stamped(args)
+    execution, logs, limits = _stamped_execution(args)
     if len(execution.events) > limits.stamped_events_max:
         raise SettingError(
             f"the log has {len(execution.events):,} events, and a diagram with stamps shows "

@@ -13,7 +13,7 @@ import msgspec
 
 from ketal.cli import FINE, options
 from ketal.cli.output.output_lines import add_output, as_json, opened, picture_form
-from ketal.cli.whole_logs import check_read, read_whole
+from ketal.cli.whole_logs import read_with_progress, require_events
 
 EXAMPLE = """\
 examples:
@@ -48,16 +48,16 @@ def execute(args: argparse.Namespace) -> int:
     source, limits = options.deciding_source_and_limits(args)
     form = picture_form(args.to, args.write, _SUFFIXES, output=args.output)
     unfinished = "the cuts were not counted to their end"
-    counted = read_whole(
+    counted = read_with_progress(
         args.logs, source, limits, lambda log: cuts(log, limits=limits), unfinished
     )
-    check_read(args.logs, counted.events, counted.rejected, counted.first_rejected)
+    require_events(args.logs, counted.events, counted.rejected, counted.first_rejected)
     if args.execution is not None:
         counted = counted.only(args.execution)
     if form is not None:
         text = str(getattr(counted, f"to_{form}")())
     elif args.output == "json":
-        text = as_json({"cuts": _whole(counted.to_dict())}) + "\n"
+        text = as_json({"cuts": _with_all_digits(counted.to_dict())}) + "\n"
     else:
         text = f"{counted}\n"
     with opened(args.write, inputs=args.logs) as sink:
@@ -65,14 +65,14 @@ def execute(args: argparse.Namespace) -> int:
     return FINE
 
 
-def _whole(value: Any) -> Any:
+def _with_all_digits(value: Any) -> Any:
     """Return plain data in which integers are JSON texts already, with any number of digits."""
     from ketal.explanation.cuts.cut_report import digits
 
     if isinstance(value, dict):
-        return {name: _whole(one) for name, one in value.items()}
+        return {name: _with_all_digits(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [_whole(one) for one in value]
+        return [_with_all_digits(one) for one in value]
     if isinstance(value, int) and not isinstance(value, bool):
         return msgspec.Raw(digits(value).encode())
     return value

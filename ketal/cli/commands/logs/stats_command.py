@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, options
 from ketal.cli.output.output_lines import add_output, as_json, opened
-from ketal.cli.whole_logs import check_read, read_whole
+from ketal.cli.whole_logs import read_with_progress, require_events
 
 if TYPE_CHECKING:
     from ketal.auditing.contents.contents_report import LogStats
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--write", metavar="FILE", help="write to a file")
     parser.add_argument(
         "--rows",
-        type=options.positive,
+        type=options.positive_integer,
         default=20,
         metavar="N",
         help="rows of each table in human output (default 20); json has all rows",
@@ -45,7 +45,9 @@ def stats_of(logs: list[str], source: Source, limits: Limits) -> LogStats:
     from ketal.auditing.contents.contents_counting import stats
 
     unfinished = "the log was not read to its end"
-    return read_whole(logs, source, limits, lambda log: stats(log, limits=limits), unfinished)
+    return read_with_progress(
+        logs, source, limits, lambda log: stats(log, limits=limits), unfinished
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -59,5 +61,5 @@ def execute(args: argparse.Namespace) -> int:
             sink.line(as_json({"stats": contents.to_dict()}))
         else:
             sink.lines(lines(contents, args.rows, fields=source.fields))
-    check_read(args.logs, contents.events, contents.rejected, contents.first_rejected)
+    require_events(args.logs, contents.events, contents.rejected, contents.first_rejected)
     return FINE

@@ -11,7 +11,7 @@ import os
 
 from ketal.cli import FINE, interruption_named, options
 from ketal.cli.output.output_lines import opened
-from ketal.cli.whole_logs import check_read, read_whole, report_rejected
+from ketal.cli.whole_logs import read_with_progress, report_rejected, require_events
 from ketal.explanation.views.forms import FORMS, form_named
 
 EXAMPLE = """\
@@ -55,30 +55,32 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.runtime.admission.execution_events import rejected_of
 
     patterns = [] if args.pattern is None else [args.pattern]
-    beside: list[str] = args.compare
-    options.check_stdin([*patterns, *args.logs, *beside])
+    compared_logs: list[str] = args.compare
+    options.check_stdin([*patterns, *args.logs, *compared_logs])
     source, limits = options.source_and_limits(args)
     program = None
     if args.pattern is not None:
-        program = options.program_of(args.pattern, limits, words=args.set)
+        program = options.load_program(args.pattern, limits, settings=args.set)
     form = args.to or form_named(args.write or "")
-    held = []
-    for logs in filter(None, (args.logs, beside)):
-        log = read_whole(logs, source, limits, lambda log: ViewedLog(log, limits), _UNFINISHED)
+    viewed_logs = []
+    for logs in filter(None, (args.logs, compared_logs)):
+        log = read_with_progress(
+            logs, source, limits, lambda log: ViewedLog(log, limits), _UNFINISHED
+        )
         executions = log.executions.values()
-        check_read(logs, sum(map(len, executions)), *rejected_of(executions))
-        held.append(log)
+        require_events(logs, sum(map(len, executions)), *rejected_of(executions))
+        viewed_logs.append(log)
     title = name = _title(args.logs)
-    other = _title(beside) if beside else ""
+    other = _title(compared_logs) if compared_logs else ""
     if title == other:
-        title, other = args.logs[0], beside[0]
-    compared = held[1] if beside else None
+        title, other = args.logs[0], compared_logs[0]
+    compared = viewed_logs[1] if compared_logs else None
     with interruption_named(_UNFINISHED):
-        shown = viewed(held[0], program, limits, compared, title=title, compare_title=other)
+        shown = viewed(viewed_logs[0], program, limits, compared, title=title, compare_title=other)
         text = text_of(shown, form)
     report_rejected(*shown.rejected)
     path = args.write or f"{name.replace(' ', '-')}{FORMS[form]}"
-    with opened(path, inputs=[*patterns, *args.logs, *beside]) as sink:
+    with opened(path, inputs=[*patterns, *args.logs, *compared_logs]) as sink:
         sink.text(text)
     if args.write is None:
         with opened(None) as sink:

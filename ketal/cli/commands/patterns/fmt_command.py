@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Format the files; return the exit code."""
     options.check_stdin(args.files)
-    limits = options.limits_of(args.limit)
+    limits = options.parse_limits(args.limit)
     differ = failed = False
     with opened(None) as sink:
         for path in args.files:
@@ -67,7 +67,7 @@ def _lay_out(path: str, args: argparse.Namespace, limits: Limits, sink: OutputLi
     laid_out = format_text(text, name=name, limits=limits)
     differs = laid_out != text
     if args.diff and differs:
-        for line in _difference(text, laid_out, name):
+        for line in _diff_lines(text, laid_out, name):
             sink.text(line)
     if args.check and differs:
         sink.line(f"would format {printable(name)}")
@@ -81,7 +81,7 @@ def _lay_out(path: str, args: argparse.Namespace, limits: Limits, sink: OutputLi
     return differs
 
 
-def _difference(before: str, after: str, name: str) -> Iterator[str]:
+def _diff_lines(before: str, after: str, name: str) -> Iterator[str]:
     lines = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), name, name
     )

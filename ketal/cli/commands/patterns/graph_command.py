@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Write the picture; return the exit code."""
-    limits = options.limits_of(args.limit)
-    program = options.program_of(args.file, limits, words=args.set, chosen=args.pattern)
+    limits = options.parse_limits(args.limit)
+    program = options.load_program(args.file, limits, settings=args.set, chosen=args.pattern)
     if len(program.names) > 1:
         names = ", ".join(program.names)
         raise SettingError(f"{args.file} holds several patterns: {names}; --pattern picks one")

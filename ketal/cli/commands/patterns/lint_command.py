@@ -13,7 +13,7 @@ from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, interruption_named, 
 from ketal.cli.commands.logs.stats_command import stats_of
 from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sarif
 from ketal.cli.output.output_lines import add_output, as_json, opened
-from ketal.cli.whole_logs import check_read, report_rejected
+from ketal.cli.whole_logs import report_rejected, require_events
 from ketal.errors import (
     Diagnostic,
     PatternError,
@@ -72,28 +72,30 @@ def execute(args: argparse.Namespace) -> int:
     options.check_stdin([*args.files, *args.log])
     source, limits = options.source_and_limits(args)
     # --clock also applies without a log: not all clocks decide happened-before.
-    without = [option for option in options.reading_options(args) if option != "--clock"]
-    if not args.log and without:
-        raise SettingError(f"{without[0]} says how a log is read, and there is none: --log LOG")
-    undecided = "" if source.scheme is None or source.scheme.decides else source.clock
+    reading_flags = [option for option in options.reading_options(args) if option != "--clock"]
+    if not args.log and reading_flags:
+        raise SettingError(
+            f"{reading_flags[0]} says how a log is read, and there is none: --log LOG"
+        )
+    undecided_scheme = "" if source.scheme is None or source.scheme.decides else source.clock
     stats = stats_of(args.log, source, limits) if args.log else None
     findings: list[Finding] = []
     compiled: list[tuple[PatternText, Program]] = []
-    unread = 0
+    unread_files = 0
     for path in args.files:
         try:
             text, name = options.pattern_text(path, limits)
         except SettingError as fault:
             complain(str(fault))
-            unread += 1
+            unread_files += 1
             continue
         pattern = PatternText(text, name)
-        diagnostics, program = _linted(pattern, limits, undecided, stats)
+        diagnostics, program = _lint(pattern, limits, undecided_scheme, stats)
         if program is not None:
             compiled.append((pattern, program))
         findings += [(pattern, d) for d in diagnostics]
     with opened(args.write, inputs=[*args.files, *args.log]) as sink:
-        for line in _lines(args.output, findings, len(args.files) - unread):
+        for line in _lines(args.output, findings, len(args.files) - unread_files):
             sink.line(line)
         if args.explain_cost:
             patterns = [(text, one) for text, program in compiled for one in program.compiled]
@@ -101,17 +103,17 @@ def execute(args: argparse.Namespace) -> int:
                 sink.line(line)
     if stats is not None:
         _report_log(args.log, stats, [program for _, program in compiled])
-    if unread:
+    if unread_files:
         return COULD_NOT_RUN
     return FOUND if any(d.severity == "error" for _, d in findings) else FINE
 
 
-def _linted(
-    pattern: PatternText, limits: Limits, undecided: str, stats: LogStats | None
+def _lint(
+    pattern: PatternText, limits: Limits, undecided_scheme: str, stats: LogStats | None
 ) -> tuple[list[Diagnostic], Program | None]:
     """Return the findings about a text, and its program unless it does not compile.
 
-    `undecided` is the name of a timestamping scheme that does not decide happened-before, or empty;
+    `undecided_scheme` is a timestamping scheme that does not decide happened-before, or empty;
     `stats` are of the log in which the pattern's names are looked up.
     """
     import ketal
@@ -123,9 +125,9 @@ def _linted(
         except PatternError:
             return ketal.lint(pattern.text, name=pattern.name, limits=limits), None
     diagnostics = list(program.warnings)
-    if undecided:
+    if undecided_scheme:
         try:
-            program = program.for_undecided_clocks(undecided)
+            program = program.for_undecided_clocks(undecided_scheme)
             diagnostics = list(program.warnings)
         except PatternError as error:
             diagnostics += error.diagnostics
@@ -145,7 +147,7 @@ def _report_log(logs: list[str], stats: LogStats, programs: list[Program]) -> No
     """
     from ketal.runtime.silence.names_in_log import unchecked
 
-    check_read(logs, stats.events, stats.rejected, stats.first_rejected)
+    require_events(logs, stats.events, stats.rejected, stats.first_rejected)
     report_rejected(stats.rejected, stats.first_rejected, "--log: ")
     for sentence in unchecked([one for p in programs for one in p.compiled], stats):
         complain(f"--log: {sentence}")
@@ -157,24 +159,24 @@ def _report_log(logs: list[str], stats: LogStats, programs: list[Program]) -> No
 def _lines(output: str, findings: list[Finding], files: int) -> Iterator[str]:
     match output:
         case "human":
-            yield from _human(findings, files)
+            yield from _human_lines(findings, files)
         case "json":
             for source, diagnostic in findings:
                 names = ("severity", "code", "pattern", "message", "hint")
                 fields = {name: getattr(diagnostic, name) for name in names}
-                yield as_json({**_where(source, diagnostic.span), **fields})
+                yield as_json({**_place_fields(source, diagnostic.span), **fields})
         case "github":
             yield from (github_line(_annotation(*finding)) for finding in findings)
         case "sarif":
             yield sarif([_annotation(*finding) for finding in findings])
 
 
-def _where(source: PatternText, span: Span | None) -> dict[str, Any]:
+def _place_fields(source: PatternText, span: Span | None) -> dict[str, Any]:
     places = ("line", "column", "end_line", "end_column")
     return {"file": source.name, **{name: getattr(span, name, None) for name in places}}
 
 
-def _human(findings: list[Finding], files: int) -> Iterator[str]:
+def _human_lines(findings: list[Finding], files: int) -> Iterator[str]:
     for source, diagnostic in findings:
         yield from map(printable, show(diagnostic, source).split("\n"))
     errors = sum(diagnostic.severity == "error" for _, diagnostic in findings)
@@ -213,7 +215,7 @@ def _cost_lines(output: str, patterns: list[tuple[PatternText, CompiledPattern]]
             "a match": cost.match,
             "decided by": f"`{cost.place.text}`: {cost.reason}",
             "flat with": cost.flat_with,
-            "--count": _counting(cost),
+            "--count": _counting_text(cost),
         }
         yield from (printable(f"  {name:10}  {text}") for name, text in rows.items() if text)
     if patterns and output == "human":
@@ -222,7 +224,7 @@ def _cost_lines(output: str, patterns: list[tuple[PatternText, CompiledPattern]]
 
 def _cost_as_dict(source: PatternText, pattern: str, cost: Cost) -> dict[str, Any]:
     return {
-        **_where(source, cost.place.span),
+        **_place_fields(source, cost.place.span),
         "pattern": pattern,
         "cost": cost.name,
         "event": cost.event,
@@ -235,7 +237,7 @@ def _cost_as_dict(source: PatternText, pattern: str, cost: Cost) -> dict[str, An
     }
 
 
-def _counting(cost: Cost) -> str:
+def _counting_text(cost: Cost) -> str:
     if cost.counts is None:
         return ""
     if cost.counts:

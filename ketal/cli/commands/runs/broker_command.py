@@ -16,7 +16,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, LOST, TERMINATED, Terminated, complain
-from ketal.cli.options import add_repeatable, pair
+from ketal.cli.options import add_repeatable, split_pair
 from ketal.cli.process_state import signals_handled
 from ketal.errors import SettingError
 
@@ -70,7 +70,7 @@ def execute(args: argparse.Namespace) -> int:
         if args.port is not None or args.property or args.foreground:
             raise SettingError("ketal broker stop takes --dir only")
         return _stop(Broker(folder))
-    properties = dict(pair("--property", text, "num.partitions=4") for text in args.property)
+    properties = dict(split_pair("--property", text, "num.partitions=4") for text in args.property)
     broker = Broker(folder, port=args.port, properties=properties, notify=complain)
     how = "" if args.dir is None else f" --dir {shlex.quote(args.dir)}"
     end = "Ctrl-C ends it" if args.foreground else f"`ketal broker stop{how}` ends it"
@@ -86,12 +86,12 @@ def _stop(broker: Broker) -> int:
 
 
 def _start(broker: Broker, end: str, *, stay: bool) -> int:
-    with signals_handled((signal.SIGTERM, signal.SIGHUP), _terminated):
+    with signals_handled((signal.SIGTERM, signal.SIGHUP), _raise_terminated):
         try:
             running = broker.start()
             complain(f"process {running.pid} in {broker.folder}; {end}")
             print(f"bootstrap_servers={running.bootstrap_servers}", flush=True)
-            return _waited(broker) if stay else FINE
+            return _wait(broker) if stay else FINE
         except BaseException as why:
             # A process that is ended while it starts the broker, or waits for it, stops it.
             if not broker.is_own():
@@ -102,11 +102,11 @@ def _start(broker: Broker, end: str, *, stay: bool) -> int:
             raise
 
 
-def _terminated(number: int, _: object) -> None:
+def _raise_terminated(number: int, _: object) -> None:
     raise Terminated
 
 
-def _waited(broker: Broker) -> int:
+def _wait(broker: Broker) -> int:
     """Wait until the broker ends; return the exit code."""
     code = broker.wait()
     # Java exits with the usual code after SIGTERM.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, complain, options
 from ketal.cli.output.output_lines import add_output, as_json, opened
-from ketal.cli.whole_logs import check_read, read_whole, rejection, report_rejected
+from ketal.cli.whole_logs import read_with_progress, rejection_text, report_rejected, require_events
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import counted
 
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument(
         "--first",
-        type=options.positive,
+        type=options.positive_integer,
         metavar="N",
         help="explain the first N verdicts (default 10)",
     )
@@ -59,14 +59,16 @@ def execute(args: argparse.Namespace) -> int:
 
     options.check_stdin([args.pattern, *args.logs])
     source, limits = options.source_and_limits(args)
-    program = options.program_beside_logs(args, limits, "explain")
+    program = options.load_program_beside_logs(args, limits, "explain")
     event = None if args.event is None else dot_of(args.event)
 
     def judge(log: Log) -> tuple[JudgedLog, tuple[Explanation, ...]]:
         judged = JudgedLog(program, log, limits, event=event)
         return judged, explanations(judged, verdict=args.verdict, first=args.first or FIRST)
 
-    judged, explained = read_whole(args.logs, source, limits, judge, "nothing was explained")
+    judged, explained = read_with_progress(
+        args.logs, source, limits, judge, "nothing was explained"
+    )
     with opened(args.write, inputs=(args.pattern, *args.logs)) as sink:
         for number, one in enumerate(explained):
             if args.output == "json":
@@ -86,8 +88,10 @@ def _report(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Exp
         If the logs have no event.
     """
     events = judged.summary["events"]
-    first = rejection(next((one for one in judged.verdicts if isinstance(one, Rejected)), None))
-    check_read(args.logs, events["accepted"], events["rejected"], first)
+    first = rejection_text(
+        next((one for one in judged.verdicts if isinstance(one, Rejected)), None)
+    )
+    require_events(args.logs, events["accepted"], events["rejected"], first)
     report_rejected(events["rejected"], first)
     if args.event is not None:
         return

@@ -32,7 +32,7 @@ from ketal.cli.output.output_lines import OutputLines, add_output, opened
 from ketal.cli.output.progress import ProgressLine
 from ketal.cli.output.verdict_lines import VerdictLines
 from ketal.cli.process_state import LineSignals, calm_collector
-from ketal.cli.whole_logs import nothing_read, open_logs, rejection, report_rebuilding
+from ketal.cli.whole_logs import no_event_read_reason, open_logs, rejection_text, report_rebuilding
 from ketal.errors import SettingError
 from ketal.explanation.verdict_places import VerdictPlaces
 from ketal.model.verdicts.pattern_verdict import PatternVerdict
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--count", action="store_true", help="print the summary only")
     parser.add_argument(
         "--first",
-        type=options.positive,
+        type=options.positive_integer,
         metavar="N",
         help="stop after N verdicts of patterns; rejected records do not count",
     )
@@ -92,14 +92,14 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.runtime.batch_run import LogPass
 
     options.check_stdin([args.pattern, *args.logs])
-    _refuse_together(args)
+    _check_options(args)
     source, limits = options.source_and_limits(args)
     if args.live and source.scheme is not None and not source.scheme.states_clocks:
         raise SettingError(
             f"--live judges event after event, and vector clocks are made of {source.clock} clocks "
             "when a log is read whole"
         )
-    program = options.program_beside_logs(args, limits, "run")
+    program = options.load_program_beside_logs(args, limits, "run")
     log = open_logs(source, args.logs, limits)
     listing = not args.count or args.first is not None
     places = VerdictPlaces(all_kept=program.needs_order and not args.live)
@@ -114,8 +114,8 @@ def execute(args: argparse.Namespace) -> int:
         explained = args.explain or args.show
         # With --first the summary covers the records up to that verdict, so each record is a batch
         # of its own. With --explain and --show the whole log is judged first.
-        singly = args.first is not None and not explained
-        read = Log(log.records, undecided=log.undecided) if singly else log
+        is_record_by_record = args.first is not None and not explained
+        read = Log(log.records, undecided=log.undecided) if is_record_by_record else log
         reading = watched(read, lambda batches: progress.counted(batches))
         if explained:
             from ketal.explanation.judged_log import JudgedLog
@@ -142,7 +142,7 @@ def execute(args: argparse.Namespace) -> int:
             progress.stop()
 
 
-def _refuse_together(args: argparse.Namespace) -> None:
+def _check_options(args: argparse.Namespace) -> None:
     """Raise a SettingError for options that exclude each other."""
     for option in ("explain", "show", "trace"):
         if getattr(args, option) and args.count:
@@ -188,33 +188,33 @@ class _RunCommand:
 
     def judge(self, verdicts: Iterable[Verdict]) -> int:
         """Print the verdicts and the summary; return the exit code."""
-        whole, nothing = False, ""
+        is_whole, no_event = False, ""
         stopped: KeyboardInterrupt | None = None
         try:
-            whole = self._print_verdicts(verdicts)
+            is_whole = self._print_verdicts(verdicts)
         except KeyboardInterrupt as stop:
             stopped = stop
         except BrokenPipeError:
             leave_closed_pipe()
-            return self._code(self.run.summary)
+            return self._exit_code(self.run.summary)
         self.progress.stop()
         summary = self.run.summary
-        if whole:
-            nothing = self._nothing_judged(summary)
+        if is_whole:
+            no_event = self._no_judged_event_reason(summary)
         # With a finite log no event is held back, since the whole log is known.
         held = self.run.held_back() if self.args.stats and self.args.live else []
         held = sorted(held, key=lambda pair: pair[0].dot)
         try:
             # If no event was judged, the zero counts of patterns would look like an answer.
-            shown = {**summary, "patterns": {}} if nothing else summary
-            for line in self.lines.of_summary(shown, held, self.first_rejected):
+            shown = {**summary, "patterns": {}} if no_event else summary
+            for line in self.lines.summary_lines(shown, held, self.first_rejected):
                 self.sink.line(line)
             self.sink.flush()
         except BrokenPipeError:
             leave_closed_pipe()
         if stopped is not None:
-            return self._code_of(stopped)
-        if not whole:
+            return self._interrupted_code(stopped)
+        if not is_whole:
             upto = counted(self.args.first, "verdict")
             others = (
                 "the log was judged whole; the other verdicts are only counted"
@@ -222,12 +222,12 @@ class _RunCommand:
                 else "what comes after was not judged"
             )
             complain(f"stopped after {upto} (--first): {others}")
-        if nothing:
-            complain(nothing)
+        if no_event:
+            complain(no_event)
             return COULD_NOT_RUN
-        return self._code(summary, whole=whole)
+        return self._exit_code(summary, is_whole=is_whole)
 
-    def _code_of(self, stopped: KeyboardInterrupt) -> int:
+    def _interrupted_code(self, stopped: KeyboardInterrupt) -> int:
         """Report that the summary does not cover the whole log; return the exit code."""
         by_sigterm = isinstance(stopped, Terminated)
         word = "terminated" if by_sigterm else "interrupted"
@@ -246,9 +246,9 @@ class _RunCommand:
                 number += 1
             elif self.first_rejected is None:
                 self.first_rejected = verdict
-            if self.lines.shows(verdict):
+            if self.lines.has_own_lines(verdict):
                 self.progress.give_way()
-                lines = self.lines.of_verdict(verdict)
+                lines = self.lines.verdict_lines(verdict)
                 signals.writing = True
                 for line in lines:
                     sink.line(line)
@@ -259,18 +259,18 @@ class _RunCommand:
                 return False
         return True
 
-    def _code(self, summary: dict[str, Any], *, whole: bool = True) -> int:
+    def _exit_code(self, summary: dict[str, Any], *, is_whole: bool = True) -> int:
         """Return the exit code of a summary; report reasons that no verdict shows."""
         args, program = self.args, self.program
-        reasons = exit_codes.unjudged(summary, program)
-        if whole and not args.allow_vacuous:
-            reasons += exit_codes.empty_checks(summary, program)
+        reasons = exit_codes.unjudged_reasons(summary, program)
+        if is_whole and not args.allow_vacuous:
+            reasons += exit_codes.empty_check_reasons(summary, program)
         for reason in reasons:
             complain(reason)
         failed = any(exit_codes.occurrences(summary, name) for name in args.fail_on)
         return FOUND if reasons or failed else FINE
 
-    def _nothing_judged(self, summary: dict[str, Any]) -> str:
+    def _no_judged_event_reason(self, summary: dict[str, Any]) -> str:
         """Return why no event was judged, or not as the pattern requires; empty if some was."""
         events = summary["events"]
         if events["accepted"] or events["held_back"]:
@@ -280,5 +280,7 @@ class _RunCommand:
                         return f"{entry['place']}: {entry['message']}"
             return ""
         if events["read"] > events["rejected"]:
-            return f"no event was judged: {summary_text.records(events)}"
-        return nothing_read(self.args.logs, events["rejected"], rejection(self.first_rejected))
+            return f"no event was judged: {summary_text.records_equation(events)}"
+        return no_event_read_reason(
+            self.args.logs, events["rejected"], rejection_text(self.first_rejected)
+        )

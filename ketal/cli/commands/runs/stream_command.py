@@ -114,12 +114,12 @@ def _run(args: argparse.Namespace, signals: _EngineSignals) -> int:
     from ketal.streaming.job.file import read_job
 
     job = read_job(args.config, {**vars(args), "topics": args.input})
-    job = replace(job, limits=options.limits_of(args.limit, job.limits))
+    job = replace(job, limits=options.parse_limits(args.limit, job.limits))
     if job.pattern == options.STDIN:
         raise SettingError("the pattern of a streaming job is a file: the job is started again")
     own = {word.partition("=")[0].strip() for word in args.set}
-    words = [f"{name}={value}" for name, value in job.params.items() if name not in own]
-    program = options.program_of(job.pattern, job.limits, words=[*words, *args.set])
+    settings = [f"{name}={value}" for name, value in job.params.items() if name not in own]
+    program = options.load_program(job.pattern, job.limits, settings=[*settings, *args.set])
     # This refuses patterns that cannot run on a stream, before any call to Kafka.
     Execution(program, limits=job.limits)
     try:
