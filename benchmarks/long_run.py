@@ -116,7 +116,7 @@ def process(program: ketal.Program, count: int, folder: Path) -> None:
             fed = time.perf_counter()
             changes = execution.state.changes()
             store.write(changes)
-            store.committed()
+            store.mark_committed()
             commits_s.append(time.perf_counter() - fed)
             written.append(sum(len(one or b"") for one in changes.values()))
             feeding_s += fed - start

@@ -58,7 +58,7 @@ def store() -> None:
             begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
             for changes in some:
                 name = saved.write(changes)
-                saved.committed()
+                saved.mark_committed()
             print(
                 f"{commits:>10,} commits of {each:,} records: "
                 f"{1e3 * (time.perf_counter() - begin_s) / commits:,.1f} ms a commit, "
@@ -86,7 +86,7 @@ def main() -> None:
             changes = execution.state.changes()
             made_s = time.perf_counter() - begin
             saved.write(changes)
-            saved.committed()
+            saved.mark_committed()
             written = sum(len(key) + len(value or b"") for key, value in changes.items())
             tenth.append((written, made_s, time.perf_counter() - begin))
             if number % (count // 10) == 0:

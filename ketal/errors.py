@@ -127,7 +127,7 @@ def columns(text: str) -> int:
     )
 
 
-def show(diagnostic: Diagnostic, source: PatternText | None) -> str:
+def diagnostic_text(diagnostic: Diagnostic, source: PatternText | None) -> str:
     """Return a diagnostic as text for people: place, message, line, caret, hint."""
     span = diagnostic.span
     if source is None or span is None:
@@ -187,7 +187,7 @@ class PatternError(KetalError):
         assert diagnostics, "a PatternError needs a diagnostic"
         self.diagnostics = tuple(diagnostics)
         self.source = source
-        super().__init__("\n".join(show(d, source) for d in self.diagnostics))
+        super().__init__("\n".join(diagnostic_text(d, source) for d in self.diagnostics))
 
     def __reduce__(self) -> tuple[object, ...]:
         return (PatternError, (self.diagnostics, self.source))
@@ -309,9 +309,9 @@ def nearest(
     """
     import difflib
 
-    spelt = {one.lower() if any_case else one: one for one in sorted(known)}
-    close = difflib.get_close_matches(name.lower() if any_case else name, spelt, 1, cutoff)
-    return spelt[close[0]] if close else None
+    by_spelling = {one.lower() if any_case else one: one for one in sorted(known)}
+    close = difflib.get_close_matches(name.lower() if any_case else name, by_spelling, 1, cutoff)
+    return by_spelling[close[0]] if close else None
 
 
 def near(name: object, known: Iterable[str], otherwise: str = "") -> str:

@@ -72,7 +72,7 @@ class LineSignals:
         if again or not self.writing:
             raise self._received
 
-    def wrote(self) -> None:
+    def line_written(self) -> None:
         """Mark the line as written; raise the exception of a deferred signal, if there is one."""
         self.writing = False
         if self._received is not None:

@@ -65,7 +65,7 @@ def read_with_progress(
     progress = ProgressLine(log.share_read)
     with interruption_named(unfinished):
         try:
-            taken = take(watched(log, progress.counted))
+            taken = take(watched(log, progress.count_records))
         finally:
             progress.stop()
     report_rebuilding(log)

@@ -70,17 +70,17 @@ class Connection:
 
     # --- topics ---
 
-    def inputs(self) -> list[TopicPartition]:
+    def input_partitions(self) -> list[TopicPartition]:
         """Return all partitions of the input topics; raise if a topic of the job is missing."""
         partitions = []
         for topic in self._job.topics:
-            partitions += [TopicPartition(topic, n) for n in sorted(self.numbers(topic))]
+            partitions += [TopicPartition(topic, n) for n in sorted(self.partition_numbers(topic))]
         for target in self._job.outputs:
             if target.kind == "kafka":
-                self.numbers(target.name)
+                self.partition_numbers(target.name)
         return partitions
 
-    def numbers(self, topic: str) -> set[int]:
+    def partition_numbers(self, topic: str) -> set[int]:
         """Return the numbers of a topic's partitions.
 
         Raises
@@ -120,7 +120,9 @@ class Connection:
             out[partition] = None if held is None else Commit.of(held)
         return out
 
-    def beginnings(self, committed: Committed, *, grown: bool = True) -> dict[TopicPartition, int]:
+    def start_offsets(
+        self, committed: Committed, *, grown: bool = True
+    ) -> dict[TopicPartition, int]:
         """Return the first offset to read: the committed offset, or without one as `start` says.
 
         Parameters
@@ -147,10 +149,10 @@ class Connection:
             ask = self.consumer.beginning_offsets
             offsets.update(self._call("asking for beginnings", ask, first, timeout_ms))
         if last:
-            offsets.update(self.ends(last))
+            offsets.update(self.end_offsets(last))
         return offsets
 
-    def ends(
+    def end_offsets(
         self, partitions: Sequence[TopicPartition], *, committed_only: bool = True
     ) -> dict[TopicPartition, int]:
         """Return the end offsets of partitions, of committed messages or of all messages."""

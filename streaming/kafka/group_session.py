@@ -76,9 +76,9 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
             self.engine.refuse_other_job(self.storage, connection.group_offsets())
         connection.connect_consumer()
         connection.connect_producer(f"{clients.transactional_id(self.job)}-{self.engine.owner}")
-        partitions = connection.inputs()
+        partitions = connection.input_partitions()
         self.count = self._partition_count()
-        self.storage.check(connection.numbers, self.count)
+        self.storage.check(connection.partition_numbers, self.count)
         self.record_ends(partitions)
         connection.consumer.subscribe(self.job.topics, listener=self)
 
@@ -89,7 +89,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
 
     def _partition_count(self) -> int:
         """Return the number of partitions of each topic; a SettingError if the numbers differ."""
-        counts = {topic: len(self.connection.numbers(topic)) for topic in self.job.topics}
+        counts = {topic: len(self.connection.partition_numbers(topic)) for topic in self.job.topics}
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{topic} has {n}" for topic, n in counts.items())
             raise SettingError(
@@ -203,7 +203,7 @@ class GroupSession(Session, ConsumerRebalanceListener):  # type: ignore[misc]
         if not self._has_whole_parts(numbers, assigned):
             return
         committed = connection.committed(sorted(assigned))
-        positions = connection.beginnings(committed, grown=False)
+        positions = connection.start_offsets(committed, grown=False)
         if self.job.start == "latest" and None in committed.values():
             self._commit_beginnings(positions, committed)
             committed = connection.committed(sorted(assigned))

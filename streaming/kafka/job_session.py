@@ -66,7 +66,7 @@ class Session(ABC):
         self.parts: list[Part] = []
         self.part_of: dict[TopicPartition, Part] = {}
         self._topic_ids: dict[str, int] = {}
-        self._ends_known: dict[TopicPartition, int] = {}
+        self._known_ends: dict[TopicPartition, int] = {}
         """The end offsets that Kafka returned last; the client knows them after a fetch only."""
         self._began_s = self._listed_s = time.monotonic()
         self._committed_s = self._commit_after_s = self._checked_s = 0.0
@@ -91,15 +91,15 @@ class Session(ABC):
     def set_parts(self, parts: list[Part]) -> None:
         """Set the parts of this session, with all of their partitions active."""
         part_of = {partition: part for part in parts for partition in part.positions}
-        self._ends_known |= self.connection.ends(sorted(part_of))
+        self._known_ends |= self.connection.end_offsets(sorted(part_of))
         self.parts, self.part_of = parts, part_of
         for part in parts:
             part.mark_all_active()
 
     def record_ends(self, partitions: Sequence[TopicPartition]) -> None:
         """Under `until_end`, record the end offsets that the partitions have at the job's start."""
-        if self.engine.ends is None and self.job.until_end:
-            self.engine.ends = self.connection.ends(partitions)
+        if self.engine.end_offsets is None and self.job.until_end:
+            self.engine.end_offsets = self.connection.end_offsets(partitions)
 
     def close(self) -> None:
         """Close the clients, and discard the state and the pending verdicts."""
@@ -195,8 +195,8 @@ class Session(ABC):
         Messages of an open transaction count, since its commit may become visible in other
         partitions a moment earlier.
         """
-        ends = self.connection.ends(partitions, committed_only=False)
-        self._ends_known |= ends
+        ends = self.connection.end_offsets(partitions, committed_only=False)
+        self._known_ends |= ends
         return [
             partition for partition in partitions if ends[partition] > self._position(partition)
         ]
@@ -231,7 +231,7 @@ class Session(ABC):
         """
         if not self._is_settled:
             return False
-        ends = self.engine.ends
+        ends = self.engine.end_offsets
         if ends is None:
             return bool(self.parts) and all(part.ended for part in self.parts)
         return all(
@@ -251,7 +251,7 @@ class Session(ABC):
         for partition in self.part_of:
             fetched = self.connection.consumer.highwater(partition) or 0
             behind[partition] = max(
-                0, max(fetched, self._ends_known.get(partition, 0)) - self._position(partition)
+                0, max(fetched, self._known_ends.get(partition, 0)) - self._position(partition)
             )
         for part in self.parts:
             self._add_verdicts(part.mark_idle(behind, self._unread))
@@ -264,8 +264,8 @@ class Session(ABC):
             self._check_partitions()
             # The consumer retries silently, so a session that reads and commits nothing, or has no
             # part, would not notice an outage of Kafka without this call.
-            partitions = sorted(self.part_of) or self.connection.inputs()
-            self._ends_known |= self.connection.ends(partitions)
+            partitions = sorted(self.part_of) or self.connection.input_partitions()
+            self._known_ends |= self.connection.end_offsets(partitions)
         if now_s - self._began_s >= STEADY_S and not self._is_dirty:
             self.engine.failing_since_s = None
         self._report(now_s, behind)
@@ -318,7 +318,7 @@ class Session(ABC):
             sent += part.store.send(producer)
         self.connection.commit(offsets, sent, self._member)
         for part in parts:
-            part.store.committed()
+            part.store.mark_committed()
             part.dirty = False
         self.outputs.clear()
         self.update_summary()

@@ -242,7 +242,7 @@ class Part:
 
     def _advanced_watermark(self) -> list[Item]:
         """Return the new watermark as an item, if it has advanced; mark the part dirty then."""
-        mark_s = self.watermarks.advanced()
+        mark_s = self.watermarks.advance()
         if mark_s is None:
             return []
         self.dirty = True

@@ -47,9 +47,9 @@ class ProcessEngine(RunningJob):
     def run(self) -> None:
         """Run one session after another, until a session ends without a fault."""
         with contextlib.closing(Outputs(self.job, self.hooks)) as outputs:
-            self._sessions(outputs)
+            self._run_sessions(outputs)
 
-    def _sessions(self, outputs: Outputs) -> None:
+    def _run_sessions(self, outputs: Outputs) -> None:
         wait_s = RETRY_FIRST_S
         while True:
             session = new_session(self, outputs)

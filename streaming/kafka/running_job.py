@@ -57,7 +57,7 @@ class RunningJob(JobEngine):
         self.owner = uuid.uuid4().hex
         self.has_begun = False
         """Whether a session of this process has begun."""
-        self.ends: dict[TopicPartition, int] | None = None
+        self.end_offsets: dict[TopicPartition, int] | None = None
         """The end offsets of the partitions when the job started; None without `until_end`."""
         self._other_offsets: Offsets | None = None
         """The group's offsets in other topics when the last session began."""

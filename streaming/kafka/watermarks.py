@@ -69,7 +69,7 @@ class Watermarks:
 
         `behind` are the partitions that have messages which were not read yet.
         """
-        self._idle |= self._quiet(behind, now_ms)
+        self._idle |= self._quiet_partitions(behind, now_ms)
         self.mark_active(self._active_ms.keys() & behind, now_ms)
 
     @property
@@ -83,10 +83,10 @@ class Watermarks:
         Only a partition that becomes idle can let a check advance the watermark, which may then
         pass the idle partitions too.
         """
-        quiet = self._quiet(behind, now_ms)
+        quiet = self._quiet_partitions(behind, now_ms)
         return (quiet | self._idle) - self.ended if quiet - self._idle else set()
 
-    def _quiet(self, behind: Collection[Partition], now_ms: float) -> set[Partition]:
+    def _quiet_partitions(self, behind: Collection[Partition], now_ms: float) -> set[Partition]:
         """Return the partitions that had no message for `idle_ms` and have none to be read."""
         self._skip_unpolled_time(now_ms)
         return {
@@ -118,7 +118,7 @@ class Watermarks:
         """Whether every partition has ended."""
         return len(self.ended) == len(self._marks_s)
 
-    def advanced(self) -> float | None:
+    def advance(self) -> float | None:
         """Advance the watermark; return it, in seconds, or None if it did not advance."""
         quiet = self._idle | self.ended
         active = [mark for one, mark in self._marks_s.items() if one not in quiet]

@@ -17,7 +17,7 @@ from ketal.streaming.kafka.job_session import ChangedError, Session
 from ketal.streaming.kafka.partition_state import Part, open_part
 from ketal.streaming.kafka.running_job import Offsets
 
-AHEAD_MAX = 5
+READS_AHEAD_MAX = 5
 """How many times the state is read before fencing, while another process keeps committing."""
 
 
@@ -37,23 +37,23 @@ class WholeSession(Session):
         else:
             self.engine.refuse_other_job(self.storage, offsets)
         connection.connect_consumer()
-        partitions = connection.inputs()
-        self.storage.check(connection.numbers, 1)
-        own = self._own(offsets)
+        partitions = connection.input_partitions()
+        self.storage.check(connection.partition_numbers, 1)
+        own_commits = self._own_commits(offsets)
         part = None
-        if own and not self.engine.has_begun:
-            part, own = self._opened_ahead(own)
+        if own_commits and not self.engine.has_begun:
+            part, own_commits = self._open_ahead(own_commits)
         connection.connect_producer(clients.transactional_id(self.job))
         connection.consumer.assign(partitions)
         committed = connection.committed(partitions)
-        positions = connection.beginnings(committed)
+        positions = connection.start_offsets(committed)
         for partition, offset in positions.items():
             connection.consumer.seek(partition, offset)
-        if part is not None and committed != own:
+        if part is not None and committed != own_commits:
             part.store.close()
             part = None
         if part is None:
-            loaded = self._loaded(open_too=True)
+            loaded = self._load_state(open_too=True)
             part = open_part(self.engine, self.storage, 0, positions, committed, loaded)
         self.record_ends(partitions)
         part.dirty = True  # The first commit names the owner.
@@ -62,7 +62,7 @@ class WholeSession(Session):
         if part.notice:
             self.engine.hooks.notify(part.notice)
 
-    def _own(self, offsets: Offsets) -> Offsets:
+    def _own_commits(self, offsets: Offsets) -> Offsets:
         """Return the commits of the job's topics."""
         return {
             partition: held
@@ -70,25 +70,27 @@ class WholeSession(Session):
             if partition.topic in self.job.topics
         }
 
-    def _opened_ahead(self, own: Offsets) -> tuple[Part | None, Offsets]:
+    def _open_ahead(self, own_commits: Offsets) -> tuple[Part | None, Offsets]:
         """Open the part before any process is fenced; return it and the commits it belongs to.
 
         The part is None if another process commits during each of the reads. It is also None if
         nobody commits and yet the state belongs to another commit: then the end of that commit's
         transaction is not in the topic yet, and the next producer completes the transaction.
         """
-        for _ in range(AHEAD_MAX):
-            loaded = self._loaded(open_too=False)
-            names = [self.storage.state_name(held.metadata) for held in own.values()]
+        for _ in range(READS_AHEAD_MAX):
+            loaded = self._load_state(open_too=False)
+            names = [self.storage.state_name(held.metadata) for held in own_commits.values()]
             if self.storage.belongs_to(loaded, names):
-                positions = {partition: held.offset for partition, held in own.items()}
-                return open_part(self.engine, self.storage, 0, positions, own, loaded), own
-            before, own = own, self._own(self.connection.group_offsets())
-            if own == before:
+                positions = {partition: held.offset for partition, held in own_commits.items()}
+                return open_part(
+                    self.engine, self.storage, 0, positions, own_commits, loaded
+                ), own_commits
+            before, own_commits = own_commits, self._own_commits(self.connection.group_offsets())
+            if own_commits == before:
                 break
-        return None, own
+        return None, own_commits
 
-    def _loaded(self, *, open_too: bool) -> Any:
+    def _load_state(self, *, open_too: bool) -> Any:
         """Return the loaded state of the part; raise a StoppedError if the job must end."""
         loaded = self.storage.load([0], lambda: self.engine.stopping, open_too=open_too)
         if not loaded:
@@ -97,5 +99,5 @@ class WholeSession(Session):
 
     def _check_partitions(self) -> None:
         """Raise a ChangedError, so that a new session begins, if partitions were added."""
-        if set(self.connection.inputs()) != set(self.part_of):
+        if set(self.connection.input_partitions()) != set(self.part_of):
             raise ChangedError("the topics have other partitions than before")

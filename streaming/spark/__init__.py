@@ -88,7 +88,7 @@ def detect(
         _check_integer("partitions", partitions, least=1, most=INT_MAX)
     for warning in grouping.warnings(program, key_groups):
         python_warnings.warn(warning, stacklevel=2)
-    rows = verdicts(
+    rows = group_rows(
         program,
         events,
         key_groups=key_groups,
@@ -108,7 +108,7 @@ def _check_integer(name: str, number: object, *, least: int, most: int) -> None:
         raise SettingError(f"{name} must be {least} to {most}, not {number}")
 
 
-def verdicts(
+def group_rows(
     program: Program,
     events: DataFrame,
     *,

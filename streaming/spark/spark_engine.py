@@ -31,7 +31,7 @@ from ketal.streaming.job.messages import MessageMetadata
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.outputs import ClosedPipeError, Outputs, too_large_error
 from ketal.streaming.spark import families as grouping
-from ketal.streaming.spark import verdicts
+from ketal.streaming.spark import group_rows
 from ketal.streaming.spark.checkpoint import HINT, Checkpoint
 from ketal.streaming.spark.java_clients import kafka_options, partition_counts
 from ketal.streaming.spark.session import spark_session
@@ -106,7 +106,7 @@ class SparkEngine(JobEngine):
                 try:
                     counts = partition_counts(session, self.job, self._options)
                     starting = checkpoint.begin(counts)
-                    rows = self._verdicts(session, counts, starting)
+                    rows = self._group_rows(session, counts, starting)
                     query = self._start_query(session, checkpoint, sink, rows)
                     self._follow(query, checkpoint)
                     break
@@ -124,7 +124,9 @@ class SparkEngine(JobEngine):
 
     # --- a query ---
 
-    def _verdicts(self, session: SparkSession, counts: dict[str, int], starting: str) -> DataFrame:
+    def _group_rows(
+        self, session: SparkSession, counts: dict[str, int], starting: str
+    ) -> DataFrame:
         """Return a stream of the rows that the key groups emit for the messages of the topics."""
         job = self.job
         wants_headers = bool(MessageMetadata(Shape(job.source, kafka=True).paths).headers)
@@ -138,7 +140,7 @@ class SparkEngine(JobEngine):
             .option("includeHeaders", str(wants_headers).lower())
             .load()
         )
-        return verdicts(
+        return group_rows(
             self.program,
             events,
             key_groups=job.key_groups,

@@ -120,8 +120,8 @@ def test_a_streaming_job_that_is_stopped_before_it_begins_ends_as_one_that_runs(
     """Its pattern compiles, or Spark is imported: what supervises it need not know."""
     before = signal.getsignal(number)
     monkeypatch.setattr(options, "load_program", lambda *_, **__: signal.raise_signal(number))
-    said = ketal("stream", "conflict.ketal", "--input", "events")
-    assert (said.code, said.out, said.err) == (code, "", "")
+    result = ketal("stream", "conflict.ketal", "--input", "events")
+    assert (result.code, result.out, result.err) == (code, "", "")
     assert signal.getsignal(number) is before
 
 
@@ -139,8 +139,8 @@ def test_a_signal_that_python_ignores_ends_a_streaming_job(
 
     monkeypatch.setattr(options, "load_program", signalled)
     write("job.toml", '[source]\ntopics = ["t"]\n[kafka]\nlost_after_ms = 0\ngroup_id = "g"\n')
-    said = ketal("stream", "conflict.ketal", "--config", "job.toml", "-b", "127.0.0.1:1")
-    assert (said.code, said.out) == (code, "")
+    result = ketal("stream", "conflict.ketal", "--config", "job.toml", "-b", "127.0.0.1:1")
+    assert (result.code, result.out) == (code, "")
 
 
 @pytest.mark.parametrize(

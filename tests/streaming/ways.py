@@ -37,7 +37,7 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.runtime.silence.vacuity import add_findings
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.distribution import unsplittable_reason
-from ketal.streaming.spark import verdicts as spark_verdicts
+from ketal.streaming.spark import group_rows
 from ketal.streaming.spark.families import families, findings_of_groups
 from ketal.streaming.spark.group import FIGURES
 from tests.sampling import sample
@@ -415,7 +415,7 @@ def key_groups(program: ketal.Program) -> int:
 
 def _judged(execution: Execution, events: DataFrame) -> DataFrame:
     # `detect`, with the rows that say what became of the messages.
-    return spark_verdicts(
+    return group_rows(
         execution.program,
         events,
         key_groups=key_groups(execution.program),

@@ -169,7 +169,7 @@ def picture_form(
 
 
 @contextmanager
-def opened(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[OutputLines]:
+def open_output(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[OutputLines]:
     """Open the output of a command: a file, or standard output.
 
     Parameters

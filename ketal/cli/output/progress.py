@@ -74,7 +74,7 @@ class ProgressLine(StatusLine):
         self._records = 0
         super().__init__()
 
-    def counted(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+    def count_records(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         """Yield batches of records, counting the records."""
         self.show(self)
         self._begin_phase("read")

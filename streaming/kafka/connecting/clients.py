@@ -3,7 +3,7 @@
 kafka-python has seven defects, each with a workaround here or in `group_session`:
 
 1. `send_offsets_to_transaction` and `commit_transaction` have no timeout and hang for ever when the
-   broker dies inside a transaction: `client_calls.within` gives every such call a deadline.
+   broker dies inside a transaction: `call_with_deadline` bounds every such call.
 2. A producer that was fenced requests a new epoch after some errors, and thereby aborts the
    transaction of its successor: `make_producer` makes those errors fatal.
 3. A producer cannot be used again after a failure: it is discarded with all state.

@@ -54,7 +54,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             headers={"Authorization": f"Basic {credentials}", "Accept": "application/json"},
         )
         self._token = ""
-        self._until_s = 0.0
+        self._expires_s = 0.0
 
     def token(self) -> str:
         """Return a valid token, cached or new.
@@ -66,11 +66,14 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         KafkaConnectionError
             If the endpoint cannot be reached, or fails.
         """
-        if time.monotonic() >= self._until_s:
+        if time.monotonic() >= self._expires_s:
             began_s = time.monotonic()
-            answer = self._answer()
+            response_fields = self._request_token()
             try:
-                token, lifetime_s = answer["access_token"], answer.get("expires_in", LIFETIME_S)
+                token, lifetime_s = (
+                    response_fields["access_token"],
+                    response_fields.get("expires_in", LIFETIME_S),
+                )
                 lifetime_s = float(lifetime_s)
             except (KeyError, TypeError, ValueError):
                 token, lifetime_s = None, 0.0
@@ -79,10 +82,10 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
                     f"{self._url} answers without an access_token"
                 )
             self._token = token
-            self._until_s = began_s + EARLY * lifetime_s
+            self._expires_s = began_s + EARLY * lifetime_s
         return self._token
 
-    def _answer(self) -> Any:
+    def _request_token(self) -> Any:
         try:
             with urlopen(self._request, timeout=ANSWER_S) as response:
                 return json.load(response)

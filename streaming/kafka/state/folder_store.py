@@ -81,7 +81,7 @@ class Claim:
 
     def __init__(self, folder: Path, group_id: str, topics: Sequence[str]) -> None:
         self._path = folder / _CLAIM
-        self._held = held = self._read()
+        self._content = held = self._read()
         before = held.get("topics", [])
         if held.get("group_id", group_id) != group_id:
             raise SettingError(
@@ -94,19 +94,19 @@ class Claim:
                 f"{', '.join(before)}, and this one reads {', '.join(topics)}: they are two jobs, "
                 "so give this one a --group-id of its own, and a --state where that is set"
             )
-        self._claimed = {"group_id": group_id, "topics": sorted({*before, *topics})}
+        self._claim_content = {"group_id": group_id, "topics": sorted({*before, *topics})}
 
     @property
-    def begun(self) -> bool:
+    def has_commits(self) -> bool:
         """Whether a commit with state in this folder exists."""
-        return bool(self._held)
+        return bool(self._content)
 
-    def committed(self) -> None:
+    def mark_committed(self) -> None:
         """Record in the claim's file that a commit with state in this folder exists."""
-        if self._claimed != self._held:
+        if self._claim_content != self._content:
             with refused_as_setting(self._path):
-                replace_file(self._path, json.dumps(self._claimed).encode(), durable=True)
-            self._held = self._claimed
+                replace_file(self._path, json.dumps(self._claim_content).encode(), durable=True)
+            self._content = self._claim_content
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -221,10 +221,10 @@ class FolderStore:
         """Send nothing in the transaction: the state is on the disk already."""
         return []
 
-    def committed(self) -> None:
+    def mark_committed(self) -> None:
         """Mark the last write as committed; remove all databases but its own and the one before."""
         if self._claim is not None:
-            self._claim.committed()
+            self._claim.mark_committed()
         if self._name in self._retained[-1:]:
             return
         self._retained = [*self._retained[-1:], self._name]

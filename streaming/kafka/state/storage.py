@@ -70,8 +70,8 @@ class Storage(ABC):
     ) -> dict[int, Any]:
         """Read the state of some parts before the names in their commits are known.
 
-        Returned is for each number what `open` needs, by default None. A topic is read up to its
-        end; without `open_too` only up to the first open transaction.
+        Returns for each number the value that `open` takes, by default None. A topic is read up to
+        its end; without `open_too` only up to the first open transaction.
         """
         return dict.fromkeys(numbers)
 
@@ -134,7 +134,7 @@ class _FolderStorage(Storage):
 
     @property
     def _has_begun(self) -> bool:
-        return self._claim is not None and self._claim.begun
+        return self._claim is not None and self._claim.has_commits
 
     def metadata(self, name: str) -> dict[str, str]:
         return {"snapshot": name}

@@ -111,7 +111,7 @@ class Changelog:
             for key, value, headers in self._messages
         ]
 
-    def committed(self) -> None:
+    def mark_committed(self) -> None:
         """Discard the messages that were committed."""
         self._messages, self._stale = [], []
 

@@ -176,16 +176,16 @@ def test_stop_takes_no_option_of_start(start: Start, words: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--port", "80000"), "port 80000 is not from 1 to 65535"),
         (("--property", "num.partitions"), "--property 'num.partitions' is not NAME=VALUE"),
     ],
 )
-def test_options_that_are_wrong(start: Start, words: tuple[str, ...], said: str) -> None:
+def test_options_that_are_wrong(start: Start, words: tuple[str, ...], message: str) -> None:
     code, out, err = ended(start("start", "--dir", "kafka", *words))
     assert (code, out) == (2, "")
-    assert said in err
+    assert message in err
 
 
 # --- starts that fail --------------------------------------------------------------------

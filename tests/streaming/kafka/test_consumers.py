@@ -387,7 +387,7 @@ def test_state_that_does_not_belong_is_refused_or_left(
 
 
 @pytest.mark.parametrize(
-    ("key", "headers", "said"),
+    ("key", "headers", "message"),
     [
         (b"somebody's", [], "state of ketal's: a changelog is of one job alone"),
         (b"99/0", headers("c", pieces=2), "damaged: segment 99 lacks piece 1"),
@@ -396,7 +396,7 @@ def test_state_that_does_not_belong_is_refused_or_left(
     ],
 )
 def test_a_changelog_that_cannot_be_read_is_refused_or_left(
-    key: bytes, headers: list[tuple[str, bytes]], said: str,
+    key: bytes, headers: list[tuple[str, bytes]], message: str,
     broker: Broker, topic: Topic, tmp_path: Path,
 ) -> None:  # fmt: skip
     """What does not belong there is removed by the commit with which `fresh` begins."""
@@ -406,11 +406,11 @@ def test_a_changelog_that_cannot_be_read_is_refused_or_left(
     run(job, program)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send(job.store.name, key=key, value=b"?", headers=headers, partition=0)
-    with pytest.raises(StateError, match=f"{said}(.|\n)*hint: --on-change fresh"):
+    with pytest.raises(StateError, match=f"{message}(.|\n)*hint: --on-change fresh"):
         run(job, program)
     told = Told()
     run(replace(job, on_change="fresh"), program, told)
-    assert any("part 0 starts anew at the stored offsets" in said for said in told.sentences)
+    assert any("part 0 starts anew at the stored offsets" in message for message in told.sentences)
     run(job, program)
 
 
@@ -819,7 +819,7 @@ def test_a_commit_is_sent_once_and_in_pieces_of_a_message() -> None:
     for value in (b"x" * 101, b"", b"y" * 51, None):
         name = one.write({b"a/b": value})
         assert one.send(kept)
-        one.committed()
+        one.mark_committed()
         assert one.send(kept) == []
         assert all(len(piece.value) <= 50 for piece in kept.pieces.values())
         assert store().restore(kept.load(), [name]).get(b"a/b") == value

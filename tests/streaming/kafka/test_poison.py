@@ -147,7 +147,7 @@ def test_poison_in_the_process_engine(
 
 
 @pytest.mark.parametrize(
-    ("value", "source", "said"),
+    ("value", "source", "message"),
     [
         (b'{"type": "t", "clock": {"a": 1}}', Source(), "the record has no node"),
         (b'{"node": "a", "clock": {"a": 1}, "y": 1}', Source(), "no type; its other keys are y"),
@@ -175,12 +175,14 @@ def test_poison_in_the_process_engine(
         ),
     ],
 )
-def test_what_is_said_of_a_message_names_no_flags(value: bytes, source: Source, said: str) -> None:
+def test_what_is_said_of_a_message_names_no_flags(
+    value: bytes, source: Source, message: str
+) -> None:
     """A streaming job and `detect` have none for fields and nodes."""
     record = SimpleNamespace(topic="t", partition=0, offset=0, key=None, headers=[], value=value)
     (found,) = MessageReader(source, DEFAULT).items([value], [record].__getitem__)
     assert isinstance(found, Rejected)
-    assert said in found.reason
+    assert message in found.reason
     assert "--" not in found.reason
 
 

@@ -41,7 +41,7 @@ def test_a_session_reads_what_another_committed_and_writes_a_database_of_its_own
     one = FolderStore(tmp_path)
     first = one.write({b"a": b"1", b"b": b"2"})
     second = one.write({b"a": b"3", b"b": None, b"c": b"4"})
-    one.committed()
+    one.mark_committed()
     assert file_of(first) == file_of(second)
     two = FolderStore(tmp_path)
     assert two.read(first) == {b"a": b"1", b"b": b"2"}
@@ -110,10 +110,10 @@ def test_what_was_written_after_the_committed_one_never_was(tmp_path: Path) -> N
 
 STOPPED = """
 import os, pathlib, signal, sys
-from ketal.streaming.kafka.state.folder_store import Saved
-saved = Saved(pathlib.Path(sys.argv[1]))
+from ketal.streaming.kafka.state.folder_store import FolderStore
+saved = FolderStore(pathlib.Path(sys.argv[1]))
 name = saved.write({b"a": b"1"})
-saved.committed()
+saved.mark_committed()
 saved._database.execute("BEGIN EXCLUSIVE")
 saved._database.execute("INSERT INTO commits VALUES (2, x'80')")
 print(name, flush=True)
@@ -134,7 +134,7 @@ def test_one_that_is_stopped_while_it_writes_stops_nobody(tmp_path: Path, number
             new = FolderStore(tmp_path)
             assert new.read(name) == {b"a": b"1"}
             name = new.write({b"a": b"1"})
-            new.committed()
+            new.mark_committed()
     finally:
         process.kill()
         process.communicate()
@@ -156,7 +156,7 @@ def test_a_database_that_has_grown_is_begun_anew_and_its_predecessor_kept(
         state = {k: v for k, v in {**state, **changes}.items() if v is not None}
         name = one.write(changes)
         if chance.random() < 0.5:
-            one.committed()
+            one.mark_committed()
             databases = list(dict.fromkeys([*databases, file_of(name)]))
             assert content(tmp_path) == sorted(databases[-2:])
             assert FolderStore(tmp_path).read(name) == state
@@ -180,23 +180,23 @@ def test_the_state_is_what_bounds_the_database(
 def test_one_that_was_stopped_removes_nothing_of_its_successor(tmp_path: Path) -> None:
     old = FolderStore(tmp_path)
     name = old.write({b"n": b"0"})
-    old.committed()
+    old.mark_committed()
     for number in range(1, 4):
         new = FolderStore(tmp_path)
         new.read(name)
         name = new.write({b"n": b"%d" % number})
-        new.committed()
+        new.mark_committed()
     theirs = content(tmp_path)
     assert len(theirs) == 2, "the one of the session that was stopped is gone"
     old.write({b"n": b"9"})
-    old.committed()
+    old.mark_committed()
     assert content(tmp_path) == theirs, "what it adds, nobody sees"
     zombie = FolderStore(tmp_path)
     zombie.read(name)
     new.write({b"n": b"4"})
-    new.committed()
+    new.mark_committed()
     zombie.write({b"n": b"9"})
-    zombie.committed()
+    zombie.mark_committed()
     assert file_of(name) in content(tmp_path)
     assert FolderStore(tmp_path).read(new.write({})) == {b"n": b"4"}
 
@@ -269,7 +269,7 @@ def test_what_is_no_state_stays_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("")
     one = FolderStore(tmp_path)
     name = one.write({b"n": b"0"})
-    one.committed()
+    one.mark_committed()
     one.close()
     assert {path.name for path in tmp_path.iterdir()} == {file_of(name), "mine.txt"}
 
@@ -282,16 +282,16 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
 
 def test_a_folder_is_of_one_group_and_knows_its_topics(tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    assert not Claim(folder, "somebody who never committed", ["z"]).begun
+    assert not Claim(folder, "somebody who never committed", ["z"]).has_commits
     first = Claim(folder, "g", ["a"])
-    assert not first.begun
-    first.committed()
-    assert first.begun
+    assert not first.has_commits
+    first.mark_committed()
+    assert first.has_commits
     # Topics may come and go, one by one.
     for topics in (["a", "b"], ["b"], ["a", "c"]):
         again = Claim(folder, "g", topics)
-        assert again.begun
-        again.committed()
+        assert again.has_commits
+        again.mark_committed()
     for group_id, topics, said in (("h", ["a"], "group g, and"), ("g", ["d"], "reads a, b, c")):
         with pytest.raises(SettingError, match=said):
             Claim(folder, group_id, topics)

@@ -49,7 +49,7 @@ def marks() -> Watermarks:
     out = Watermarks([HERE, THERE], lateness_ms=0, idle_ms=IDLE_MS, now_ms=0)
     out.observe(HERE, 200.0)
     out.observe(THERE, 100.0)
-    assert out.advanced() == 100.0
+    assert out.advance() == 100.0
     return out
 
 
@@ -62,20 +62,20 @@ def looked(out: Watermarks, first_ms: int, last_ms: int, behind: set[Any]) -> No
 def test_a_partition_is_idle_after_so_many_looks_that_found_nothing() -> None:
     out = marks()
     looked(out, 0, IDLE_MS - CHECK_MS, set())
-    assert out.advanced() is None
+    assert out.advance() is None
     looked(out, IDLE_MS, IDLE_MS, set())
-    assert out.advanced() == 200.0
+    assert out.advance() == 200.0
 
 
 def test_a_partition_that_was_idle_is_waited_for_once_it_has_messages() -> None:
     out = marks()
     looked(out, 0, IDLE_MS, set())
-    assert out.advanced() == 200.0
+    assert out.advance() == 200.0
     out.observe(HERE, 300.0)
     out.mark_active([THERE], IDLE_MS)
-    assert out.advanced() is None
+    assert out.advance() is None
     looked(out, IDLE_MS, 2 * IDLE_MS, set())
-    assert out.advanced() == 300.0
+    assert out.advance() == 300.0
 
 
 def test_time_in_which_nobody_looked_does_not_count() -> None:
@@ -83,9 +83,9 @@ def test_time_in_which_nobody_looked_does_not_count() -> None:
     out, day_ms = marks(), 86_400_000
     looked(out, 0, 0, set())
     looked(out, day_ms, day_ms + IDLE_MS - 3 * CHECK_MS, set())
-    assert out.advanced() is None
+    assert out.advance() is None
     looked(out, day_ms + IDLE_MS - 2 * CHECK_MS, day_ms + IDLE_MS, set())
-    assert out.advanced() == 200.0
+    assert out.advance() == 200.0
 
 
 @pytest.mark.parametrize("quiet_ms", [IDLE_MS - CHECK_MS, 2 * IDLE_MS])
@@ -93,14 +93,14 @@ def test_what_came_while_nobody_looked_has_time_to_be_read(quiet_ms: int) -> Non
     """Also in a partition that was about to be idle, or was."""
     out, day_ms = marks(), 86_400_000
     looked(out, 0, quiet_ms, set())
-    out.advanced()
+    out.advance()
     out.mark_active([HERE], day_ms)
     out.observe(HERE, 300.0)
-    assert out.advanced() is None
+    assert out.advance() is None
     looked(out, day_ms, day_ms + STANDSTILL_MS - CHECK_MS, set())
-    assert out.advanced() is None
+    assert out.advance() is None
     looked(out, day_ms + STANDSTILL_MS, day_ms + STANDSTILL_MS, set())
-    assert out.advanced() == 300.0
+    assert out.advance() == 300.0
 
 
 def test_looks_that_are_far_apart_find_what_is_idle_too() -> None:
@@ -109,21 +109,21 @@ def test_looks_that_are_far_apart_find_what_is_idle_too() -> None:
     for now_ms in range(0, 2 * IDLE_MS, 4 * CHECK_MS):
         out.mark_active([HERE], now_ms)
         out.mark_idle(set(), now_ms)
-    assert out.advanced() is None
+    assert out.advance() is None
     out.mark_idle(set(), 2 * IDLE_MS)
-    assert out.advanced() == 200.0
+    assert out.advance() == 200.0
 
 
 def test_what_is_unread_is_not_idle() -> None:
     """It never becomes so, and it is so no more as soon as there is something."""
     out = marks()
     looked(out, 0, 2 * IDLE_MS, {THERE})
-    assert out.advanced() is None
+    assert out.advance() is None
     looked(out, 2 * IDLE_MS, 3 * IDLE_MS, set())
-    assert out.advanced() == 200.0
+    assert out.advance() == 200.0
     looked(out, 3 * IDLE_MS, 3 * IDLE_MS, {THERE})
     out.observe(HERE, 300.0)
-    assert out.advanced() is None
+    assert out.advance() is None
 
 
 def test_a_part_that_is_taken_up_waits_anew_for_all_of_its_partitions() -> None:
@@ -132,7 +132,7 @@ def test_a_part_that_is_taken_up_waits_anew_for_all_of_its_partitions() -> None:
     out.restart(2 * IDLE_MS)
     looked(out, 2 * IDLE_MS, 3 * IDLE_MS - CHECK_MS, set())
     out.observe(HERE, 300.0)
-    assert out.advanced() is None
+    assert out.advance() is None
 
 
 class Reading:

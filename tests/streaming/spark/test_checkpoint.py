@@ -70,7 +70,7 @@ def opened(one: Job, text: str, counts: dict[str, int]) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "source", "said"),
+    ("text", "source", "message"),
     [
         (A, Source(), "`partition by height` went by the messages' key, and go by data.height or"),
         (B, Source(keyed_by="node"), "`partition by node` went by node, and go by the messages' k"),
@@ -82,16 +82,16 @@ def opened(one: Job, text: str, counts: dict[str, int]) -> tuple[str, str]:
     ],
 )
 def test_what_decides_about_a_group_does_not_change(
-    text: str, source: Source, said: str, tmp_path: Path
+    text: str, source: Source, message: str, tmp_path: Path
 ) -> None:
     one = job(tmp_path)
     opened(one, text, {"t": 1})
     ran(tmp_path, '{"t":{"0":5}}')
-    with pytest.raises(StateError, match=f"the groups of .*{said}.*(.|\n)*--on-change fresh"):
+    with pytest.raises(StateError, match=f"the groups of .*{message}.*(.|\n)*--on-change fresh"):
         opened(replace(one, source=source), text, {"t": 1})
     starting, anew = opened(replace(one, source=source, on_change="fresh"), text, {"t": 1})
     assert json.loads(starting) == {"t": {"0": 5}}
-    assert said in anew
+    assert message in anew
 
 
 def test_what_decides_about_no_group_may_change(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_what_decides_about_no_group_may_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("hashing", f"hashing was 0, and is {HASHING}"),
         ("key_groups", "key_groups was 0, and is 16"),
@@ -116,13 +116,13 @@ def test_what_decides_about_no_group_may_change(tmp_path: Path) -> None:
     ],
 )
 def test_a_checkpoint_whose_keys_are_in_other_groups_is_refused(
-    name: str, said: str, tmp_path: Path
+    name: str, message: str, tmp_path: Path
 ) -> None:
     one, note = job(tmp_path), tmp_path / "job.json"
     opened(one, A, {"t": 1})
     ran(tmp_path, '{"t":{"0":5}}')
     note.write_text(json.dumps({**json.loads(note.read_text()), name: 0}))
-    with pytest.raises(StateError, match=said):
+    with pytest.raises(StateError, match=message):
         opened(one, A, {"t": 1})
 
 
@@ -228,7 +228,7 @@ def test_a_batch_is_known_by_its_number_and_its_offsets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "kind", "said"),
+    ("last", "kind", "message"),
     [
         ("ketal.errors.StateError: is of another", StateError, "is of another\n.*on-change fresh"),
         ("ketal.errors.SettingError: wrong", SettingError, "wrong"),
@@ -239,7 +239,7 @@ def test_a_batch_is_known_by_its_number_and_its_offsets(tmp_path: Path) -> None:
     ],
 )
 def test_what_an_executor_would_say_again_is_no_loss(
-    last: str, kind: type[Exception] | None, said: str
+    last: str, kind: type[Exception] | None, message: str
 ) -> None:
     outer = (
         "Traceback (most recent call last):\n  File x\n    call()\npy4j.protocol.Py4JError: An\n"
@@ -249,19 +249,19 @@ def test_what_an_executor_would_say_again_is_no_loss(
     if kind is None:
         assert fault is None
     else:
-        with pytest.raises(kind, match=said):
+        with pytest.raises(kind, match=message):
             raise fault or AssertionError
 
 
 @pytest.mark.parametrize(
-    ("thrown", "said"),
+    ("thrown", "message"),
     [
         ("RecordTooLargeException: The request", "too large: .*forks.*\n.*max.message.bytes"),
         ("TopicAuthorizationException: Not authorized to access topics: [f]", r"access.*\[f\]"),
         ("SaslAuthenticationException: Authentication failed", "Authentication failed"),
     ],
 )
-def test_what_kafka_would_refuse_again_is_no_loss(thrown: str, said: str) -> None:
+def test_what_kafka_would_refuse_again_is_no_loss(thrown: str, message: str) -> None:
     job = Job(
         pattern="p", topics=["t"], bootstrap_servers="b", group_id="g", engine="spark",
         verdicts=Target("kafka", "forks"), rejected=Target("kafka", "forks"),
@@ -270,7 +270,7 @@ def test_what_kafka_would_refuse_again_is_no_loss(thrown: str, said: str) -> Non
     fault = engine._classified_fault(
         f"it\n\tat x\nCaused by: org.apache.kafka.common.errors.{thrown}\n"
     )
-    with pytest.raises(SettingError, match=said):
+    with pytest.raises(SettingError, match=message):
         raise fault
 
 

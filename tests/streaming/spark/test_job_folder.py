@@ -59,14 +59,14 @@ def test_whoever_begins_later_has_the_folder(spark: SparkSession, address: str) 
 
 
 @pytest.mark.parametrize(
-    ("where", "said"),
+    ("where", "message"),
     [
         ("nothing://here/job", "cannot write nothing://here/job: .*nothing"),
         ("viewfs:///", "cannot"),
     ],
 )
-def test_what_cannot_be_reached_is_said(spark: SparkSession, where: str, said: str) -> None:
-    with pytest.raises(SettingError, match=said):
+def test_what_cannot_be_reached_is_said(spark: SparkSession, where: str, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
         HadoopFolder(spark, where)
 
 

@@ -45,7 +45,7 @@ def test_a_file_says_how_spark_runs_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "flags", "said"),
+    ("text", "flags", "message"),
     [
         ("[spark]\nkey_groups = 0\n", {}, "key_groups must be an integer of 1 or more"),
         ("[spark]\ntrigger = 1\n", {}, r"\[spark\] has no key 'trigger'"),
@@ -56,9 +56,9 @@ def test_a_file_says_how_spark_runs_it(tmp_path: Path) -> None:
     ],
 )
 def test_what_spark_does_otherwise_is_refused(
-    text: str, flags: dict[str, str], said: str, tmp_path: Path
+    text: str, flags: dict[str, str], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(SettingError, match=said):
+    with pytest.raises(SettingError, match=message):
         read_job(job_file(tmp_path, text), {"engine": "spark", **flags})
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, FOUND, complain, interruption_named, options
-from ketal.cli.output.output_lines import add_output, as_json, opened, write_error
+from ketal.cli.output.output_lines import add_output, as_json, open_output, write_error
 from ketal.cli.whole_logs import read_with_progress, require_events
 from ketal.errors import SettingError
 from ketal.model.wording import counted
@@ -74,7 +74,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.match_messages != source.rebuild:
         # With the same keys `report_rebuilding` has reported it already.
         _report_unmatched_keys(parts)
-    with opened(None if args.repair else args.write, inputs=args.logs) as sink:
+    with open_output(None if args.repair else args.write, inputs=args.logs) as sink:
         if args.output == "json":
             for line in _json_lines(audit, repairs):
                 sink.line(line)
@@ -132,8 +132,8 @@ def _write_repairs(parts: list[Examined], args: argparse.Namespace) -> list[_Wri
     written = []
     for part, path in zip(parts, paths, strict=False):
         repair = repaired(part)
-        # Opened and closed for the checks of `opened`, such as that no input is overwritten.
-        with opened(path, inputs=args.logs):
+        # Opened and closed for the checks of `open_output`, such as that no input is overwritten.
+        with open_output(path, inputs=args.logs):
             pass
         with interruption_named(f"{path} was not written to its end"):
             try:

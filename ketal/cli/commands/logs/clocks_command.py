@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ketal.cli import FINE, complain, options
-from ketal.cli.output.output_lines import add_output, as_json, opened, picture_form
+from ketal.cli.output.output_lines import add_output, as_json, open_output, picture_form
 from ketal.cli.whole_logs import read_with_progress, require_events
 from ketal.errors import EventError, SettingError
 from ketal.model.events.dot import Dot
@@ -193,10 +193,10 @@ def _compare(args: argparse.Namespace) -> int:
 
         compared = compare_events(executions, *pair, limits, execution=args.execution)
         if form == "svg":
-            with opened(args.write, inputs=logs) as sink:
+            with open_output(args.write, inputs=logs) as sink:
                 sink.text(compared.to_svg())
             return FINE
-    with opened(args.write, inputs=logs) as sink:
+    with open_output(args.write, inputs=logs) as sink:
         if args.output == "json":
             sink.line(as_json({"comparison": compared.to_dict()}))
         else:
@@ -250,7 +250,7 @@ def _restamp(args: argparse.Namespace) -> int:
     from ketal.logs.formats.jsonl import object_of
 
     execution, logs, _ = _stamped_execution(args)
-    with opened(args.write, inputs=logs) as sink:
+    with open_output(args.write, inputs=logs) as sink:
         for draft in execution.drafts():
             sink.line(msgspec.json.encode(object_of(draft)).decode())
     return FINE
@@ -265,7 +265,7 @@ def _show(args: argparse.Namespace) -> int:
             f"{limits.stamped_events_max:,} (limit stamped_events_max); --only PATTERN leaves some "
             "out"
         )
-    with opened(args.write, inputs=logs) as sink:
+    with open_output(args.write, inputs=logs) as sink:
         if form == "svg":
             from ketal.explanation.views.stamped_diagram import svg
 

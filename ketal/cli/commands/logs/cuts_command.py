@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ketal.cli import FINE, options
-from ketal.cli.output.output_lines import add_output, as_json, opened, picture_form
+from ketal.cli.output.output_lines import add_output, as_json, open_output, picture_form
 from ketal.cli.whole_logs import read_with_progress, require_events
 
 EXAMPLE = """\
@@ -60,7 +60,7 @@ def execute(args: argparse.Namespace) -> int:
         text = as_json({"cuts": _with_all_digits(counted.to_dict())}) + "\n"
     else:
         text = f"{counted}\n"
-    with opened(args.write, inputs=args.logs) as sink:
+    with open_output(args.write, inputs=args.logs) as sink:
         sink.text(text)
     return FINE
 

@@ -9,7 +9,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, options
-from ketal.cli.output.output_lines import add_output, as_json, opened
+from ketal.cli.output.output_lines import add_output, as_json, open_output
 from ketal.cli.whole_logs import read_with_progress, require_events
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def execute(args: argparse.Namespace) -> int:
 
     source, limits = options.deciding_source_and_limits(args)
     contents = stats_of(args.logs, source, limits)
-    with opened(args.write, inputs=args.logs) as sink:
+    with open_output(args.write, inputs=args.logs) as sink:
         if args.output == "json":
             sink.line(as_json({"stats": contents.to_dict()}))
         else:

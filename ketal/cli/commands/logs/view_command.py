@@ -10,7 +10,7 @@ import argparse
 import os
 
 from ketal.cli import FINE, interruption_named, options
-from ketal.cli.output.output_lines import opened
+from ketal.cli.output.output_lines import open_output
 from ketal.cli.whole_logs import read_with_progress, report_rejected, require_events
 from ketal.explanation.views.forms import FORMS, form_named
 
@@ -80,10 +80,10 @@ def execute(args: argparse.Namespace) -> int:
         text = text_of(shown, form)
     report_rejected(*shown.rejected)
     path = args.write or f"{name.replace(' ', '-')}{FORMS[form]}"
-    with opened(path, inputs=[*patterns, *args.logs, *compared_logs]) as sink:
+    with open_output(path, inputs=[*patterns, *args.logs, *compared_logs]) as sink:
         sink.text(text)
     if args.write is None:
-        with opened(None) as sink:
+        with open_output(None) as sink:
             sink.line(path)
     return FINE
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options, print_error
-from ketal.cli.output.output_lines import OutputLines, opened
+from ketal.cli.output.output_lines import OutputLines, open_output
 from ketal.errors import PatternError, SettingError, printable
 from ketal.model.limits import Limits
 
@@ -44,7 +44,7 @@ def execute(args: argparse.Namespace) -> int:
     options.check_stdin(args.files)
     limits = options.parse_limits(args.limit)
     differ = failed = False
-    with opened(None) as sink:
+    with open_output(None) as sink:
         for path in args.files:
             try:
                 differ |= _lay_out(path, args, limits, sink)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 from ketal.cli import FINE, options
-from ketal.cli.output.output_lines import opened, picture_form
+from ketal.cli.output.output_lines import open_output, picture_form
 from ketal.errors import SettingError
 
 EXAMPLE = """\
@@ -43,6 +43,6 @@ def execute(args: argparse.Namespace) -> int:
     form = picture_form(args.to, args.write, _SUFFIXES) or "dot"
     graph = program.graph()
     text = str(getattr(graph, f"to_{form}")())
-    with opened(args.write, inputs=(args.file,)) as sink:
+    with open_output(args.write, inputs=(args.file,)) as sink:
         sink.text(text if text.endswith("\n") else text + "\n")
     return FINE

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, interruption_named, options
 from ketal.cli.commands.logs.stats_command import stats_of
 from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sarif
-from ketal.cli.output.output_lines import add_output, as_json, opened
+from ketal.cli.output.output_lines import add_output, as_json, open_output
 from ketal.cli.whole_logs import report_rejected, require_events
 from ketal.errors import (
     Diagnostic,
@@ -21,8 +21,8 @@ from ketal.errors import (
     SettingError,
     Span,
     diagnostic_place,
+    diagnostic_text,
     printable,
-    show,
 )
 from ketal.model.wording import counted
 
@@ -94,7 +94,7 @@ def execute(args: argparse.Namespace) -> int:
         if program is not None:
             compiled.append((pattern, program))
         findings += [(pattern, d) for d in diagnostics]
-    with opened(args.write, inputs=[*args.files, *args.log]) as sink:
+    with open_output(args.write, inputs=[*args.files, *args.log]) as sink:
         for line in _lines(args.output, findings, len(args.files) - unread_files):
             sink.line(line)
         if args.explain_cost:
@@ -178,7 +178,7 @@ def _place_fields(source: PatternText, span: Span | None) -> dict[str, Any]:
 
 def _human_lines(findings: list[Finding], files: int) -> Iterator[str]:
     for source, diagnostic in findings:
-        yield from map(printable, show(diagnostic, source).split("\n"))
+        yield from map(printable, diagnostic_text(diagnostic, source).split("\n"))
     errors = sum(diagnostic.severity == "error" for _, diagnostic in findings)
     warnings = len(findings) - errors
     where = f"in {counted(files, 'file')}"

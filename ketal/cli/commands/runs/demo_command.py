@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from ketal.cli import COULD_NOT_RUN, FINE, complain
-from ketal.cli.output.output_lines import opened
+from ketal.cli.output.output_lines import open_output
 from ketal.errors import SettingError
 
 EXAMPLE = """\
@@ -60,7 +60,7 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.replicated_stack.node import Bug
 
     folder = Path(args.folder) if args.folder else None
-    with opened(None) as output:
+    with open_output(None) as output:
 
         def line(text: str) -> None:
             output.line(text)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ketal.cli import FINE, complain, options
-from ketal.cli.output.output_lines import add_output, as_json, opened
+from ketal.cli.output.output_lines import add_output, as_json, open_output
 from ketal.cli.whole_logs import read_with_progress, rejection_text, report_rejected, require_events
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import counted
@@ -69,7 +69,7 @@ def execute(args: argparse.Namespace) -> int:
     judged, explained = read_with_progress(
         args.logs, source, limits, judge, "nothing was explained"
     )
-    with opened(args.write, inputs=(args.pattern, *args.logs)) as sink:
+    with open_output(args.write, inputs=(args.pattern, *args.logs)) as sink:
         for number, one in enumerate(explained):
             if args.output == "json":
                 sink.line(as_json(one.to_dict()))

@@ -28,7 +28,7 @@ from ketal.cli import (
     options,
 )
 from ketal.cli.output import summary_text
-from ketal.cli.output.output_lines import OutputLines, add_output, opened
+from ketal.cli.output.output_lines import OutputLines, add_output, open_output
 from ketal.cli.output.progress import ProgressLine
 from ketal.cli.output.verdict_lines import VerdictLines
 from ketal.cli.process_state import LineSignals, calm_collector
@@ -116,7 +116,7 @@ def execute(args: argparse.Namespace) -> int:
         # of its own. With --explain and --show the whole log is judged first.
         is_record_by_record = args.first is not None and not explained
         read = Log(log.records, undecided=log.undecided) if is_record_by_record else log
-        reading = watched(read, lambda batches: progress.counted(batches))
+        reading = watched(read, lambda batches: progress.count_records(batches))
         if explained:
             from ketal.explanation.judged_log import JudgedLog
 
@@ -130,7 +130,7 @@ def execute(args: argparse.Namespace) -> int:
         verdicts = run
         progress = ProgressLine(log.share_read, run.share_judged)
     # Opened last, so that a command that cannot run does not empty the file.
-    sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
+    sink_of = open_output(args.write, inputs=(args.pattern, *args.logs))
     signals = LineSignals()
     with sink_of as sink, signals.handled(), calm_collector():
         try:
@@ -254,7 +254,7 @@ class _RunCommand:
                     sink.line(line)
                 if args.live:
                     sink.flush()
-                signals.wrote()
+                signals.line_written()
             if number == args.first:
                 return False
         return True

@@ -28,7 +28,7 @@ from ketal.cli import (
     options,
 )
 from ketal.cli.output import summary_text
-from ketal.cli.output.output_lines import add_output, as_json, opened
+from ketal.cli.output.output_lines import add_output, as_json, open_output
 from ketal.cli.output.progress import StatusLine
 from ketal.cli.process_state import calm_collector, signals_handled
 from ketal.errors import LostError, SettingError, printable
@@ -219,7 +219,7 @@ class _Stream:
                 stack.callback(server.close)
                 self._report(f"metrics at port {server.port}, /metrics")
             self._signals.begin(engine)
-            self._sink = stack.enter_context(opened(None))
+            self._sink = stack.enter_context(open_output(None))
             stack.enter_context(calm_collector())
             try:
                 engine.run()
