@@ -51,16 +51,16 @@ class Outputs:
         self._pending: list[tuple[Target, bytes | None, bytes]] = []
         self._for_stdout: list[Verdict] = []
         self._files: dict[Target, Any] = {}
-        self.bytes = 0
-        opened: dict[str, Any] = {}
+        self.pending_bytes = 0
+        open_files: dict[str, Any] = {}
         try:
             for target in job.outputs:
                 if target.kind == "file":
                     # A file under two names is opened once.
                     path = os.path.realpath(target.name)
-                    if path not in opened:
-                        opened[path] = _open_file(target.name)
-                    self._files[target] = opened[path]
+                    if path not in open_files:
+                        open_files[path] = _open_file(target.name)
+                    self._files[target] = open_files[path]
         except BaseException:
             self.close()
             raise
@@ -74,16 +74,16 @@ class Outputs:
         target = self._job.output_of(verdict.kind)
         if target.kind == "stdout":
             self._for_stdout.append(verdict)
-            self.bytes += 200
+            self.pending_bytes += 200
             return
         identity, line = verdict.written()
-        most = self._job.limits.message_bytes_max
-        if target.kind == "kafka" and len(line) > most:
+        bytes_max = self._job.limits.message_bytes_max
+        if target.kind == "kafka" and len(line) > bytes_max:
             line = _overflow_line(verdict.to_dict(), len(line))
-        if key is not None and len(key) + len(line) > most:
+        if key is not None and len(key) + len(line) > bytes_max:
             key = None
         self._pending.append((target, key if identity is None else identity.encode(), line))
-        self.bytes += len(line)
+        self.pending_bytes += len(line)
 
     def write(self) -> None:
         """Write the pending verdicts for files, with fsync, and for standard output."""
@@ -118,7 +118,7 @@ class Outputs:
         """Discard the pending verdicts: they are committed, or will be judged again."""
         self._pending.clear()
         self._for_stdout.clear()
-        self.bytes = 0
+        self.pending_bytes = 0
 
     def close(self) -> None:
         """Close the files."""
@@ -138,10 +138,17 @@ def too_large_error(job: Job, why: str) -> SettingError:
 
 def _overflow_line(verdict: dict[str, Any], size: int) -> bytes:
     """Return the overflow verdict that replaces a verdict too large for a message."""
-    same = {key: verdict[key] for key in ("pattern", "id", "execution") if key in verdict}
+    identity_fields = {
+        key: verdict[key] for key in ("pattern", "id", "execution") if key in verdict
+    }
     given_up = f"the content of a {verdict['verdict']} verdict of {size} bytes"
     return msgspec.json.encode(
-        {"verdict": "overflow", **same, "limit": "message_bytes_max", "given_up": given_up}
+        {
+            "verdict": "overflow",
+            **identity_fields,
+            "limit": "message_bytes_max",
+            "given_up": given_up,
+        }
     )
 
 

@@ -128,7 +128,7 @@ class Session(ABC):
             if now_s - self._committed_s >= RECOMMIT_S:
                 for part in self.parts:
                     part.dirty = True
-            due = now_s >= self._commit_after_s or self.outputs.bytes >= PENDING_BYTES_MAX
+            due = now_s >= self._commit_after_s or self.outputs.pending_bytes >= PENDING_BYTES_MAX
             if due and self._is_dirty:
                 self.commit()
                 engine.failing_since_s = None
@@ -206,7 +206,7 @@ class Session(ABC):
     ) -> None:
         """Process messages of a partition; commit in between if many verdicts are pending."""
         for start in range(0, len(records), BATCH_EVENTS):
-            if self.outputs.bytes >= PENDING_BYTES_MAX:
+            if self.outputs.pending_bytes >= PENDING_BYTES_MAX:
                 self.commit()
             some = records[start : start + BATCH_EVENTS]
             part.mark_active(partition)

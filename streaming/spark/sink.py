@@ -102,7 +102,7 @@ class Sink:
         for row in verdicts.select("verdict", "id", "json", "line").toLocalIterator():
             verdict: Any = RenderedVerdict(*row)
             self.outputs.add(verdict)
-            if self.outputs.bytes >= PENDING_BYTES_MAX:
+            if self.outputs.pending_bytes >= PENDING_BYTES_MAX:
                 self._flush_outputs()
         self._flush_outputs()
 
