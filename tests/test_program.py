@@ -1,4 +1,4 @@
-"""Programs as mappings, what Python code may hand in, and names that do not exist yet."""
+"""Programs as mappings, wrong arguments, and names that do not exist."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def test_a_pattern_is_in_a_program_by_its_name() -> None:
 
 
 def test_programs_are_equal_only_to_themselves() -> None:
-    # Compared item by item, a pattern would be compared with itself without end.
+    # Comparison by items would not terminate.
     assert PROGRAM["One"] != PROGRAM["One"]
     assert PROGRAM["One"].fingerprint == PROGRAM["One"].fingerprint
     assert len({PROGRAM, PROGRAM, PROGRAM["One"]}) == 2
 
 
 def test_a_parameter_belongs_to_its_pattern() -> None:
-    """Compiling a pattern must not ask for the parameters of the others."""
+    """Compiling a pattern must not require the parameters of other patterns."""
     text = """param least = 1;
     event E = x >= least;
     pattern One { param w = 10 s; find any E E; within w; }
@@ -165,7 +165,7 @@ def test_an_argument_of_another_class(call: Callable[[Any], object], given: Any,
 
 
 @pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
-def test_a_log_of_what_is_no_event(order: str) -> None:
+def test_a_log_of_other_objects_than_events(order: str) -> None:
     program = ketal.compile(f'pattern P {{ order {order}; event E = type == "e"; check E*; }}')
     wrong: Any = {"node": "a"}
     verdicts = ketal.run(program, [*EVENTS, wrong])
@@ -205,7 +205,7 @@ def names_of_the_interface() -> list[str]:
 
 
 def why_missing(name: str) -> str:
-    """Return what Python says of a name of ketal that is not there; empty where it is."""
+    """Return the message of the AttributeError for a name of ketal; empty if the name exists."""
     value: Any = ketal
     try:
         for part in name.split("."):
@@ -216,7 +216,7 @@ def why_missing(name: str) -> str:
 
 
 @pytest.mark.skipif(not INTERFACE.exists(), reason="../shared/INTERFACE.md is not here")
-def test_each_name_of_the_interface_is_there_or_said_to_be_missing() -> None:
+def test_each_name_of_the_interface_exists_or_has_a_clear_error() -> None:
     names = names_of_the_interface()
     assert {"run", "explain", "view", "Monitor", "streaming.spark.detect"} <= set(names)
     for name in names:
@@ -229,15 +229,15 @@ def test_a_name_that_never_was() -> None:
     assert (caught.value.name, caught.value.obj) == ("compil", ketal)
 
 
-def test_what_python_does_with_a_program_without_being_told() -> None:
+def test_a_program_is_copied_pickled_and_shown() -> None:
     assert copy.copy(PROGRAM).names == PROGRAM.names
     assert pickle.loads(pickle.dumps(PROGRAM)).names == PROGRAM.names
     assert "One" in repr(PROGRAM)
 
 
 @pytest.mark.parametrize("what", ["within", "gap"])
-def test_a_length_of_time_that_is_set_to_nothing_is_refused(what: str) -> None:
-    """A window of 0 s holds nothing, whether it is written so or set from outside."""
+def test_a_duration_of_zero_is_refused(what: str) -> None:
+    """A window of 0 s is empty, whether it is written in the text or set by a parameter."""
     body = {
         "within": "event A = true; find next A A; within w;",
         "gap": "order CausalOrder(gap = w); event A = true; find next A A;",
@@ -279,7 +279,7 @@ def test_a_window_is_rounded_up_to_whole_microseconds(given: str, window_us: int
 
 
 @pytest.mark.parametrize("statement", ["within W", "B = A && time < W"])
-def test_a_length_of_time_that_no_number_of_seconds_says_is_refused(statement: str) -> None:
+def test_a_duration_too_large_for_a_float_is_refused(statement: str) -> None:
     text = f"pattern P {{ event A = true; {statement}; find next A A; }}"
     with pytest.raises(ketal.PatternError, match="this number is too large"):
         ketal.compile(text.replace("W", f"{'9' * 309} d"))
@@ -287,7 +287,7 @@ def test_a_length_of_time_that_no_number_of_seconds_says_is_refused(statement: s
         ketal.compile(f"param w = 1 s; {text.replace('W', 'w')}", w=f"{'9' * 400}.0 d")
 
 
-def test_a_duration_that_is_none_says_how_it_is_written() -> None:
+def test_an_invalid_duration_explains_the_syntax() -> None:
     text = "param w = 10 s; pattern P { event A = true; find next A A; within w; }"
     for wrong in ("1e3s", "soon", 5.0, "5 events"):
         with pytest.raises(SettingError, match="of another kind; write it as `30s`"):

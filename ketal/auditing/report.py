@@ -21,7 +21,7 @@ from ketal.auditing.log_model import AuditedEvent, AuditedExecution, Finding
 from ketal.auditing.log_statistics import Statistics, measured, summed
 from ketal.auditing.restarts import read_restarts
 from ketal.logs import Log
-from ketal.logs.log_records import too_many
+from ketal.logs.log_records import too_many_error
 from ketal.logs.traces.message_pairing import Messages
 from ketal.model.events.control import Control
 from ketal.model.events.draft import Draft
@@ -162,7 +162,7 @@ def examined(
             part = parts[name] = Examined(name, messages)
         count += part.add(position, item, file, line)
         if count > limits.events_max:
-            raise too_many("events", limits, "an audit")
+            raise too_many_error("events", limits, "an audit")
     for part in parts.values():
         part.examine()
     return list(parts.values())

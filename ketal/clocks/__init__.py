@@ -1,1 +1,1 @@
-"""Timestamping schemes: what a node attaches to an event or a message, a module each."""
+"""Timestamping schemes, one module each: the stamps that nodes attach to events and messages."""

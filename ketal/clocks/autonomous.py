@@ -1,30 +1,32 @@
 """Autonomous causality: stamps of instances of data that have no global names.
 
-Processes and messages are *instances*. An instance has internal events; a *duplication* is the last
-event of one instance, from which two begin; a *combination* is the first event of an instance that
-two others, which end, become. Instances are named by whoever makes them: the identifier of a
-duplicated one and 0 or 1, of a combined one and ◇ (here the letter c, for "combined": one byte in
-UTF-8, where ◇ has three). A stamp is a triple (I, N, Eq): the identifier, the number of the event
-in its instance, and the pairs of identifiers that were combined in its past.
+Processes and messages are *instances*. An instance has internal events. A *duplication* is the last
+event of an instance, which is replaced by two new instances. A *combination* is the first event of
+a new instance that replaces two others. The creator of an instance names it locally: by the
+identifier of the duplicated instance with 0 or 1 appended, or by that of a combined instance with ◇
+appended (here the letter c, for "combined": one byte in UTF-8, where ◇ has three). A stamp is a
+triple (I, N, Eq): the identifier, the number of the event in its instance, and the pairs of
+identifiers that were combined in the past of the event.
 
-Of events of different instances, a → b iff a's identifier is an ancestor of b's: a's whole instance
-had ended before b's began. The ancestors are the set A(I), of the identifiers with their initial
-segments S(I) and with what was combined with one of those:
+For events of different instances, a → b iff a's identifier is an ancestor of b's: the whole
+instance of a had ended before b's began. The ancestors of an identifier I are the set A(I), where
+S(I) is the set of the initial segments of I, and Eq(t) the identifier that was combined with t:
 
-    A(nil) = {},  A(I) = S(I) and A(Eq(t)) of each t in S(I), together
+    A(nil) = {},  A(I) = the union of S(I) and A(Eq(t)) for all t in S(I)
 
-Read as a procedure this does not end: Eq is symmetric, so A(m) calls A(n) for a pair (m, n), and
+As a procedure this does not terminate: Eq is symmetric, so A(m) calls A(n) for a pair (m, n), and
 A(n) calls A(m); the least solution is meant. An instance ends once, so an identifier is
-combined at most once, and Eq(t) is one identifier or nil. By induction over the operations all of
-Eq is in a stamp's past, and of a pair only the one identifier goes on, with a ◇; so the least
-solution is S(I) and the initial segments of those that do not go on. `precedes` searches these.
+combined at most once, and Eq(t) is one identifier or nil. By induction over the operations, all of
+Eq is in the past of a stamp, and only one identifier of each pair is continued, with a ◇; so the
+least solution is S(I) and the initial segments of the identifiers that are not continued.
+`precedes` searches these.
 
 Baquero and Moura, "Causality in Autonomous Mobile Systems", Definitions 4.1, 5.1, 5.2 and
-Lemma 5.1. The lemma needs the virtual events (N = 0) with which instances begin: an instance may be
-combined before any other event, as messages are, and if its virtual event were no event of it,
-nothing would link its duplication to its combination under Definition 4.1.
+Lemma 5.1. The lemma needs the virtual events (N = 0) with which instances begin: an instance, such
+as a message, may be combined before it has any other event, and without its virtual event nothing
+would link its duplication to its combination under Definition 4.1.
 
-The one rule: an instance is duplicated or combined once, and after that has no events.
+The one rule: an instance is duplicated or combined once, and has no events after that.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, TypeAlias
 
-from ketal.clocks.scheme import Clock, ForkingScheme, counter_of, not_a_stamp
+from ketal.clocks.scheme import Clock, ForkingScheme, checked_counter, not_a_stamp
 from ketal.errors import EventError
 
 COMBINED = "c"
@@ -44,22 +46,22 @@ COMBINED = "c"
 _FORM = 'an identifier of 0, 1 and c, a number and pairs: ["00c", 1, [["01", "00"]]]'
 
 Pairs: TypeAlias = "tuple[tuple[str, str], ...]"
-"""The set Eq: of each pair first the identifier that ended, then that to which ◇ was added."""
+"""The set Eq: in each pair, first the identifier that ended, then the one continued with ◇."""
 
 
 @dataclass(frozen=True, slots=True)
 class AutonomousStamp:
-    """The stamp of an event: the last one of its instance, so it is the instance's state too.
+    """The stamp of an event, which is also the state of its instance after the event.
 
     Attributes
     ----------
     identifier : str
-        I: the name of the instance, of 0, 1 and c.
+        I: the name of the instance, of the characters 0, 1 and c.
     index : int
-        N: the number of the event in the instance; 0 of the virtual event before its first.
+        N: the number of the event in the instance; 0 is the virtual event before the first.
     combined : tuple of (str, str)
-        Eq: the pairs of identifiers that were combined in its past, sorted. Of each, the second is
-        the one that goes on with c.
+        Eq: the pairs of identifiers that were combined in the past of the event, sorted. The second
+        of a pair is the one that is continued with c.
     """
 
     identifier: str
@@ -68,21 +70,21 @@ class AutonomousStamp:
 
     def __str__(self) -> str:
         """Return the paper's notation: `00◇{1} 00/01`."""
-        pairs = (f" {on}/{ended}" for ended, on in self.combined)
+        pairs = (f" {continued}/{ended}" for ended, continued in self.combined)
         return f"{self.identifier}{{{self.index}}}{''.join(pairs)}".replace(COMBINED, "◇")
 
 
 ROOT = AutonomousStamp("0")
-"""The first instance, of which all others are made."""
+"""The first instance, from which all others descend."""
 
 
 def internal(instance: AutonomousStamp) -> AutonomousStamp:
-    """Return an instance after an internal event: the stamp of that event."""
+    """Return the instance after an internal event, which is also the stamp of that event."""
     return AutonomousStamp(instance.identifier, instance.index + 1, instance.combined)
 
 
 def children(instance: AutonomousStamp) -> tuple[AutonomousStamp, AutonomousStamp]:
-    """Return the two instances that begin where the last event of one is its duplication."""
+    """Return the two new instances of a duplication, the last event of `instance`."""
     return (
         AutonomousStamp(instance.identifier + "0", 0, instance.combined),
         AutonomousStamp(instance.identifier + "1", 0, instance.combined),
@@ -104,15 +106,15 @@ def duplicate(
 
 
 def combine(m: AutonomousStamp, n: AutonomousStamp) -> AutonomousStamp:
-    """Combine two instances, which end.
+    """Combine two instances, which end, to a new one.
 
     Parameters
     ----------
     m : AutonomousStamp
-        The instance whose identifier goes on. The paper leaves the choice; a shorter one makes
-        shorter stamps.
+        The instance whose identifier is continued. The paper leaves the choice open; continuing the
+        shorter identifier makes shorter stamps.
     n : AutonomousStamp
-        The other one.
+        The other instance.
 
     Returns
     -------
@@ -122,7 +124,7 @@ def combine(m: AutonomousStamp, n: AutonomousStamp) -> AutonomousStamp:
     Raises
     ------
     ValueError
-        If one of them is the other, or had ended when the other began.
+        If both are the same instance, or one had ended before the other began.
     """
     if is_ancestor(m.identifier, n) or is_ancestor(n.identifier, m):
         raise ValueError("an instance that has ended is not combined")
@@ -131,7 +133,7 @@ def combine(m: AutonomousStamp, n: AutonomousStamp) -> AutonomousStamp:
 
 
 def is_ancestor(identifier: str, stamp: AutonomousStamp) -> bool:
-    """Return whether an identifier is in A(I) of a stamp, by one search in its sorted pairs."""
+    """Return whether an identifier is in A(I) of a stamp, by one bisection of its sorted pairs."""
     if stamp.identifier.startswith(identifier):
         return True
     at = bisect_left(stamp.combined, (identifier,))
@@ -141,25 +143,25 @@ def is_ancestor(identifier: str, stamp: AutonomousStamp) -> bool:
 class AutonomousStamps(ForkingScheme[AutonomousStamp]):
     """The stamps of autonomous causality, for processes and messages: section 4 of the paper.
 
-    The processes are instances that are made of one root by duplications. An event that sends is
-    the duplication into process and message (into one more for each further message, which is no
-    event of its own); a receive is the combination of process and message. Where an event receives
-    several messages, the last combination is the event. The shorter identifier goes on.
+    The processes are instances made from one root by duplications. A send is a duplication into
+    process and message; each further message of the same send is one more duplication, but not an
+    event. A receive is the combination of process and message; if an event receives several
+    messages, the last combination is the event. The shorter identifier is continued.
     """
 
     name = "stamps"
     decides = True
 
     def seed(self) -> AutonomousStamp:
-        """Return the root."""
+        """Return the root instance."""
         return ROOT
 
     def fork(self, replica: AutonomousStamp) -> tuple[AutonomousStamp, AutonomousStamp]:
-        """Return the instances of a duplication whose event nobody asks for."""
+        """Return the two instances of a duplication, whose own event is not stamped."""
         return children(replica)
 
     def join(self, a: AutonomousStamp, b: AutonomousStamp) -> AutonomousStamp:
-        """Return the combination, under the shorter identifier."""
+        """Return the combination, which continues the shorter identifier."""
         return combine(*sorted((a, b), key=lambda one: len(one.identifier)))
 
     def event(
@@ -169,7 +171,7 @@ class AutonomousStamps(ForkingScheme[AutonomousStamp]):
         *,
         time_us: int = 0,
     ) -> tuple[AutonomousStamp, AutonomousStamp]:
-        """Stamp an event; a message that was received before adds nothing."""
+        """Stamp an event; a message that was received before is ignored."""
         after = replica
         for message in received:
             if not is_ancestor(message.identifier, after):
@@ -181,7 +183,7 @@ class AutonomousStamps(ForkingScheme[AutonomousStamp]):
     def header(
         self, replica: AutonomousStamp, stamp: AutonomousStamp, to: str
     ) -> tuple[AutonomousStamp, AutonomousStamp]:
-        """Return the process after the duplication, and the message."""
+        """Return the process after the duplication, and the message, as instances."""
         return children(replica)
 
     def precedes(self, a: AutonomousStamp, b: AutonomousStamp) -> bool:
@@ -191,9 +193,9 @@ class AutonomousStamps(ForkingScheme[AutonomousStamp]):
         return is_ancestor(a.identifier, b)
 
     def entries(self, clock: Clock) -> int:
-        """Return the identifier and a pair for each event that may have sent a message.
+        """Return an estimate: the identifier, and a pair for each event that may have sent.
 
-        About: the events that are known, without those of the node of which most are.
+        Counts all known events but those of the node with the most.
         """
         return 1 + sum(clock.values()) - max(clock.values())
 
@@ -206,15 +208,15 @@ class AutonomousStamps(ForkingScheme[AutonomousStamp]):
         return str(stamp)
 
     def read(self, value: Any, node: str) -> AutonomousStamp:
-        """Return the stamp of a triple; the identifiers of a pair may come in either order."""
+        """Return the stamp of a triple; the identifiers of a pair may be in either order."""
         match value:
             case [str(identifier), index, list(pairs)] if _is_identifier(identifier):
-                count = counter_of(index, "the number of an event in its instance", 1)
+                count = checked_counter(index, "the number of an event in its instance", 1)
             case _:
                 raise not_a_stamp(self.name, _FORM, value)
         if not all(map(_is_pair, pairs)):
             raise not_a_stamp(self.name, _FORM, value)
-        return AutonomousStamp(sys.intern(identifier), count, _directed(identifier, pairs))
+        return AutonomousStamp(sys.intern(identifier), count, _directed_pairs(identifier, pairs))
 
 
 def _is_identifier(value: Any) -> bool:
@@ -225,26 +227,29 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(map(_is_identifier, value))
 
 
-def _directed(identifier: str, pairs: Iterable[Sequence[str]]) -> Pairs:
-    """Return the pairs that a stamp was read with, each with the identifier last that goes on."""
+def _directed_pairs(identifier: str, pairs: Iterable[Sequence[str]]) -> Pairs:
+    """Return the pairs of a stamp, sorted, with the continued identifier second in each.
+
+    Raises an EventError if an identifier ends twice, or it is unclear which one is continued.
+    """
     names = sorted([identifier, *chain.from_iterable(pairs)])
     for name, following in pairwise(names):
         if name == following:
-            raise _contradiction(f"{_short(name)} occurs twice, and an instance ends once")
+            raise _contradiction(f"{_shortened(name)} occurs twice, and an instance ends once")
 
-    def goes_on(name: str) -> bool:
+    def is_continued(name: str) -> bool:
         at = bisect_left(names, name + COMBINED)
         return at < len(names) and names[at].startswith(name + COMBINED)
 
     directed = []
     for a, b in pairs:
-        first, second = goes_on(a), goes_on(b)
+        first, second = is_continued(a), is_continued(b)
         if first == second:
-            both = f"{_short(a)} and {_short(b)}"
+            both = f"{_shortened(a)} and {_shortened(b)}"
             raise _contradiction(f"of {both}, which are combined, one must go on with {COMBINED}")
-        # The stamps of a log have most of their pairs in common.
-        ended, on = (b, a) if first else (a, b)
-        directed.append((sys.intern(ended), sys.intern(on)))
+        # Interned, since the stamps of a log have most of their pairs in common.
+        ended, continued = (b, a) if first else (a, b)
+        directed.append((sys.intern(ended), sys.intern(continued)))
     return tuple(sorted(directed))
 
 
@@ -252,5 +257,5 @@ def _contradiction(fault: str) -> EventError:
     return EventError(f"clock: {fault} ({AutonomousStamps.name})")
 
 
-def _short(identifier: str) -> str:
+def _shortened(identifier: str) -> str:
     return identifier if len(identifier) <= 40 else f"{identifier[:37]}..."

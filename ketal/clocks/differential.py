@@ -1,19 +1,19 @@
-"""Differences of vector clocks: the entries that changed since the last one.
+"""Differences of vector clocks: only the entries that changed.
 
-In a log: an event's clock differs from that of its node's previous event in the own entry, and in
-what it learned by messages. A delta has these entries only. All deltas of a node, in its order,
-give its clocks back (`deltas`, `clocks_of`). The scheme `delta` writes a log so, and reads all of
-it.
+In a log: the clock of an event differs from that of its node's previous event in the own entry, and
+in the entries that changed by received messages. A delta has only these entries. All deltas of a
+node, in its order, determine its clocks (`deltas`, `clocks_of`). The scheme `delta` writes a log in
+this form, and needs all of the log to read it.
 
-In messages: over a channel that is first in, first out, a message needs those entries only that
+In messages: over a FIFO channel, a message needs only the entries that
 changed at the sender since its last message to the same receiver (`DifferentialReplica`): Singhal
 and Kshemkalyani, "An efficient implementation of vector clocks", Information Processing Letters 43
-(1992). A node remembers for each receiver when it last sent to it, and for each entry when it last
-changed, by its own counter: two vectors beside the clock, in place of a copy for each receiver.
-Where a message overtakes another one, or one is lost, the receiver's clock is too small.
+(1992). A node stores for each receiver when it last sent to it, and for each entry when it last
+changed, both by its own counter: two vectors beside the clock, instead of a copy for each receiver.
+If a message is lost, or overtakes another one, the receiver's clock misses entries.
 
-The one rule: the own counter of a node goes up by one at each event, so that a missing delta is
-seen, and is an error.
+The one rule: the own counter of a node increases by one at each event, so that a missing delta is
+detected, and is an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ketal.errors import EventError
 
 
 def deltas(clocks: Iterable[Clock]) -> Iterator[dict[str, int]]:
-    """Yield of each of a node's clocks, in its order, the entries that the one before it has not.
+    """Yield, for each clock of a node in its order, the entries that differ from the previous one.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def deltas(clocks: Iterable[Clock]) -> Iterator[dict[str, int]]:
 
 
 def clocks_of(changes: Iterable[Clock]) -> Iterator[dict[str, int]]:
-    """Yield the clocks of which `deltas` are all the differences, from the first one on."""
+    """Yield the clocks of a node from all of its `deltas`: the inverse of that function."""
     clock: dict[str, int] = {}
     for changed in changes:
         clock = {**clock, **changed}
@@ -55,29 +55,29 @@ def clocks_of(changes: Iterable[Clock]) -> Iterator[dict[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class DeltaStamp:
-    """An event's node, and the entries of its clock that changed; the own entry always did."""
+    """The node of an event, and the entries of its clock that changed, always with its own."""
 
     node: str
     changed: Clock
 
     @property
     def counter(self) -> int:
-        """The number of the event in its node."""
+        """The number of the event at its node."""
         return self.changed[self.node]
 
 
 class DeltaClocks(Scheme[DeltaStamp]):
-    """Vector clocks, of which a log has the differences.
+    """Vector clocks of which a log stores only the differences.
 
-    One stamp by itself gives the order of its node's events, and no more. All stamps of an
-    execution together are its vector clocks.
+    A stamp by itself orders only the events of its own node. All stamps of an execution together
+    determine its vector clocks.
     """
 
     name = "delta"
     decides = True
 
     def stamped(self, events: Sequence[Happening]) -> list[DeltaStamp]:
-        """Return the differences of the vector clocks."""
+        """Return the differences between the vector clocks of each node."""
         out = []
         last: dict[str, Clock] = {}
         for stamp in VectorClocks().stamped(events):
@@ -87,22 +87,22 @@ class DeltaClocks(Scheme[DeltaStamp]):
         return out
 
     def order(self, stamps: Iterable[DeltaStamp]) -> Callable[[DeltaStamp, DeltaStamp], bool]:
-        """Return the order of these events, by the clocks that are made of all of them.
+        """Return the order of the events, by the vector clocks computed from all of their stamps.
 
         Raises
         ------
         EventError
-            If the stamp of an event of a node lacks before another one, or two stamps of one event
+            If the stamp of an earlier event of a node is missing, or two stamps of one event
             differ.
         """
-        of_node: dict[str, dict[int, DeltaStamp]] = {}
+        by_node: dict[str, dict[int, DeltaStamp]] = {}
         for stamp in stamps:
-            if of_node.setdefault(stamp.node, {}).setdefault(stamp.counter, stamp) != stamp:
+            if by_node.setdefault(stamp.node, {}).setdefault(stamp.counter, stamp) != stamp:
                 raise EventError(
                     f"clock: two events are event {stamp.counter} of {stamp.node!r}; their stamps "
                     "differ"
                 )
-        clocks = {node: self._clocks(node, numbered) for node, numbered in of_node.items()}
+        clocks = {node: self._node_clocks(node, numbered) for node, numbered in by_node.items()}
 
         def precedes(a: DeltaStamp, b: DeltaStamp) -> bool:
             return happened_before(
@@ -111,7 +111,7 @@ class DeltaClocks(Scheme[DeltaStamp]):
 
         return precedes
 
-    def _clocks(self, node: str, numbered: Mapping[int, DeltaStamp]) -> list[dict[str, int]]:
+    def _node_clocks(self, node: str, numbered: Mapping[int, DeltaStamp]) -> list[dict[str, int]]:
         for expected, number in enumerate(sorted(numbered), start=1):
             if expected != number:
                 raise EventError(
@@ -125,7 +125,7 @@ class DeltaClocks(Scheme[DeltaStamp]):
         return dict(sorted(stamp.changed.items()))
 
     def read(self, value: Any, node: str) -> DeltaStamp:
-        """Return the stamp of changed entries that are an object."""
+        """Return the stamp of changed entries given as an object."""
         if not isinstance(value, dict):
             raise not_a_stamp(self.name, 'the changed entries: {"a": 2, "b": 5}', value)
         return DeltaStamp(node, checked(node, value))
@@ -133,18 +133,18 @@ class DeltaClocks(Scheme[DeltaStamp]):
 
 @dataclass(frozen=True, slots=True)
 class DifferentialReplica:
-    """A node whose messages carry the entries that changed since its last one to the receiver.
+    """A node whose messages carry only the entries changed since its last one to that receiver.
 
     Attributes
     ----------
     node : str
         The node.
     clock : mapping of str to int
-        Its vector clock.
+        The vector clock of the node.
     changed_at : mapping of str to int
-        Of each entry, the own counter when it last changed (the paper's vector LU).
+        Entry → the own counter when it last changed (the paper's vector LU).
     sent_at : mapping of str to int
-        Of each receiver, the own counter when it was last sent to (the paper's vector LS).
+        Receiver → the own counter when a message was last sent to it (the paper's vector LS).
 
     Examples
     --------
@@ -164,12 +164,13 @@ class DifferentialReplica:
     sent_at: Clock = field(default_factory=dict)
 
     def event(self, received: Iterable[Clock] = ()) -> DifferentialReplica:
-        """Return the node after an event: internal, a send, or the receipt of messages.
+        """Return the node after an event: internal, a send, or a receive.
 
         Parameters
         ----------
         received : iterable of mapping of str to int
-            What the messages carry. Those of a sender arrive in the order in which it sent them.
+            The entries that the received messages carry. Messages of a sender must be received in
+            the order in which they were sent.
         """
         after = next_clock(self.node, [self.clock, *received])
         _, changed = deltas((self.clock, after))
@@ -177,9 +178,10 @@ class DifferentialReplica:
         return DifferentialReplica(self.node, after, changed_at, self.sent_at)
 
     def send(self, to: str) -> tuple[DifferentialReplica, dict[str, int]]:
-        """Return the node after it has sent a message at its last event, and what that carries."""
+        """Send a message at the last event; return the node after that, and the entries to send."""
         last, own = self.sent_at.get(to, 0), self.clock.get(self.node, 0)
-        # What changed at the event of the last message was in it: an event learns, then sends.
+        # `>`, since the last message already had the changes of its event: an event receives first,
+        # then sends.
         entries = {
             node: count for node, count in self.clock.items() if self.changed_at[node] > last
         }

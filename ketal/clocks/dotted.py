@@ -1,7 +1,7 @@
-"""Dotted vector clocks: the dot of an event apart from the clock of what it knows.
+"""Dotted vector clocks: the dot of an event, separate from the vector clock of its past.
 
-One look-up compares two events: a → b iff b's past has a's dot. (Of plain vector clocks too, as the
-node of each event is known.)
+One look-up compares two events: a → b iff b's past contains a's dot. (The same holds for plain
+vector clocks, since the node of each event is known.)
 
 Baquero, "Causality is Graphically Simple", section "Dotted Vector Clocks".
 """
@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.scheme import Clock, ReplicaScheme, counter_of, counters_of, not_a_stamp
+from ketal.clocks.scheme import Clock, ReplicaScheme, checked_counter, checked_counters, not_a_stamp
 from ketal.clocks.vector import join
 
 
 @dataclass(frozen=True, slots=True)
 class DottedVector:
-    """The dot of an event, and the clock of what it knows beside itself; 0 before the first."""
+    """The dot of an event and the clock of the events before it; counter 0 before the first."""
 
     node: str
     counter: int
@@ -26,7 +26,7 @@ class DottedVector:
 
 
 class DottedClocks(ReplicaScheme[DottedVector]):
-    """Vector clocks in the dotted form."""
+    """Dotted vector clocks."""
 
     name = "dvv"
     decides = True
@@ -38,21 +38,21 @@ class DottedClocks(ReplicaScheme[DottedVector]):
     def event(
         self, replica: DottedVector, received: Iterable[DottedVector] = (), *, time_us: int = 0
     ) -> tuple[DottedVector, DottedVector]:
-        """Stamp an event by its dot and the point-wise maximum."""
-        past = join(map(known_by, [replica, *received]))
+        """Stamp an event with its dot and the pointwise maximum of the known clocks."""
+        past = join(map(full_clock, [replica, *received]))
         after = DottedVector(replica.node, past.get(replica.node, 0) + 1, past)
         return after, after
 
     def precedes(self, a: DottedVector, b: DottedVector) -> bool:
-        """Return whether b's past has a's dot."""
+        """Return whether b's past contains a's dot."""
         return b.past.get(a.node, 0) >= a.counter
 
     def clock_of(self, stamp: DottedVector) -> Clock:
-        """Return past and dot together."""
-        return known_by(stamp)
+        """Return the clock of the past and the dot."""
+        return full_clock(stamp)
 
     def written(self, stamp: DottedVector) -> dict[str, Any]:
-        """Return the dot and the past."""
+        """Return the dot and the past as an object."""
         return {
             "dot": [stamp.node, stamp.counter],
             "past": dict(sorted(stamp.past.items())),
@@ -63,13 +63,13 @@ class DottedClocks(ReplicaScheme[DottedVector]):
         form = 'a dot and a past: {"dot": ["a", 2], "past": {"a": 1, "b": 3}}'
         match value:
             case {"dot": [str(name), counter], "past": dict(past)} if name == node:
-                own = counter_of(counter, f"the counter of {node!r}", 1)
-                known = counters_of(past)
+                own = checked_counter(counter, f"the counter of {node!r}", 1)
+                known = checked_counters(past)
                 if known.get(node, 0) < own:
                     return DottedVector(node, own, known)
         raise not_a_stamp(self.name, f"{form}; of an event of {node}", value)
 
 
-def known_by(stamp: DottedVector) -> Mapping[str, int]:
-    """Return the clock of an event and its past together, where these are without a gap."""
+def full_clock(stamp: DottedVector) -> Mapping[str, int]:
+    """Return the vector clock of an event: its past and its dot, which leave no gap."""
     return {**stamp.past, stamp.node: stamp.counter}

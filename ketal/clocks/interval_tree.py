@@ -1,16 +1,17 @@
 """Interval tree clocks: identities that are split and joined without a register of nodes.
 
-The identities of all nodes together are the interval [0, 1). A replica owns a part of it, a tree:
-0 (nothing), 1 (all) or (left, right), halves of halves. What it knows is a function from the
-interval to counters, a tree too: n, or (n, left, right), n more than each half says. An event adds
-somewhere within the own part, which no other replica owns; `fork` splits the part, `join` puts
-parts together. a → b iff a's function is nowhere greater than b's, and they are not equal.
+The identities of all replicas are disjoint parts of the interval [0, 1). An identity is a
+tree: 0 (nothing), 1 (all) or (left, right) for the two halves. The events that a replica knows are
+a function from the interval to counters, also a tree: n, or (n, left, right), where n is added to
+both halves. An event increments this function somewhere within the replica's own part, which no
+other replica owns; `fork` splits the part, `join` unites two parts. a → b iff a's function is
+nowhere greater than b's, and the two are not equal.
 
 Almeida, Baquero and Fonte, "Interval Tree Clocks: A Logical Clock for Dynamic Systems", OPODIS
 2008, sections 4 and 5; the names `fork`, `event`, `join`, `peek`, `fill` and `grow` are theirs.
 
-The one rule: trees are in normal form: no (0, 0), (1, 1) or (n, m, m), and of two halves one has
-the base 0. Two trees are then equal iff what they mean is.
+The one rule: trees are in normal form: no (0, 0), (1, 1) or (n, m, m), and one of two halves has
+the base 0. Two trees are then equal iff they represent the same function.
 """
 
 from __future__ import annotations
@@ -19,29 +20,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ketal.clocks.scheme import ForkingScheme, counter_of, not_a_stamp
+from ketal.clocks.scheme import ForkingScheme, checked_counter, not_a_stamp
 
 Identity: TypeAlias = "int | tuple[Identity, Identity]"
-"""Which part of the interval is owned: 0, 1, or of its halves."""
+"""An owned part of the interval: 0, 1, or the parts of both halves."""
 Events: TypeAlias = "int | tuple[int, Events, Events]"
-"""How many events are known, over the interval."""
+"""A function from the interval to numbers of known events."""
 
 DEPTH_MAX = 200
-"""Levels of a tree that is read: forks of forks."""
+"""Maximum depth of a tree that is read; each fork adds a level."""
 _DEEPER = 1_000_000
-"""What new leaves cost when a tree grows, so that an increment is preferred."""
+"""The cost of adding leaves when a tree grows, so large that an increment is preferred."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalTreeClock:
-    """What a replica has: its part of the interval, and what it knows.
+    """The state of a replica: its part of the interval, and the events that it knows.
 
     Attributes
     ----------
     identity : int or tuple
-        The part of the interval in which it may register events; 0 of a stamp, which may not.
+        The part of the interval in which the replica may count events; 0 for a stamp.
     events : int or tuple
-        What it knows.
+        The known events.
     """
 
     identity: Identity
@@ -53,13 +54,13 @@ SEED = IntervalTreeClock(1, 0)
 
 
 def fork(clock: IntervalTreeClock) -> tuple[IntervalTreeClock, IntervalTreeClock]:
-    """Return two replicas that know the same, each with a part of the identity."""
+    """Return two replicas with the same known events, each with a part of the identity."""
     first, second = _split(clock.identity)
     return IntervalTreeClock(first, clock.events), IntervalTreeClock(second, clock.events)
 
 
 def peek(clock: IntervalTreeClock) -> IntervalTreeClock:
-    """Return what a replica knows, without an identity: a stamp, or what a message carries."""
+    """Return the known events of a replica without its identity: a stamp or a header."""
     return IntervalTreeClock(0, clock.events)
 
 
@@ -69,7 +70,7 @@ def event(clock: IntervalTreeClock) -> IntervalTreeClock:
     Raises
     ------
     ValueError
-        If it owns no part of the interval.
+        If the replica owns no part of the interval.
     """
     if clock.identity == 0:
         raise ValueError("an anonymous interval tree clock registers no event")
@@ -80,7 +81,7 @@ def event(clock: IntervalTreeClock) -> IntervalTreeClock:
 
 
 def join(a: IntervalTreeClock, b: IntervalTreeClock) -> IntervalTreeClock:
-    """Return a replica that has both identities and knows what one of them knows.
+    """Return a replica with both identities and the known events of both.
 
     Raises
     ------
@@ -91,7 +92,7 @@ def join(a: IntervalTreeClock, b: IntervalTreeClock) -> IntervalTreeClock:
 
 
 def leq(a: Events, b: Events) -> bool:
-    """Return whether `a` is nowhere greater than `b`."""
+    """Return whether the function `a` is nowhere greater than `b`."""
     if isinstance(a, int):
         return a <= _base(b)
     n, left, right = a
@@ -129,24 +130,24 @@ def _sum(a: Identity, b: Identity) -> Identity:
 
 
 def _identity(left: Identity, right: Identity) -> Identity:
-    """Return the normal form of two halves of an identity."""
+    """Return the normal form of an identity with two halves."""
     return left if isinstance(left, int) and left == right else (left, right)
 
 
 def _base(events: Events) -> int:
-    """Return the least value, in normal form."""
+    """Return the least value of a function in normal form."""
     return events if isinstance(events, int) else events[0]
 
 
 def _top(events: Events) -> int:
-    """Return the greatest value."""
+    """Return the greatest value of a function."""
     if isinstance(events, int):
         return events
     return events[0] + max(_top(events[1]), _top(events[2]))
 
 
 def _halved(events: Events) -> tuple[int, Events, Events]:
-    """Return base and halves."""
+    """Return the base and the two halves of a function."""
     return (events, 0, 0) if isinstance(events, int) else events
 
 
@@ -157,7 +158,7 @@ def _lift(events: Events, by: int) -> Events:
 
 
 def _events(n: int, left: Events, right: Events) -> Events:
-    """Return the normal form of a base and two halves, each in normal form."""
+    """Return the normal form of a function with a base and two halves in normal form."""
     if isinstance(left, int) and left == right:
         return n + left
     least = min(_base(left), _base(right))
@@ -171,14 +172,16 @@ def _joined(a: Events, b: Events) -> Events:
         a, b = b, a
     n, left, right = _halved(a)
     m, others_left, others_right = _halved(b)
-    up = m - n
+    difference = m - n
     return _events(
-        n, _joined(left, _lift(others_left, up)), _joined(right, _lift(others_right, up))
+        n,
+        _joined(left, _lift(others_left, difference)),
+        _joined(right, _lift(others_right, difference)),
     )
 
 
 def _fill(identity: Identity, events: Events) -> Events:
-    """Return the events, raised within the identity where that makes the tree simpler."""
+    """Return the events, raised within the identity if that simplifies the tree, else unchanged."""
     if identity == 0 or isinstance(events, int):
         return events
     if isinstance(identity, int):
@@ -194,7 +197,7 @@ def _fill(identity: Identity, events: Events) -> Events:
 
 
 def _grow(identity: Identity, events: Events) -> tuple[Events, int]:
-    """Return the events with one more within the identity, and what that costs."""
+    """Return the events incremented within the identity at the least cost, and that cost."""
     if isinstance(events, int):
         if identity == 1:
             return events + 1, 0
@@ -216,9 +219,9 @@ def _grow(identity: Identity, events: Events) -> tuple[Events, int]:
 
 
 class IntervalTreeClocks(ForkingScheme[IntervalTreeClock]):
-    """Interval tree clocks, nodes being forked from one seed, halves first.
+    """Interval tree clocks, with all nodes forked evenly from one seed.
 
-    A stamp has no identity (`peek`), so it does not grow by that.
+    A stamp has no identity (`peek`), which keeps it small.
     """
 
     name = "itc"
@@ -229,11 +232,11 @@ class IntervalTreeClocks(ForkingScheme[IntervalTreeClock]):
         return SEED
 
     def fork(self, replica: IntervalTreeClock) -> tuple[IntervalTreeClock, IntervalTreeClock]:
-        """Return two replicas, each with a part of the identity."""
+        """Return two replicas with the same known events, each with a part of the identity."""
         return fork(replica)
 
     def join(self, a: IntervalTreeClock, b: IntervalTreeClock) -> IntervalTreeClock:
-        """Return a replica that has both identities."""
+        """Return a replica with both identities and the known events of both."""
         return join(a, b)
 
     def event(
@@ -243,41 +246,41 @@ class IntervalTreeClocks(ForkingScheme[IntervalTreeClock]):
         *,
         time_us: int = 0,
     ) -> tuple[IntervalTreeClock, IntervalTreeClock]:
-        """Stamp an event by what the replica knows after it."""
+        """Stamp an event with the events that the replica knows after it."""
         for message in received:
             replica = join(replica, message)
         replica = event(replica)
         return replica, peek(replica)
 
     def precedes(self, a: IntervalTreeClock, b: IntervalTreeClock) -> bool:
-        """Return whether what a knows is less than what b knows."""
+        """Return whether a's function is nowhere greater than b's, and different."""
         return a.events != b.events and leq(a.events, b.events)
 
     def written(self, stamp: IntervalTreeClock) -> Any:
         """Return the tree of events as lists: `[1, 2, [0, 1, 0]]`."""
-        return _lists(stamp.events)
+        return _to_lists(stamp.events)
 
     def text(self, stamp: IntervalTreeClock) -> str:
         """Return the tree of events in the paper's literal form."""
         return _literal(stamp.events)
 
     def read(self, value: Any, node: str) -> IntervalTreeClock:
-        """Return the stamp of a tree of lists."""
+        """Return the stamp of a tree given as lists."""
         return IntervalTreeClock(0, _read_events(value, value, DEPTH_MAX))
 
 
-def _lists(events: Events) -> Any:
-    return events if isinstance(events, int) else [events[0], *map(_lists, events[1:])]
+def _to_lists(events: Events) -> Any:
+    return events if isinstance(events, int) else [events[0], *map(_to_lists, events[1:])]
 
 
-def _read_events(value: Any, whole: Any, depth: int) -> Events:
+def _read_events(value: Any, root: Any, depth: int) -> Events:
     if isinstance(value, list) and len(value) == 3 and depth:
-        base = counter_of(value[0], "a base of an interval tree clock")
-        left, right = (_read_events(half, whole, depth - 1) for half in value[1:])
+        base = checked_counter(value[0], "a base of an interval tree clock")
+        left, right = (_read_events(half, root, depth - 1) for half in value[1:])
         return _events(base, left, right)
     if isinstance(value, int):
-        return counter_of(value, "a leaf of an interval tree clock")
-    raise not_a_stamp("itc", f"n, or [n, left, right] ({DEPTH_MAX} levels at most)", whole)
+        return checked_counter(value, "a leaf of an interval tree clock")
+    raise not_a_stamp("itc", f"n, or [n, left, right] ({DEPTH_MAX} levels at most)", root)
 
 
 def literal(clock: IntervalTreeClock) -> str:

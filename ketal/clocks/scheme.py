@@ -1,11 +1,11 @@
-"""What every timestamping scheme can do: stamp events, order stamps, write them.
+"""The interface of timestamping schemes: stamp events, order stamps, write and read them.
 
-A *stamp* is what a node puts beside an event. What a node keeps between its events is its
-*replica*, and what it sends with a message is the message's *header*; in most schemes both are the
-stamp of the last event. They are values: an operation returns new ones.
+A *stamp* is what a node attaches to an event. The state of a node between its events is its
+*replica*, and what it attaches to a message is the message's *header*; in most schemes both are the
+stamp of the last event. All are immutable values: an operation returns new ones.
 
 The one rule: of two events of one execution, the first happened before the second only if the order
-of their stamps says so. Of a scheme that *decides*, also if.
+of their stamps says so; if and only if, for a scheme that *decides* happened-before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ S = TypeVar("S")
 
 
 class StampOrder(enum.Enum):
-    """How an event is related to another one, as far as their stamps tell."""
+    """The relation of one event to another, as far as their stamps decide it."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -37,19 +37,19 @@ class StampOrder(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """An event as a scheme stamps it.
+    """An event in the form that a scheme stamps.
 
     Attributes
     ----------
     node : str
-        Where it happened.
+        The node of the event.
     receives : tuple of int
-        The numbers of the events, earlier in the execution, whose messages it received.
+        The numbers of the earlier events of the execution whose messages the event receives.
     time_us : int
-        What the node's physical clock showed, in microseconds since the epoch; read by schemes that
-        contain it.
+        The node's physical clock at the event, in microseconds since the epoch; used by schemes
+        whose stamps contain physical time.
     station : str
-        The support station that mediated it; read by the schemes for mobile hosts.
+        The support station that mediated the event; used by the schemes for mobile hosts.
     """
 
     node: str
@@ -64,10 +64,10 @@ class Scheme(ABC, Generic[S]):
     Attributes
     ----------
     name : str
-        As options and reports call it.
+        The name in options and reports.
     decides : bool
-        Whether the stamps of two events tell how these are related ("the clocks characterise
-        causality"), whichever these are.
+        Whether the stamps of any two events decide how these are related ("the clocks characterise
+        causality").
     """
 
     name: str
@@ -75,11 +75,11 @@ class Scheme(ABC, Generic[S]):
 
     @property
     def states_clocks(self) -> bool:
-        """Whether a stamp states the vector clock of its event by itself."""
+        """Whether each stamp by itself contains the vector clock of its event."""
         return type(self).clock_of is not Scheme.clock_of
 
     def entries(self, clock: Clock) -> int:
-        """Return how many entries the stamp of an event with a vector clock has, about."""
+        """Return an estimate of the number of entries in the stamp of an event with `clock`."""
         return len(clock)
 
     @abstractmethod
@@ -94,27 +94,27 @@ class Scheme(ABC, Generic[S]):
 
     @abstractmethod
     def order(self, stamps: Iterable[S]) -> Callable[[S, S], bool]:
-        """Return the order of these stamps: whether the first of two may have come before.
+        """Return a function of two stamps: whether the first event may have happened before.
 
         Parameters
         ----------
         stamps : iterable of S
-            Those of an execution; read by schemes whose stamps refer to each other.
+            The stamps of the execution; used by schemes whose stamps refer to each other.
         """
 
     def proves(self, a: S, b: S) -> bool:
-        """Return whether a stamp `a` that is ordered before `b` proves that its event was."""
+        """Return whether `a` ordered before `b` proves that its event happened before."""
         return self.decides
 
     def relation(self, order: Callable[[S, S], bool], a: S, b: S) -> StampOrder:
-        """Return how the event of `a` is related to the event of `b`, another one.
+        """Return the relation of the event of `a` to the event of `b`, a different event.
 
         Parameters
         ----------
         order : callable
-            What the method `order` returned for an execution that has both.
+            The order that `order` returned for an execution that contains both events.
         a, b : S
-            Their stamps.
+            The stamps of the two events.
         """
         before, after = order(a, b), order(b, a)
         if not before and not after:
@@ -126,38 +126,38 @@ class Scheme(ABC, Generic[S]):
         return StampOrder.UNKNOWN
 
     def clock_of(self, stamp: S) -> Clock | None:
-        """Return the vector clock that a stamp states by itself; None where it names no events."""
+        """Return the vector clock that a stamp by itself contains; None if it contains none."""
         return None
 
     @abstractmethod
     def written(self, stamp: S) -> Any:
-        """Return a stamp as JSON data: numbers, strings, lists, objects."""
+        """Return a stamp as JSON data: numbers, strings, lists and objects."""
 
     @abstractmethod
     def read(self, value: Any, node: str) -> S:
-        """Return the stamp that `written` wrote of an event of a node.
+        """Return the stamp of an event of `node` from the JSON data that `written` returned.
 
         Raises
         ------
         EventError
-            If the value is no stamp of the scheme.
+            If the value is not a stamp of the scheme.
         """
 
     def text(self, stamp: S) -> str:
-        """Return a stamp as people write it."""
+        """Return a stamp as text for people, in the notation of its paper if there is one."""
         return msgspec.json.encode(self.written(stamp)).decode()
 
     def encode(self, stamp: S) -> bytes:
-        """Return a stamp in bytes; what its size is measured by."""
+        """Return a stamp as bytes, whose length is reported as the size of the stamp."""
         return msgspec.msgpack.encode(self.written(stamp))
 
     def decode(self, data: bytes, node: str) -> S:
-        """Return the stamp that `encode` wrote of an event of a node.
+        """Return the stamp of an event of `node` from the bytes that `encode` returned.
 
         Raises
         ------
         EventError
-            If these are not the bytes of a stamp.
+            If the bytes are not a stamp of the scheme.
         """
         try:
             value = msgspec.msgpack.decode(data)
@@ -167,19 +167,19 @@ class Scheme(ABC, Generic[S]):
 
 
 class ReplicaScheme(Scheme[S], Generic[S]):
-    """A scheme in which each node stamps its events by what it and its messages know.
+    """A scheme in which each node stamps its events, from its own state and received headers.
 
-    Replicas and headers are of the type of its stamps.
+    Replicas and headers have the type of the stamps.
     """
 
     @abstractmethod
     def replicas(self, nodes: Sequence[str]) -> dict[str, S]:
-        """Return what the nodes keep before their first events.
+        """Return the replicas of the nodes before their first events.
 
         Parameters
         ----------
         nodes : sequence of str
-            Their names, each once.
+            The distinct names of the nodes.
         """
 
     @abstractmethod
@@ -189,26 +189,28 @@ class ReplicaScheme(Scheme[S], Generic[S]):
         Parameters
         ----------
         replica : S
-            What the node keeps.
+            The replica before the event.
         received : iterable of S
-            The headers of the messages that the event receives; none of an internal event or
+            The headers of the messages that the event receives; empty for an internal event or
             a send.
         time_us : int
-            What the node's physical clock shows.
+            The node's physical clock, in microseconds since the epoch.
 
         Returns
         -------
         (S, S)
-            What the node keeps from then on, and the stamp.
+            The replica after the event, and the stamp of the event.
         """
 
     def header(self, replica: S, stamp: S, to: str) -> tuple[S, S]:
-        """Make the header of a message that is sent at the last event of a node: its stamp.
+        """Make the header of a message that is sent at the last event of a node.
+
+        By default the header is the stamp, and the replica does not change.
 
         Parameters
         ----------
         replica : S
-            What the node keeps since that event, and since its other messages.
+            The replica after that event, and after earlier messages of the same event.
         stamp : S
             The stamp of the event.
         to : str
@@ -217,24 +219,24 @@ class ReplicaScheme(Scheme[S], Generic[S]):
         Returns
         -------
         (S, S)
-            What the node keeps from then on, and the header.
+            The replica after the message, and the header.
         """
         return replica, stamp
 
     @abstractmethod
     def precedes(self, a: S, b: S) -> bool:
-        """Return whether the stamps let the event of `a` have happened before that of `b`."""
+        """Return whether, by the stamps, the event of `a` may have happened before that of `b`."""
 
     def order(self, stamps: Iterable[S]) -> Callable[[S, S], bool]:
-        """Return `precedes`: two stamps suffice."""
+        """Return `precedes`, since comparing two stamps needs no other stamps."""
         return self.precedes
 
     def compare(self, a: S, b: S) -> StampOrder:
-        """Return how the event of `a` is related to the event of `b`, another one."""
+        """Return the relation of the event of `a` to the event of `b`, a different event."""
         return self.relation(self.precedes, a, b)
 
     def stamped(self, events: Sequence[Happening]) -> list[S]:
-        """Return the stamps of an execution: each event sends to those that receive it."""
+        """Return the stamps of an execution, in which each message has a header of its own."""
         receivers: dict[int, list[int]] = {}
         for number, event in enumerate(events):
             for send in event.receives:
@@ -254,9 +256,10 @@ class ReplicaScheme(Scheme[S], Generic[S]):
 
 
 class ForkingScheme(ReplicaScheme[S]):
-    """A scheme whose replicas are all forked from one seed, so that nodes come and go unregistered.
+    """A scheme whose replicas are forked from one seed, so that nodes join and leave unregistered.
 
-    Neither a fork nor a join is an event that is ordered; what forks share, they knew before.
+    Forks and joins are not themselves events of the order: two forked replicas share only the
+    events known before the fork.
     Almeida, Baquero and Fonte, "Interval Tree Clocks", 2008; Baquero and Moura, "Causality in
     Autonomous Mobile Systems", where a fork is a duplication and a join a combination.
     """
@@ -267,20 +270,20 @@ class ForkingScheme(ReplicaScheme[S]):
 
     @abstractmethod
     def fork(self, replica: S) -> tuple[S, S]:
-        """Return the two replicas that go on in place of one."""
+        """Split a replica; return the two replicas that replace it."""
 
     @abstractmethod
     def join(self, a: S, b: S) -> S:
-        """Return the replica that goes on in place of two, and knows what one of them knows.
+        """Merge two replicas; return the replica that replaces them and knows all that they know.
 
         Raises
         ------
         ValueError
-            If they cannot both be there.
+            If the two replicas cannot exist at the same time.
         """
 
     def replicas(self, nodes: Sequence[str]) -> dict[str, S]:
-        """Return replicas that are forked evenly, halves first."""
+        """Return replicas made by forking the seed, then each half, and so on evenly."""
         out: dict[str, S] = {}
         waiting = [(self.seed(), tuple(nodes))] if nodes else []
         while waiting:
@@ -294,35 +297,37 @@ class ForkingScheme(ReplicaScheme[S]):
         return out
 
 
-def counter_of(value: Any, what: str, least: int = 0) -> int:
-    """Return a counter of a stamp that was read.
+def checked_counter(value: Any, what: str, least: int = 0) -> int:
+    """Return `value`, checked to be a counter of a stamp; `what` names it in the error message.
 
     Raises
     ------
     EventError
-        If it is none.
+        If it is not an integer from `least` to 2^63 - 1.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
         raise EventError(f"clock: {what} must be an integer from {least} on, not {value!r}")
     return value
 
 
-def counters_of(entries: Mapping[Any, Any]) -> dict[str, int]:
-    """Return the counters by name of a stamp that was read.
+def checked_counters(entries: Mapping[Any, Any]) -> dict[str, int]:
+    """Return `entries`, checked to map names to counters.
 
     Raises
     ------
     EventError
-        If a name is no text, or one of them is no counter.
+        If a name is not text, or a value is not a counter.
     """
     for name in entries:
         if not isinstance(name, str):
             raise EventError(f"clock: a node's name must be a string, not {name!r}")
-    return {name: counter_of(count, f"the entry of {name!r}") for name, count in entries.items()}
+    return {
+        name: checked_counter(count, f"the entry of {name!r}") for name, count in entries.items()
+    }
 
 
 def not_a_stamp(name: str, form: str, value: Any) -> EventError:
-    """Return the error for a value that is no stamp of a scheme."""
+    """Return the error for a value that is not a stamp of the scheme `name`, written as `form`."""
     text = repr(value)
-    short = text if len(text) <= 60 else text[:57] + "..."
-    return EventError(f"clock: {name} is written as {form}, not {short}")
+    shortened = text if len(text) <= 60 else text[:57] + "..."
+    return EventError(f"clock: {name} is written as {form}, not {shortened}")

@@ -23,8 +23,8 @@ from ketal.clocks.vector import VectorClocks
 from ketal.errors import SettingError, near
 
 SCHEMES: dict[str, Callable[[], Scheme[Any]]] = {
-    of.name: of
-    for of in (
+    scheme.name: scheme
+    for scheme in (
         CausalHistories,
         VectorClocks,
         DeltaClocks,
@@ -44,12 +44,12 @@ SCHEMES: dict[str, Callable[[], Scheme[Any]]] = {
 
 
 def scheme_named(name: str) -> Scheme[Any]:
-    """Return the scheme of a name; `plausible:8` is the one of 8 entries.
+    """Return the scheme with a name; `plausible:8` is plausible clocks of 8 entries.
 
     Raises
     ------
     SettingError
-        If there is none.
+        If there is no such scheme.
     """
     if name in SCHEMES:
         return SCHEMES[name]()

@@ -1,7 +1,7 @@
-"""From vector clocks to the stamps of another scheme, and back.
+"""Translate vector clocks to the stamps of another scheme, and back.
 
-The one rule: events that are stamped by a scheme which decides, and translated back, are ordered
-as before.
+The one rule: translating to a scheme that decides happened-before, and back, preserves the order
+of the events.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from ketal.clocks.vector import happened_before
 
 
 def direct_causes(events: Sequence[tuple[str, Clock]]) -> list[tuple[int, ...]]:
-    """Return from which events of other nodes each event learned first hand.
+    """Return the direct causes of each event at other nodes.
 
-    These are the sends that it must have received, if every event of the execution is there: the
-    events that happened before it, not before its node's previous event, and before none of the
-    others of these. Of an excerpt of an execution, what is there is linked as it was ordered.
+    A direct cause is an event that happened before the given event but not before its node's
+    previous event, and that is maximal among these. If `events` are a whole execution, they are the
+    sends whose messages the event must have received. If some events are missing, the links still
+    give the order of the others.
 
     Parameters
     ----------
@@ -37,21 +38,22 @@ def direct_causes(events: Sequence[tuple[str, Clock]]) -> list[tuple[int, ...]]:
     for number, (node, clock) in enumerate(events):
         before = numbers.setdefault(node, [])
         previous: Clock = events[before[-1]][1] if before else {}
-        learned = []
+        candidates = []
         for other, counter in clock.items():
             if other == node or counter <= previous.get(other, 0) or other not in counters:
                 continue
-            place = bisect_right(counters[other], counter)
-            if place and counters[other][place - 1] > previous.get(other, 0):
-                learned.append(numbers[other][place - 1])
-        first_hand = [
-            one
-            for one in learned
+            count = bisect_right(counters[other], counter)
+            if count and counters[other][count - 1] > previous.get(other, 0):
+                candidates.append(numbers[other][count - 1])
+        direct = [
+            cause
+            for cause in candidates
             if not any(
-                one != far and happened_before(*events[one], *events[far]) for far in learned
+                cause != later and happened_before(*events[cause], *events[later])
+                for later in candidates
             )
         ]
-        causes.append(tuple(sorted(first_hand)))
+        causes.append(tuple(sorted(direct)))
         counters.setdefault(node, []).append(clock[node])
         before.append(number)
     return causes
@@ -60,25 +62,26 @@ def direct_causes(events: Sequence[tuple[str, Clock]]) -> list[tuple[int, ...]]:
 def vector_clocks(
     scheme: Scheme[S], stamps: Mapping[str, Sequence[S]]
 ) -> dict[str, list[dict[str, int]]]:
-    """Return the vector clocks of events, by comparisons of their stamps.
+    """Return the vector clocks of events, computed by comparing their stamps.
 
-    Of a scheme that decides they are exact. Of another they have each event that may have happened
-    before: an execution whose linear extensions are all linear extensions of the one that was.
+    The clocks are exact if the scheme decides happened-before. Otherwise they contain every event
+    that may have happened before: each linear extension of that order is also one of the actual
+    execution.
 
-    The events of a node that happened before another event are its first ones, so each entry is
-    searched for from the last one on: about 2 log2(n) comparisons for n events newly known.
+    The events of a node that happened before an event are a prefix of its events, so each entry is
+    searched from its previous value on: about 2 log2(n) comparisons for n newly known events.
 
     Parameters
     ----------
     scheme : Scheme
-        What stamped the events.
+        The scheme of the stamps.
     stamps : mapping of str to sequence of S
-        The stamps of each node's events, in its order.
+        The stamps of the events of each node, in its order.
 
     Returns
     -------
     dict of str to list of dict
-        Of each node, the clock of each event: the nth event of a node has the counter n.
+        Node → the clocks of its events; the nth event of a node has the counter n.
     """
     before = scheme.order(chain.from_iterable(stamps.values()))
     out: dict[str, list[dict[str, int]]] = {}
@@ -87,20 +90,20 @@ def vector_clocks(
         out[node] = []
         for number, stamp in enumerate(own, start=1):
             for other, theirs in stamps.items():
-                known[other] = _first_not_before(before, theirs, stamp, known[other])
+                known[other] = _count_before(before, theirs, stamp, known[other])
             known[node] = number
             out[node].append({name: count for name, count in known.items() if count})
     return out
 
 
-def _first_not_before(before: Callable[[S, S], bool], stamps: Sequence[S], of: S, low: int) -> int:
-    """Return how many of a node's stamps are before one, of which `low` are known to be.
+def _count_before(before: Callable[[S, S], bool], stamps: Sequence[S], stamp: S, low: int) -> int:
+    """Return how many of a node's stamps are before `of`; the first `low` are known to be.
 
-    The answer is near `low` where a node learns often: steps that double, then bisection.
+    Exponential search, then bisection, since the answer is near `low` if messages are frequent.
     """
     high, step = low, 1
-    while high < len(stamps) and before(stamps[high], of):
+    while high < len(stamps) and before(stamps[high], stamp):
         low, high = high + 1, high + step
         step *= 2
     high = min(high, len(stamps))
-    return bisect_left(stamps, True, low, high, key=lambda one: not before(one, of))
+    return bisect_left(stamps, True, low, high, key=lambda candidate: not before(candidate, stamp))

@@ -1,22 +1,24 @@
-"""Tree clocks: vector clocks whose joins visit only what they change.
+"""Tree clocks: vector clocks whose joins skip the entries that do not change.
 
-A tree clock is a vector clock that remembers how each entry was learned. Its root is the node (the
-paper: the thread) whose clock it is. Node v is a child of node u if the clock learned v's entry
-from u, and v is *attached* at the entry that u had then. Two things follow. Who knows u's entry
-knows all that is below u. And who knows u up to where v was attached knows v and all that was
-attached to u before. So a join begins at the other's root and leaves out whole subtrees.
+A tree clock is a vector clock that records from which node each entry was learned. Its root is the
+node (in the paper: the thread) whose clock it is. Node v is a child of node u if the clock learned
+v's entry from u; v is *attached* at the entry that u had at that time. Two things follow. A clock
+that has u's entry has all entries below u. And a clock that has u's entry as of the attachment of v
+has v's entry and those of all children attached to u earlier. So a join starts at the root of the
+other clock and skips whole subtrees.
 
 Mathur, Tunç, Pavlogiannis and Viswanathan, "A Tree Clock Data Structure for Causal Orderings in
 Concurrent Executions", ASPLOS 2022, Algorithm 2: `increment`, `join`, `monotone_copy`.
 
-Elsewhere in `ketal.clocks` replicas and stamps are values. This is the exception: the gain is in
-changing a tree in place, so `TreeClock` is mutable, and an entry costs memory in each tree. It is
-no scheme: a stamp would be the vector clock of the event, which the scheme `vector` writes and
-reads already. It serves who computes the clocks of threads and locks, or of whatever else is shared
-and not sent. A message needs a `copy` of the whole tree.
+Elsewhere in `ketal.clocks` replicas and stamps are immutable values. `TreeClock` is mutable, since
+its speed comes from changing a tree in place, and each tree has a copy of each entry. It is
+not a `Scheme`: the stamp would be the vector clock of the event, as in the scheme `vector`. It is
+meant for computing the clocks of threads and locks, or of other state that is shared rather than
+sent. A message needs a `copy` of the whole tree.
 
-The one rule: an event of a node is one increment of its clock, then joins, then copies of it, in
-this order. A clock with one own entry is then always the same clock, and the trees stay right.
+The one rule: an event of a node is one increment of its clock, then joins, then copies of the
+clock, in this order. So two clocks of a node with the same own entry are equal, which the skipping
+of subtrees relies on.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ from collections.abc import Iterator
 
 
 class _Entry:
-    """What is known of a node, and how: a node of the tree.
+    """A node of the tree: the entry of a node of the execution, and where it was learned.
 
-    Children are a linked list, the one that was attached last first.
+    Children are a linked list, the last attached first.
     """
 
     __slots__ = ("attached", "child", "count", "name", "next", "parent", "previous")
@@ -42,14 +44,14 @@ class _Entry:
         self.next: _Entry | None = None
 
     def children(self) -> Iterator[_Entry]:
-        """Yield the children, the last one that was attached first."""
+        """Yield the children, the last attached first."""
         child = self.child
         while child is not None:
             yield child
             child = child.next
 
     def detach(self) -> None:
-        """Take it, with what is below it, from its parent."""
+        """Remove the entry, with its subtree, from its parent."""
         if self.previous is not None:
             self.previous.next = self.next
         elif self.parent is not None:
@@ -59,7 +61,7 @@ class _Entry:
         self.parent = self.previous = self.next = None
 
     def attach(self, child: _Entry, at: int) -> None:
-        """Make an entry the first child."""
+        """Insert `child` as the first child, attached at the count `at`."""
         child.attached, child.parent, child.next = at, self, self.child
         if self.child is not None:
             self.child.previous = child
@@ -67,12 +69,12 @@ class _Entry:
 
 
 class TreeClock:
-    """The clock of a node, or of something that takes over the clocks of nodes (a lock).
+    """The clock of a node, or of a lock, to which the clocks of nodes are copied.
 
     Parameters
     ----------
     node : str or None
-        The node whose clock it is; None of a lock, which has no entry before the first copy.
+        The node whose clock it is; None for a lock, whose clock is empty before the first copy.
 
     Examples
     --------
@@ -95,44 +97,44 @@ class TreeClock:
         self._entries = {} if self._root is None else {self._root.name: self._root}
 
     def get(self, node: str) -> int:
-        """Return how many events of a node are known."""
+        """Return the number of known events of a node."""
         entry = self._entries.get(node)
         return 0 if entry is None else entry.count
 
     def vector(self) -> dict[str, int]:
-        """Return the vector clock, zeros left out."""
+        """Return the vector clock, without zeros."""
         return {name: entry.count for name, entry in self._entries.items() if entry.count}
 
     def increment(self) -> None:
-        """Count an event of the node whose clock it is.
+        """Increment the entry of the clock's own node, for an event.
 
         Raises
         ------
         ValueError
-            If it is no node's.
+            If this is not the clock of a node.
         """
         if self._root is None:
             raise ValueError("a tree clock without a node counts no events")
         self._root.count += 1
 
     def join(self, other: TreeClock) -> int:
-        """Take over what another clock knows and this one does not.
+        """Set this clock to the pointwise maximum of both clocks.
 
         Parameters
         ----------
         other : TreeClock
-            A clock of the same execution. It knows of this one's node no more than this one does.
+            A clock of the same execution, which knows no event of this clock's node that this clock
+            does not know.
 
         Returns
         -------
         int
-            How many entries of the other one were looked at.
+            The number of entries of `other` that were visited.
 
         Raises
         ------
         ValueError
-            If this clock is no node's, or the other one knows an event of the node that this one
-            does not.
+            If this is not the clock of a node, or `other` knows a later event of that node.
         """
         if self._root is None:
             raise ValueError("a tree clock without a node takes over clocks by monotone_copy")
@@ -148,22 +150,22 @@ class TreeClock:
         return visited
 
     def monotone_copy(self, other: TreeClock) -> int:
-        """Become the clock of the other one's node; it knows all that this one knows.
+        """Replace this clock by a copy of another one, which is nowhere less.
 
         Parameters
         ----------
         other : TreeClock
-            The clock of a node, which has joined this one since it was last copied to.
+            The clock of a node, which has joined this clock since the last copy to it.
 
         Returns
         -------
         int
-            How many entries of the other one were looked at.
+            The number of entries of `other` that were visited.
 
         Raises
         ------
         ValueError
-            If the other one is no node's, or does not know the last event that was copied.
+            If `other` is not the clock of a node, or lacks the last event copied to this clock.
         """
         if other._root is None:
             raise ValueError("a tree clock without a node is not copied")
@@ -175,19 +177,19 @@ class TreeClock:
         return visited
 
     def copy(self) -> TreeClock:
-        """Return a clock that is equal, entry by entry: what a message carries."""
+        """Return a deep copy, for a message to carry."""
         out = TreeClock()
         if self._root is not None:
-            _, every = out._newer(self._root, None)
-            out._replace(every)
+            _, entries = out._newer(self._root, None)
+            out._replace(entries)
             out._root = out._entries[self._root.name]
         return out
 
     def _newer(self, root: _Entry, moved: _Entry | None) -> tuple[int, list[_Entry]]:
-        """Return how many of another tree's entries were looked at, and which ones are newer.
+        """Return the number of visited entries of another tree, and those newer than in this tree.
 
-        Each comes after what is below it. The root is one of them, and where the root of this
-        tree is to be `moved`, the entry of its node too.
+        The newer entries are in post-order, `root` last. If the root of this tree is given as
+        `moved`, the entry of its node is returned too, so that it is attached to a parent.
         """
         visited, newer = 1, []
         path = [(root, root.children())]
@@ -210,11 +212,11 @@ class TreeClock:
         return visited, newer
 
     def _replace(self, newer: list[_Entry]) -> None:
-        """Take over entries of another tree, each attached as it is there."""
+        """Copy newer entries of another tree, each attached to the same parent as there."""
         for entry in newer:
             if (old := self._entries.get(entry.name)) is not None:
                 old.detach()
-        # Parents first, and of children the one that was attached first.
+        # Parents before children, and children in the order in which they were attached.
         for entry in reversed(newer):
             own = self._entries.get(entry.name)
             if own is None:
@@ -224,7 +226,7 @@ class TreeClock:
                 self._entries[entry.parent.name].attach(own, entry.attached)
 
     def validate_state(self) -> None:
-        """Check the shape of the tree: every entry once, children in the order of attachment."""
+        """Assert that the tree has every entry once, and children in the order of attachment."""
         reached: list[_Entry] = []
         waiting = [] if self._root is None else [self._root]
         assert self._root is None or self._root.parent is None

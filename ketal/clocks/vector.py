@@ -1,14 +1,13 @@
 """Vector clocks: a counter for every node.
 
-A stamp is (node, clock): the node where the event happened and its clock, a
-mapping node → counter in which an absent node counts 0. The event's own entry
-counts from 1, so (node, clock[node]), its *dot*, identifies it. Baquero,
+A stamp is (node, clock): the node of the event and its clock, a
+mapping node → counter in which an absent node counts 0. The entry of the event's own node
+counts from 1, so (node, clock[node]), the *dot* of the event, identifies it. Baquero,
 "Causality is Graphically Simple", Fig. 4.
 
 Happened-before is one look-up: a → b iff a ≠ b and b.clock[a.node] ≥
-a.clock[a.node] (the dot test, definition of causal history by dots). `compare`
-is the full pointwise comparison, kept as the obvious form; a test holds the two
-equal.
+a.clock[a.node] (whether a's dot is in b's causal history). `compare`
+is the full pointwise comparison, the obvious definition; a test checks that the two agree.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ COUNTER_MAX = 2**63 - 1
 
 
 def checked(node: str, clock: Mapping[str, int]) -> dict[str, int]:
-    """Return `clock` as the vector clock of an event of `node`, zeros dropped.
+    """Return `clock`, checked to be the vector clock of an event of `node`, without zeros.
 
     Raises
     ------
     EventError
-        If an entry is no counter, or the node's own entry is missing or zero.
+        If an entry is not a counter, or the node's own entry is missing or zero.
     """
     entries: dict[str, int] = {}
     for name, counter in clock.items():
@@ -50,7 +49,7 @@ def checked(node: str, clock: Mapping[str, int]) -> dict[str, int]:
 
 
 def happened_before(a_node: str, a_clock: Clock, b_node: str, b_clock: Clock) -> bool:
-    """Return whether a → b, by one look-up."""
+    """Return whether a happened before b, by one look-up."""
     counter = a_clock[a_node]
     if b_node == a_node:
         return b_clock[a_node] > counter
@@ -58,20 +57,19 @@ def happened_before(a_node: str, a_clock: Clock, b_node: str, b_clock: Clock) ->
 
 
 def compare(a_clock: Clock, b_clock: Clock) -> bool:
-    """Return whether a's clock is pointwise at most b's, and not equal to it.
+    """Return whether a's clock is pointwise at most b's, and different.
 
-    For events of one execution this is the same as `happened_before`; it reads
-    every entry.
+    For events of one execution this is equivalent to `happened_before`, but reads every entry.
     """
-    return _is_within(a_clock, b_clock) and not _is_within(b_clock, a_clock)
+    return _is_at_most(a_clock, b_clock) and not _is_at_most(b_clock, a_clock)
 
 
-def _is_within(a_clock: Clock, b_clock: Clock) -> bool:
+def _is_at_most(a_clock: Clock, b_clock: Clock) -> bool:
     return all(counter <= b_clock.get(node, 0) for node, counter in a_clock.items())
 
 
 def join(clocks: Iterable[Clock]) -> dict[str, int]:
-    """Return the least clock that knows what any of some know."""
+    """Return the pointwise maximum of some clocks."""
     out: dict[str, int] = {}
     for clock in clocks:
         for node, counter in clock.items():
@@ -81,26 +79,29 @@ def join(clocks: Iterable[Clock]) -> dict[str, int]:
 
 
 def next_clock(node: str, known: Iterable[Clock]) -> dict[str, int]:
-    """Return the clock of a node's next event: what is known, the own entry one more."""
+    """Return the clock of a node's next event: the join of `known`, the own entry incremented."""
     clock = join(known)
     clock[node] = clock.get(node, 0) + 1
     return clock
 
 
-def latest(clocks: Mapping[tuple[str, int], Clock]) -> Iterator[tuple[str, int]]:
-    """Yield the events of which no other one knows, of clocks by the events' node and counter."""
-    # What knows an event has the larger sum.
-    left = sorted(clocks, key=lambda dot: (-sum(clocks[dot].values()), dot))
-    while left:
-        last, *others = left
+def maximal_events(clocks: Mapping[tuple[str, int], Clock]) -> Iterator[tuple[str, int]]:
+    """Yield the maximal events: those that happened before no other event in `clocks`.
+
+    `clocks` are given by the node and counter of their events.
+    """
+    # An event has a larger sum than all events before it.
+    remaining = sorted(clocks, key=lambda dot: (-sum(clocks[dot].values()), dot))
+    while remaining:
+        last, *rest = remaining
         yield last
         clock = clocks[last]
-        left = [(node, counter) for node, counter in others if clock.get(node, 0) < counter]
+        remaining = [(node, counter) for node, counter in rest if clock.get(node, 0) < counter]
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A node and its clock: an absent entry is 0."""
+    """The vector clock of an event and its node; an absent entry is 0."""
 
     node: str
     clock: Clock
@@ -119,13 +120,13 @@ class VectorClocks(ReplicaScheme[Vector]):
     def event(
         self, replica: Vector, received: Iterable[Vector] = (), *, time_us: int = 0
     ) -> tuple[Vector, Vector]:
-        """Stamp an event by the point-wise maximum, the own entry one more."""
+        """Stamp an event with the pointwise maximum, the own entry incremented."""
         known = [replica.clock, *(message.clock for message in received)]
         after = Vector(replica.node, next_clock(replica.node, known))
         return after, after
 
     def precedes(self, a: Vector, b: Vector) -> bool:
-        """Return whether a → b, by one look-up."""
+        """Return whether a happened before b, by one look-up."""
         return happened_before(a.node, a.clock, b.node, b.clock)
 
     def clock_of(self, stamp: Vector) -> Clock:
@@ -137,7 +138,7 @@ class VectorClocks(ReplicaScheme[Vector]):
         return dict(sorted(stamp.clock.items()))
 
     def read(self, value: Any, node: str) -> Vector:
-        """Return the stamp of a clock that is an object."""
+        """Return the stamp of a clock given as an object."""
         if not isinstance(value, dict):
             raise not_a_stamp(self.name, 'an object: {"a": 1, "b": 2}', value)
         return Vector(node, checked(node, value))

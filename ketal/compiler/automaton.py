@@ -1,11 +1,11 @@
-"""The automaton of a pattern: an immutable integer table, and all that goes with it.
+"""The automaton of a pattern: an immutable integer table, with guards and registers.
 
 A *letter* is a pair of a minterm and a group: the step whose register the event is
-bound to, or none. The guards of a group are partitioned into classes, as fine as the
+bound to, or none. The guards of a group are partitioned into classes, as finely as the
 state needs (`ketal.compiler.dfa`), and a minterm is the set of classes of which the
-event satisfies some guard. The table maps a state and a letter to a state. Where
-letters of several groups lead on, all readings are followed: what moves at run time is
-a set of configurations (`ketal.engine.configurations`). Readings whose live registers
+event satisfies some guard. The table maps a state and a letter to a state. If an event has
+letters of several groups with a transition, each is followed, so at run time a run is
+a set of configurations (`ketal.engine.configurations`). Readings of an event whose live registers
 agree share a group, so they were merged when the table was made.
 
 The one rule: the automaton is data. States are numbered breadth-first in sorted
@@ -21,12 +21,12 @@ from typing import Final
 from ketal.compiler.predicates import Atom, Formula
 
 ANONYMOUS: Final = -1
-"""The group of an event that no register keeps."""
+"""The group of events that no register keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A step as it stands on an edge: its number and the `not` guards before it."""
+    """A step on an edge: its number, and the numbers of the `not` guards before it."""
 
     step: int
     nots: tuple[int, ...] = ()
@@ -34,7 +34,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class LiveRegisters:
-    """Which registers a state's future reads.
+    """The registers that are read from some state on.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class LiveRegisters:
 
     @property
     def none(self) -> bool:
-        """Whether it reads no register."""
+        """Whether no register is read."""
         return not (self.prior or self.history or self.steps)
 
 
@@ -69,21 +69,22 @@ class Automaton:
     nots : tuple of Formula
         The formulas of `not` guards.
     minterms : tuple of tuples of tuples of int
-        Each the classes of which some variant holds, and each of these its variants.
+        Each minterm is a tuple of the classes of which some variant holds; each class is a tuple
+        of its variants.
     letters : tuple of (int, int)
         (minterm, group).
     table : tuple of tuples of (int, int)
-        For each state the letters that lead on, in order, and where to. State 0 is initial.
+        For each state its transitions (letter, next state), in order. State 0 is initial.
     finals : frozenset of int
         The accepting states.
     names : tuple of str
-        What each state is called.
+        The name of each state.
     enabled : tuple of tuples of int
-        The variants that some word takes next, for each state.
+        For each state the variants that some word takes next.
     live : tuple of LiveRegisters
         The registers read from each state on.
     classes : tuple of int
-        The class of each step's local guard (mirror images).
+        The class of each step's local guard, which decides mirror images.
     """
 
     steps: tuple[str, ...]
@@ -100,18 +101,18 @@ class Automaton:
     live: tuple[LiveRegisters, ...]
     classes: tuple[int, ...]
     mirrors: bool
-    """Whether two matches of the same events can be mirror images at all."""
+    """Whether two matches of the same events can be mirror images."""
 
     @property
     def localhost_bit(self) -> int:
-        """The bit of `localhost` in a mask of the atoms; 0 where no guard uses it."""
+        """The bit of `localhost` in a mask of the atoms; 0 if no guard uses it."""
         for number, atom in enumerate(self.atoms):
             if atom.shape == "localhost":
                 return 1 << number
         return 0
 
     def named(self, states: Iterable[int]) -> str:
-        """Return the names of states."""
+        """Return the names of states, joined by commas."""
         return ",".join(self.names[s] for s in states)
 
     def expected(self, states: Iterable[int]) -> tuple[str, ...]:
@@ -121,7 +122,7 @@ class Automaton:
 
 
 class Ways:
-    """Where events lead from one state of an automaton.
+    """The transitions from one state of an automaton, by the guards that an event satisfies.
 
     Parameters
     ----------
@@ -133,9 +134,9 @@ class Ways:
     Attributes
     ----------
     classes : tuple of tuples of int
-        The variants that lead on, those together that lead to the same states.
+        The variants that have transitions; those that lead to the same states are one class.
     by_classes : dict of (int, frozenset of tuples of int) to int
-        Where an event leads by a group whose guards it satisfies in these classes alone.
+        (group, classes of the group of which the event satisfies some guard) → next state.
     """
 
     def __init__(self, automaton: Automaton, state: int) -> None:
@@ -144,20 +145,20 @@ class Ways:
         self.by_classes: dict[tuple[int, frozenset[tuple[int, ...]]], int] = {}
         for letter, target in automaton.table[state]:
             minterm, group = automaton.letters[letter]
-            # A class of guards that lead nowhere from here matters in other states only.
+            # A class without an enabled guard is distinguished for other states only.
             here = frozenset(c for c in automaton.minterms[minterm] if not enabled.isdisjoint(c))
             self.by_classes[group, here] = target
             self._class_of |= {v: (group, c) for c in here for v in c}
         self.classes = tuple(sorted({c for _, c in self._class_of.values()}))
 
     def targets(self, held: frozenset[int]) -> tuple[tuple[int, int], ...]:
-        """Return (group, state) for each group, for an event that satisfies these variants.
+        """Return (group, next state) for each group, for an event that satisfies some variants.
 
-        They are all of the state's enabled ones that it satisfies.
+        `held` has all enabled variants of the state that the event satisfies.
         """
-        of: dict[int, set[tuple[int, ...]]] = {}
+        held_classes: dict[int, set[tuple[int, ...]]] = {}
         for variant in held:
             group, of_class = self._class_of[variant]
-            of.setdefault(group, set()).add(of_class)
-        # A missing one would mean that "unsatisfiable" was no proof.
-        return tuple(sorted((g, self.by_classes[g, frozenset(c)]) for g, c in of.items()))
+            held_classes.setdefault(group, set()).add(of_class)
+        # A KeyError would mean that a set of guards was wrongly proven unsatisfiable.
+        return tuple(sorted((g, self.by_classes[g, frozenset(c)]) for g, c in held_classes.items()))

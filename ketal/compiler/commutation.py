@@ -1,11 +1,11 @@
 """Ambiguity and order-sensitivity of an automaton.
 
-Linear extensions of one execution are joined by swaps of two neighbours that
-are concurrent. So a pattern is order-independent if, from every state, taking
+Any linear extension of an execution can be turned into any other by swaps of two
+neighbours that are concurrent. So a pattern is order-independent if, from every state, taking
 two concurrent events x and y in either order leads to the same configurations
-and the same verdicts. That is decided on symbols: x and y are each a set of
-truth values of the guards, before and after the other was taken. After it, the
-registers that the other overwrote hold an event concurrent with this one.
+and the same verdicts. That is decided on symbolic events: x and y are each a set of
+truth values of the guards, before and after the other event is taken. Once the other event
+is taken, the registers that it overwrote hold an event concurrent with this one.
 
 The one rule: "order-independent" is proven; what cannot be proven in
 `SWAPS_MAX` steps is called order-sensitive.
@@ -25,26 +25,29 @@ from ketal.compiler.predicates import (
     Formula,
     conjunction,
     disjunction,
+    map_literals,
     negation,
     registers,
-    with_literals,
 )
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
 from ketal.operators.topology.domain_order import gives_up
 
 SWAPS_MAX = 200_000
-"""Pairs of symbolic events tried before a proof is given up."""
+"""The most pairs of symbolic events that are tried before a proof is given up."""
 
 CLASSES_MAX = 512
-"""Symbolic events that one state distinguishes before a proof is given up."""
+"""The most symbolic events of one state before a proof is given up."""
 
 WITNESSES_MAX = 64
-"""Of more symbolic events than that, those that are tried for two that do not commute."""
+"""Symbolic events of a state that are still searched for a counterexample without a proof."""
 
 
-def _exclusive(theory: Theory) -> tuple[Formula, ...]:
-    """Return that prior (and the history), once bound, is not both before and concurrent."""
+def _exclusions(theory: Theory) -> tuple[Formula, ...]:
+    """Return formulas that are true unless an anchor is both before and concurrent with the event.
+
+    The anchors are the prior event and the history; the formulas hold once these are bound.
+    """
     out = []
     for number, atom in enumerate(theory.atoms):
         if atom.shape == "before" and atom.payload[0] in (syntax.PRIOR, syntax.ALL):
@@ -56,12 +59,11 @@ def _exclusive(theory: Theory) -> tuple[Formula, ...]:
 
 
 def ambiguities(automaton: Automaton, theory: Theory) -> Iterator[tuple[str, str, str]]:
-    """Yield (state, step, step) once for each two steps that one event can be at once.
+    """Yield (state, step, step) once for each two steps that one event can satisfy at once.
 
-    Only those count that lead to different configurations: readings that the
-    table merged need one.
+    Only pairs that lead to different configurations are ambiguous; the table has merged all others.
     """
-    bound = _exclusive(theory)
+    exclusions = _exclusions(theory)
     group_of = {
         v: group
         for minterm, group in automaton.letters
@@ -69,21 +71,21 @@ def ambiguities(automaton: Automaton, theory: Theory) -> Iterator[tuple[str, str
         for v in of_class
     }
     reported: set[tuple[int, int]] = set()
-    asked: dict[tuple[bool, int, int], bool] = {}
-    looked: set[tuple[bool, tuple[int, ...]]] = set()
+    answers: dict[tuple[bool, int, int], bool] = {}
+    visited: set[tuple[bool, tuple[int, ...]]] = set()
     for state, enabled in enumerate(automaton.enabled):
-        if (state == 0, enabled) in looked:
+        if (state == 0, enabled) in visited:
             continue
-        looked.add((state == 0, enabled))
+        visited.add((state == 0, enabled))
         for one, two in itertools.combinations(enabled, 2):
             steps = automaton.variants[one].step, automaton.variants[two].step
             if group_of[one] == group_of[two] or steps in reported:
                 continue
             key = (state == 0, one, two)
-            if key not in asked:
+            if key not in answers:
                 both = (automaton.formulas[one], automaton.formulas[two])
-                asked[key] = theory.can_hold(*both, *(bound if state else ()))
-            if asked[key]:
+                answers[key] = theory.can_hold(*both, *(exclusions if state else ()))
+            if answers[key]:
                 reported.add(steps)
                 yield automaton.names[state], automaton.steps[steps[0]], automaton.steps[steps[1]]
 
@@ -93,71 +95,71 @@ class Sensitivity(NamedTuple):
 
     Attributes
     ----------
-    of : {"topology", "steps", "window", "limit"}
-        What makes it so.
+    part : {"topology", "steps", "window", "limit"}
+        The part of the pattern that causes it.
     message : str
         The reason in words.
     """
 
-    of: Literal["topology", "steps", "window", "limit"]
+    part: Literal["topology", "steps", "window", "limit"]
     message: str
 
 
 def ordered_clauses(pattern: syntax.Pattern) -> list[str]:
     """Return the clauses for which even a `find any` needs a release order."""
-    there = {
+    present = {
         "`not`": any(isinstance(node, syntax.Absent) for node in walk(pattern.body)),
         "`limit`": pattern.limit is not None,
         "`within … events`": _counts_events(pattern),
     }
-    return [clause for clause, is_there in there.items() if is_there]
+    return [clause for clause, is_present in present.items() if is_present]
 
 
 def needs_no_order(pattern: syntax.Pattern) -> bool:
-    """Return whether the verdicts need no release order at all."""
-    return _asks_partial_order(pattern) and not ordered_clauses(pattern)
+    """Return whether the verdicts need no release order."""
+    return _follows_partial_order(pattern) and not ordered_clauses(pattern)
 
 
-def _asks_partial_order(pattern: syntax.Pattern) -> bool:
+def _follows_partial_order(pattern: syntax.Pattern) -> bool:
     """Return whether matches are defined by the partial order alone."""
     return pattern.kind == "find" and pattern.order.kind == "causal" and pattern.strategy == "any"
 
 
 def _counts_events(pattern: syntax.Pattern) -> bool:
-    """Return whether a window is of events."""
+    """Return whether the window counts events."""
     return pattern.window is not None and isinstance(pattern.window.length, int)
 
 
 def order_sensitivity(
     pattern: syntax.Pattern, automaton: Automaton, alphabet: Formula, theory: Theory
 ) -> Sensitivity | None:
-    """Return why a pattern is order-sensitive, None where it is proven not to be."""
+    """Return why a pattern is order-sensitive; None if it is proven order-independent."""
     if needs_no_order(pattern):
         return None
     if pattern.topology is not None and gives_up(pattern.topology, theory.limits):
-        why = "across a `relaxed` edge an event may be offered before its causes"
-        return Sensitivity("topology", f"order-sensitive: {why}")
-    reason = _of_the_steps(pattern, automaton, alphabet, theory)
+        cause = "across a `relaxed` edge an event may be offered before its causes"
+        return Sensitivity("topology", f"order-sensitive: {cause}")
+    reason = _step_reason(pattern, automaton, alphabet, theory)
     if reason is not None:
         return Sensitivity("steps", f"order-sensitive{reason}")
     if _counts_events(pattern):
-        why = "`within … events` counts positions in the order offered"
-        return Sensitivity("window", f"order-sensitive: {why}")
+        cause = "`within … events` counts positions in the order offered"
+        return Sensitivity("window", f"order-sensitive: {cause}")
     if pattern.limit is not None:
-        why = "which matches `limit` lists depends on the order offered"
-        return Sensitivity("limit", f"order-sensitive: {why}")
+        cause = "which matches `limit` lists depends on the order offered"
+        return Sensitivity("limit", f"order-sensitive: {cause}")
     return None
 
 
-def _of_the_steps(
+def _step_reason(
     pattern: syntax.Pattern, automaton: Automaton, alphabet: Formula, theory: Theory
 ) -> str | None:
-    """Return why the runs themselves are order-sensitive, None where it is proven that not.
+    """Return why the runs of a pattern are order-sensitive; None if proven order-independent.
 
-    Which matches are listed, and where a window of events ends, is left out of account.
+    `limit` and windows that count events are not considered here.
     """
-    if _asks_partial_order(pattern):
-        # With `not`, too: it is offered after its past.
+    if _follows_partial_order(pattern):
+        # With `not` too: under CausalOrder an event is offered after its past.
         return None
     if pattern.kind == "find" and automaton.nots:
         return ": a `not` bars by what was offered in between"
@@ -165,13 +167,13 @@ def _of_the_steps(
     if swap is None or isinstance(swap, str):
         return swap
     state, one, two = swap
-    both = f"two `{one}`" if one == two else f"`{one}` and `{two}`"
-    return f": in state {automaton.names[state]}, {both} do not commute"
+    steps = f"two `{one}`" if one == two else f"`{one}` and `{two}`"
+    return f": in state {automaton.names[state]}, {steps} do not commute"
 
 
 _Column = tuple[int | None, tuple[int, ...]]
-"""A question about a symbolic event: does it satisfy one of these variants, with the registers
-as they were (None), or after the other event was bound in this group?"""
+"""(group, variants): whether a symbolic event satisfies one of the variants after the other event
+was bound in the group; None if the other event was not taken."""
 
 
 @dataclass(frozen=True)
@@ -181,11 +183,11 @@ class _Symbol:
     Attributes
     ----------
     held : frozenset of _Column
-        The guards that hold.
+        The columns that the event satisfies.
     assignment : PartialAssignment
-        The truth values of its atoms that follow.
+        The truth values of atoms that follow from these.
     node : str or None
-        Its node, where the guards fix it.
+        Its node, if the guards determine it.
     """
 
     held: frozenset[_Column]
@@ -194,10 +196,7 @@ class _Symbol:
 
 
 class _TriedRun(NamedTuple):
-    """A run that was in some state before two events: its state now, and what it took of them.
-
-    `taken` has the group and the name of each event.
-    """
+    """A run while two events are tried: its state, and (group, name) of the events it took."""
 
     state: int
     taken: tuple[tuple[int, str], ...] = ()
@@ -212,26 +211,26 @@ class _Swaps:
         self.pattern = pattern
         self.automaton = automaton
         self.strategy = pattern.selection
-        self.find_kind = pattern.kind == "find"
+        self.is_find = pattern.kind == "find"
         self._ways: dict[int, Ways] = {}
         self._known: dict[tuple[_Column, ...], list[_Symbol]] = {}
         self._overwritten: dict[int, Mapping[int, Formula]] = {}
         atoms = list(theory.atoms)
-        self._nodes = _nodes(atoms)
-        self._fixed = [alphabet]
+        self._node_literals = _node_literals(atoms)
+        self._premises = [alphabet]
         if pattern.deployment is not None and not pattern.deployment.everything:
-            # A copy's own events stand at fixed places among what it is offered.
-            self._fixed += [
+            # A copy is offered its node's own events at fixed places, so these are not swapped.
+            self._premises += [
                 ("var", n, False) for n, a in enumerate(atoms) if a.shape == "localhost"
             ]
         for group in sorted({g for _, g in automaton.letters}):
-            self._overwritten[group] = self._after(group, theory.atoms, atoms)
+            self._overwritten[group] = self._atoms_after(group, theory.atoms, atoms)
         self.theory = Theory(atoms, theory.limits)
 
-    def _after(
+    def _atoms_after(
         self, group: int, before: Sequence[Atom], atoms: list[Atom]
     ) -> Mapping[int, Formula]:
-        """Return what relational atoms are once the other event is bound in `group`."""
+        """Return the values of relational atoms once the other event is bound in `group`."""
         name = self.automaton.steps[group] if group != ANONYMOUS else None
         after: dict[int, Formula] = {}
         for number, atom in enumerate(before):
@@ -245,7 +244,7 @@ class _Swaps:
             elif atom.shape in ("concurrent", "other_node") and (prior or name in steps):
                 after[number] = True
             elif name in steps:
-                # Compared with the other event now: nothing is known of it.
+                # Compared with the other event now: a new atom with an unknown value.
                 after[number] = ("var", len(atoms), True)
                 atoms.append(Atom("after", (group, number), relational=True))
         return after
@@ -253,41 +252,43 @@ class _Swaps:
     # symbolic events
 
     def ways(self, state: int) -> Ways:
-        """Return where events lead from a state."""
+        """Return the transitions from a state."""
         ways = self._ways.get(state)
         if ways is None:
             ways = self._ways[state] = Ways(self.automaton, state)
         return ways
 
     def symbols(self, state: int) -> list[_Symbol]:
-        """Return the symbolic alphabet events that a state and its successors distinguish.
+        """Return the symbolic events of the alphabet that a state and its successors distinguish.
 
-        More than `CLASSES_MAX` are not all of them.
+        If there are more than `CLASSES_MAX`, the list is incomplete.
         """
         columns: dict[_Column, None] = {(None, c): None for c in self.ways(state).classes}
         for letter, target in self.automaton.table[state]:
             _, group = self.automaton.letters[letter]
             columns |= {(group, c): None for c in self.ways(target).classes}
-        asked = tuple(columns)
-        if asked not in self._known:
-            self._known[asked] = self._distinguished(asked)
-        return self._known[asked]
+        column_tuple = tuple(columns)
+        if column_tuple not in self._known:
+            self._known[column_tuple] = self._distinguish(column_tuple)
+        return self._known[column_tuple]
 
-    def _distinguished(self, columns: tuple[_Column, ...]) -> list[_Symbol]:
+    def _distinguish(self, columns: tuple[_Column, ...]) -> list[_Symbol]:
         formulas = {column: self._formula(*column) for column in columns}
-        # Most guards do not change when another event is taken: each is decided once.
-        asked = tuple(dict.fromkeys(formulas.values()))
-        known = self.theory.narrowed(PartialAssignment(), self._fixed)
+        # Most guards do not change when another event is taken: decide equal ones once.
+        distinct = tuple(dict.fromkeys(formulas.values()))
+        known = self.theory.narrowed(PartialAssignment(), self._premises)
         regions: list[Region] = []
         if known is not None and self.theory.satisfiable(known):
             regions = [((), known)]
-        for number, formula in enumerate(asked):
+        for number, formula in enumerate(distinct):
             regions = split(regions, number, formula, self.theory)[: CLASSES_MAX + 1]
         symbols: list[_Symbol] = []
         for chosen, known in regions:
-            satisfied = {asked[number] for number in chosen}
+            satisfied = {distinct[number] for number in chosen}
             held = frozenset(column for column, formula in formulas.items() if formula in satisfied)
-            node = next((c for c, f in self._nodes.items() if self.theory.forces(known, f)), None)
+            node = next(
+                (c for c, f in self._node_literals.items() if self.theory.forces(known, f)), None
+            )
             symbols.append(_Symbol(held, known, node))
         return symbols
 
@@ -298,19 +299,19 @@ class _Swaps:
         after = self._overwritten[overwritten]
 
         def literal(variable: Any) -> Formula:
-            of = after.get(variable[1])
-            return variable if of is None else of if variable[2] else negation(of)
+            changed = after.get(variable[1])
+            return variable if changed is None else changed if variable[2] else negation(changed)
 
-        return with_literals(formula, literal)
+        return map_literals(formula, literal)
 
     # runs of two events
 
     def find(self) -> tuple[int, str, str] | str | None:
-        """Return (state, step, step) that do not commute, why no proof was found, or None."""
+        """Return (state, step, step) that do not commute, why a proof failed, or None if proven."""
         unproven = " as far as can be shown: the steps overlap too much for a proof"
         swaps = 0
-        held = (True,) if self.pattern.window is None else (True, False)
-        windows = list(itertools.product(held, held, held))
+        fits = (True,) if self.pattern.window is None else (True, False)
+        windows = list(itertools.product(fits, fits, fits))
         order = {name: number for number, name in enumerate(self.automaton.steps)}
         for state in range(len(self.automaton.table)):
             symbols = self.symbols(state)
@@ -333,7 +334,7 @@ class _Swaps:
         return None
 
     def _name(self, state: int, symbol: _Symbol) -> str:
-        """Return the step that an event is in a state, else in one next to it."""
+        """Return a step that an event satisfies in a state, else in one of its successors."""
         here = self.ways(state).classes
         at_once = [(None, c) for c in here if (None, c) in symbol.held]
         later = sorted((g, c) for g, c in symbol.held if g is not None)
@@ -348,56 +349,56 @@ class _Swaps:
     def _outcome(
         self, state: int, events: Sequence[tuple[str, _Symbol, bool]], both_fit: bool
     ) -> object:
-        """Return what two events lead to from a state: the runs after them, and what was found.
+        """Return the outcome of two events from a state: the runs after them, and the verdicts.
 
         Parameters
         ----------
         state : int
-            The state of the run; of a find in the initial one each event can start another.
+            The state of the run; in the initial state of a `find` each event can start another run.
         events : sequence of (str, _Symbol, bool)
-            In the order offered: the name of each, its class, and whether the run's window has it.
+            In the order offered: each event's name and class, and whether the run's window has it.
         both_fit : bool
-            Whether the window of a run that took the first one has the second.
+            Whether the second event is in the window of a run that took the first one.
         """
         runs = [_TriedRun(state)]
-        found: list[object] = []
+        verdicts: list[object] = []
         for event, symbol, fits in events:
             moved: list[_TriedRun] = []
             stayed: list[_TriedRun] = []
             for run in runs:
                 within = both_fit if run.taken else fits
                 starts = state == 0 or run.state == 0
-                after = self._moves(run, symbol, event) if within or starts else []
+                after = self._moved_runs(run, symbol, event) if within or starts else []
                 moved += after
                 stays = not after if self.strategy == "next" else self.strategy == "any"
-                if self.find_kind and (stays or run == _TriedRun(0)):
+                if self.is_find and (stays or run == _TriedRun(0)):
                     stayed.append(run)
-            if self.find_kind:
-                found += [run.taken for run in moved if run.state in self.automaton.finals]
+            if self.is_find:
+                verdicts += [run.taken for run in moved if run.state in self.automaton.finals]
             elif not moved:
                 if self.pattern.violation_policy == "halt":
                     return "violation"
                 if self.pattern.violation_policy == "resume":
                     return event, "resumes"  # not compared: the fresh run depends on the event
-                found.append("violation")
+                verdicts.append("violation")
                 stayed = runs
             runs = stayed + moved
-        return frozenset(map(self._read_later, runs)), sorted(map(repr, found))
+        return frozenset(map(self._observable_part, runs)), sorted(map(repr, verdicts))
 
-    def _moves(self, run: _TriedRun, symbol: _Symbol, event: str) -> list[_TriedRun]:
-        """Return where a symbolic event leads, after the other one if that was taken."""
+    def _moved_runs(self, run: _TriedRun, symbol: _Symbol, event: str) -> list[_TriedRun]:
+        """Return the runs after a run takes a symbolic event; none if it cannot take the event."""
         overwritten = run.taken[-1][0] if run.taken else None
         ways = self.ways(run.state)
         here = frozenset(c[0] for c in ways.classes if (overwritten, c) in symbol.held)
         try:
             targets = ways.targets(here)
         except KeyError:
-            return []  # no event: comparisons with the other one are distinguished too finely
+            return []  # no real event: comparisons with the other event are treated as unrelated
         return [_TriedRun(target, (*run.taken, (group, event))) for group, target in targets]
 
-    def _read_later(self, run: _TriedRun) -> object:
-        """Return what later events can tell a run by: a find reports all that it took."""
-        if self.find_kind:
+    def _observable_part(self, run: _TriedRun) -> object:
+        """Return the part of a run that later verdicts depend on: of a `find`, all of it."""
+        if self.is_find:
             return run
         live = self.automaton.live[run.state]
         return (
@@ -408,8 +409,8 @@ class _Swaps:
         )
 
 
-def _nodes(atoms: Sequence[Atom]) -> Mapping[str, Formula]:
-    """Return the atoms that fix an event's node, by its name."""
+def _node_literals(atoms: Sequence[Atom]) -> Mapping[str, Formula]:
+    """Return the literals that determine an event's node, by the name of the node."""
     return {
         a.payload[0]: ("var", n, True)
         for n, a in enumerate(atoms)

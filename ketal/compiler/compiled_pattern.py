@@ -1,7 +1,7 @@
-"""A pattern, compiled: its automaton, the words of its syntax, and the functions that judge events.
+"""A compiled pattern: its automaton, its syntax, and the compiled functions that judge events.
 
-The one rule: it is a value. What is derived from its fields is made when it is first asked for, and
-is never shipped.
+The one rule: a compiled pattern is a value. Whatever is derived from its fields is computed on
+first access, and is not pickled.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from ketal.compiler.predicates import (
     conjunction,
     disjunction,
     evaluate,
-    free_of_run,
-    of_field,
+    field_guard,
+    local_guard,
     simplify,
     variables,
 )
@@ -46,41 +46,41 @@ from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 
 Bound = Mapping[str, Event]
-"""The event that each step is bound to."""
+"""Step → the event that it bound last."""
 
 
 @dataclass(frozen=True)
 class CompiledPattern:
-    """One pattern, compiled: the automaton, and how runs of it are made and judged.
+    """One compiled pattern: the automaton, and all that runs of it need to judge events.
 
     Attributes
     ----------
     name : str
         The pattern's name.
     pattern : Pattern
-        The syntax it was compiled from, with parameters substituted.
+        The syntax from which it was compiled, with parameters substituted.
     automaton : Automaton
         The table.
     guards : tuple of (str, Guard)
         The guard of each step.
     alphabet : Formula
-        Which events are offered, over the automaton's atoms.
+        The events that are offered, as a formula over the automaton's atoms.
     events : tuple of (EventDecl, Formula)
         The declared events that make the alphabet, each with its guard over these atoms.
     named_events : tuple of EventDecl
-        Those events, and those that their guards name, directly or through others.
+        Those events, and the events that their guards name, directly or indirectly.
     order_independent : bool
         Whether every linear extension gives the same verdicts.
     declared : tuple of (str, Guard)
-        The events and steps that its guards may name, each with its guard.
+        The events and steps that guards may name, each with its guard.
     guard_failed : callable or None
         Called for each failure of a registered guard; see `reporting`.
     warnings : tuple of Diagnostic
         The findings of lint.
     undecided : str
-        The scheme of the clocks, where it does not decide happened-before.
+        The scheme of the clocks, if it does not decide happened-before; else empty.
     fingerprint : str
-        32 hex digits over all that decides verdicts.
+        32 hex digits, the hash of everything that decides verdicts.
     """
 
     name: str
@@ -99,7 +99,7 @@ class CompiledPattern:
     declared: tuple[tuple[str, syntax.Guard], ...] = field(default=(), repr=False)
     guard_failed: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
-    # --- the syntax, in the words of the engine ---
+    # --- properties of the syntax that the engine reads ---
 
     @property
     def kind(self) -> str:
@@ -108,36 +108,36 @@ class CompiledPattern:
 
     @property
     def causal(self) -> bool:
-        """Whether it stands under `order CausalOrder`."""
+        """Whether the pattern is under `order CausalOrder`."""
         return self.pattern.order.kind == "causal"
 
     @property
     def strategy(self) -> str:
-        """`strict`, `next` or `any`; `check` for a check."""
+        """`strict`, `next` or `any`; `check` for a `check`."""
         return self.pattern.selection
 
     @functools.cached_property
     def order_free(self) -> bool:
-        """Whether the verdicts need no release order at all."""
+        """Whether the verdicts need no release order."""
         return needs_no_order(self.pattern)
 
     @functools.cached_property
     def window_us(self) -> int | None:
-        """`within` in microseconds; None where it is in events, or there is none."""
+        """The length of `within` in microseconds; None if it counts events, or is absent."""
         window = self.pattern.window
         length = None if window is None else window.length
         return length.microseconds if isinstance(length, syntax.Duration) else None
 
     @functools.cached_property
     def window_events(self) -> int | None:
-        """`within` in events; None where it is in time, or there is none."""
+        """The length of `within` in events; None if it is a time, or is absent."""
         window = self.pattern.window
         length = None if window is None else window.length
         return length if isinstance(length, int) else None
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """32 hex digits over all that decides verdicts; layout and comments do not."""
+        """32 hex digits over everything that decides verdicts; layout and comments do not."""
         p = self.pattern
         parts = {
             "format": FORMAT,
@@ -160,15 +160,15 @@ class CompiledPattern:
 
     @functools.cached_property
     def counted(self) -> CountedParts:
-        """What of it is counted of events."""
+        """The parts of the pattern for which events are counted."""
         return CountedParts(self)
 
     @functools.cached_property
     def bound(self) -> BoundFunctions:
-        """What it computes of bound events."""
+        """The functions that read bound events."""
         return BoundFunctions(self)
 
-    # --- compiled functions; made when first used, never shipped ---
+    # --- compiled functions: made on first access, not pickled ---
 
     def __getstate__(self) -> dict[str, Any]:
         saved = {f.name for f in fields(self)} | {"fingerprint"}
@@ -176,21 +176,21 @@ class CompiledPattern:
 
     @functools.cached_property
     def guard_calls(self) -> dict[str, GuardCall]:
-        """The guards added in code, by name."""
+        """The registered guards, by name."""
         return {g.name: GuardCall(g, self.guard_failed) for g in self.registered}
 
     def reporting(self, guard_failed: Callable[[], None]) -> CompiledPattern:
-        """Return the pattern with guards that call `guard_failed` for each of their failures."""
+        """Return the pattern with registered guards that call `guard_failed` at each failure."""
         return replace(self, guard_failed=guard_failed) if self.registered else self
 
     @functools.cached_property
     def masks(self) -> Masks:
-        """Events → bit masks of the local atoms, localhost apart."""
+        """Events → bit masks of the local atoms, without `localhost`."""
         return compile_masks(self.automaton.atoms, self.limits, self.guard_calls)
 
     @functools.cached_property
     def names_type(self) -> Callable[[Event], bool]:
-        """Whether the type of an event satisfies `counted.type_guard`."""
+        """Event → whether its type satisfies `counted.type_guard`."""
         type_guard = self.counted.type_guard
         bits = sum(1 << number for number in variables(type_guard))
         satisfies = functools.lru_cache(VALUES_CACHED_MAX)(functools.partial(evaluate, type_guard))
@@ -199,11 +199,13 @@ class CompiledPattern:
     @functools.cached_property
     def partition(self) -> tuple[tuple[str, Callable[[Event], Any]], ...]:
         """(name, reader) of each partition key."""
-        return tuple((of.last_name, compile_read(of, self.limits)) for of in self.pattern.partition)
+        return tuple(
+            (key.last_name, compile_read(key, self.limits)) for key in self.pattern.partition
+        )
 
     @functools.cached_property
     def unknown_types(self) -> Callable[[Event], bool] | None:
-        """Whether an event leaves the types of a `call` unknown; None without such calls."""
+        """Event → whether it leaves the types of a `call` unknown; None without such calls."""
         steps = (guard for _, guard in self.guards)
         return unknown_types((*steps, *self.named_events, self.pattern.body))
 
@@ -214,13 +216,13 @@ class CompiledPattern:
 
 @dataclass(frozen=True, eq=False)
 class BoundFunctions:
-    """The functions of a pattern that read bound events: its relational atoms, its `return`."""
+    """The functions of a pattern that read bound events: for relational atoms and `return`."""
 
     compiled: CompiledPattern
 
     @functools.cached_property
     def relational(self) -> dict[int, Relational]:
-        """The compiled atoms that refer to bound events, by number."""
+        """The compiled atoms that read bound events, by number of the atom."""
         return {
             number: compile_relational(atom, self.compiled.limits, self.compiled.guard_calls)
             for number, atom in enumerate(self.compiled.automaton.atoms)
@@ -229,7 +231,10 @@ class BoundFunctions:
 
     @functools.cached_property
     def equalities(self) -> dict[int, tuple[Callable[[Event], Any], Callable[[Bound], Any]]]:
-        """The two sides of each atom that equates an event's value with a bound one's."""
+        """By number of an atom that equates a value of the event with one of bound events.
+
+        The two functions return the two values.
+        """
         return {
             number: compile_equality(atom, self.compiled.limits)
             for number, atom in enumerate(self.compiled.automaton.atoms)
@@ -238,7 +243,7 @@ class BoundFunctions:
 
     @functools.cached_property
     def returns(self) -> tuple[tuple[str, Callable[[Bound], Any]], ...] | None:
-        """(name, value of the bound events) of each `return` item; None without."""
+        """(name, bound events → value) of each item of `return`; None without items."""
         clause = self.compiled.pattern.returns
         if clause is None or clause.count:
             return None
@@ -248,22 +253,22 @@ class BoundFunctions:
 
 @dataclass(frozen=True, eq=False)
 class CountedParts:
-    """What of a pattern is counted of events, each alone, by its mask.
+    """The parts of a pattern for which a run counts events, each event alone, by its mask.
 
-    By these counts a run says where it found nothing (`ketal.runtime.silence`).
+    These counts explain why a run found nothing (`ketal.runtime.silence`).
     """
 
     compiled: CompiledPattern
 
     @functools.cached_property
-    def asks_causality(self) -> bool:
-        """Whether its answer depends on which events happened before others."""
+    def depends_on_causality(self) -> bool:
+        """Whether the pattern's verdicts depend on which events happened before others."""
         related = any(atom.shape in RELATIONS for atom in self.compiled.automaton.atoms)
         return self.compiled.pattern.order.kind == "causal" or related
 
-    def _of_one_event(self, formula: Formula) -> Formula:
-        """Return what a guard asks of the event alone, in the copy of some node."""
-        local = free_of_run(formula, self.compiled.automaton.atoms)
+    def _local_guard(self, formula: Formula) -> Formula:
+        """Return a formula over local atoms: true if the guard holds in some run of some copy."""
+        local = local_guard(formula, self.compiled.automaton.atoms)
         localhost_bit = self.compiled.automaton.localhost_bit
         if not localhost_bit:
             return local
@@ -272,30 +277,30 @@ class CountedParts:
 
     @functools.cached_property
     def alphabet_guard(self) -> Formula:
-        """The mask of an event of the alphabet."""
-        return self._of_one_event(self.compiled.alphabet)
+        """The guard, over masks, of an event of the alphabet."""
+        return self._local_guard(self.compiled.alphabet)
 
     @functools.cached_property
     def event_guards(self) -> dict[str, Formula]:
-        """The mask of an event of each declaration, by name."""
-        return {event.name: self._of_one_event(formula) for event, formula in self.compiled.events}
+        """The guard, over masks, of each declared event, by name."""
+        return {event.name: self._local_guard(formula) for event, formula in self.compiled.events}
 
     @functools.cached_property
     def step_guards(self) -> dict[str, Formula]:
-        """The mask of an event that a step can take in some run, by the step's name."""
-        of = zip(self.compiled.automaton.variants, self.compiled.automaton.formulas, strict=True)
+        """The guard, over masks, of an event that a step can take in some run, by step."""
+        pairs = zip(self.compiled.automaton.variants, self.compiled.automaton.formulas, strict=True)
         return {
-            self.compiled.automaton.steps[variant.step]: self._of_one_event(
+            self.compiled.automaton.steps[variant.step]: self._local_guard(
                 conjunction([formula, self.compiled.alphabet])
             )
-            for variant, formula in of
+            for variant, formula in pairs
         }
 
     @functools.cached_property
     def named_values(self) -> tuple[NamedValue, ...]:
-        """What the pattern names that events are to have.
+        """The types, attributes, keys and nodes that the pattern names.
 
-        Attributes and nodes are known by events whose type the pattern asks for.
+        The `known_by` of each also requires a type that the pattern's events may have.
         """
         known = [conjunction([name.known_by, self.type_guard]) for name in self._named_values]
         named = zip(self._named_values, known, strict=True)
@@ -309,15 +314,15 @@ class CountedParts:
 
     @functools.cached_property
     def type_guard(self) -> Formula:
-        """The mask of an event with a type that the pattern names or some event of it may have."""
+        """The guard, over masks, of a type that the pattern names or that its events may have."""
         named = [name.known_by for name in self._named_values if name.what == "type"]
         guards = [self.alphabet_guard, *self.event_guards.values(), *self.step_guards.values()]
-        of_type = (of_field(guard, self.compiled.automaton.atoms, TYPE) for guard in guards)
+        of_type = (field_guard(guard, self.compiled.automaton.atoms, TYPE) for guard in guards)
         return disjunction([*named, *of_type])
 
     @functools.cached_property
     def comparisons(self) -> tuple[tuple[ComparisonSite, ...], tuple[SiteReading, ...]]:
-        """The comparisons of its guards, and how their operands are read from events."""
+        """The comparisons in the guards, and how their operands are read from events."""
         sites, readings = comparisons(
             self.compiled.pattern,
             self.compiled.named_events,
@@ -325,12 +330,12 @@ class CountedParts:
             self.compiled.automaton.atoms,
             self.compiled.registered,
         )
-        of_event = (replace(one, guard=self._of_one_event(one.guard)) for one in readings)
-        return sites, tuple(of_event)
+        local_readings = (replace(one, guard=self._local_guard(one.guard)) for one in readings)
+        return sites, tuple(local_readings)
 
     @functools.cached_property
     def guards(self) -> dict[Formula, str]:
-        """The guards whose events are counted, over the bits of a mask, each with a hash."""
+        """The guards, over masks, whose events are counted; each with a hash that names it."""
         named = (name.known_by for name in self.named_values)
         guards = (
             self.alphabet_guard, *self.event_guards.values(), *self.step_guards.values(), *named,

@@ -1,31 +1,31 @@
-"""From the positions of a body to the minimal deterministic automaton.
+"""Determinisation: from the positions of a body to the minimal deterministic automaton.
 
-Determinising over the minterms of all of a pattern's guards is the textbook's way, and
-it is exponential where guards have nothing to do with each other: eleven steps that
-each read an attribute of their own make 2^11 - 1 classes of events, though no state
-ever has to choose between more than one or two of them. So it is done in two stages.
+The textbook construction determinises over the minterms of all guards of a pattern. It is
+exponential if the guards are unrelated: eleven steps that each read an attribute of
+their own make 2^11 - 1 classes of events, though no state
+ever has to choose between more than one or two of them. So there are two stages.
 
-1. *Over steps.* With the guards on edges (variants) for letters, the position
-   automaton is determinised, and minimised by automata-lib. No event is looked
-   at, and the result depends on nothing but the language of the body over steps.
-2. *Over events.* An event satisfies several guards at once. Of one group (the
-   steps whose events are bound alike) all readings are followed as one, so a state is
-   now a set of states of the first stage (Rabin and Scott 1959). What has to be
-   distinguished in it are not guards but *classes* of guards: those that lead to the
-   same states are one, their guard being the disjunction. The minterms are taken over
-   the classes of one group in one state. Where an event is bound to a register of its
-   own, as in every find, a step is its own group, and there is hardly ever more than
-   one class. Where sets of several states come about, automata-lib minimises once more.
+1. *Over steps.* The position automaton, with the guards on edges (variants) as letters,
+   is determinised, and minimised by automata-lib. Events play no part, and
+   the result depends only on the language of the body over steps.
+2. *Over events.* An event may satisfy several guards at once. All readings of it within
+   one group (the steps whose events are bound alike) are followed together, so a state is
+   now a set of states of the first stage (Rabin and Scott 1959). Such a state need not
+   distinguish guards, only *classes* of guards: the guards that lead to the same states
+   form one class, whose guard is their disjunction. The minterms are taken over
+   the classes of one group in one state. If an event is bound to a register of its
+   own, as in every `find`, a step is its own group, and there is rarely more than
+   one class. If sets of several states arise, automata-lib minimises once more.
 
-Minterms of the guards that leave one state, not of all, are how symbolic automata are
-determinised (D'Antoni and Veanes, "The Power of Symbolic Automata and Transducers", CAV
-2017). What stays exponential is inherently so: n overlapping guards that may come
-together in one state, are bound alike, and lead to n different futures.
+Symbolic automata are determinised over the minterms of the guards that leave one state,
+not of all guards (D'Antoni and Veanes, "The Power of Symbolic Automata and Transducers",
+CAV 2017). The remaining exponential cases are inherent: n overlapping guards that are
+enabled together in one state, are bound alike, and lead to n different futures.
 
-automata-lib keeps a list for every pair of state and symbol, which for a long
-chain of steps would be a square. So letters are written as numbers of base 16
-with a fixed number of digits. Such a code keeps words apart, and a state inside
-of a letter is never equivalent to one between letters, so the states between
+automata-lib stores a list for every pair of state and symbol, which is quadratic for a long
+chain of steps. So letters are encoded as numbers in base 16
+with a fixed number of digits. The code is uniquely decodable, and a state inside
+a letter is never equivalent to a state between letters, so the states between
 letters are those of the minimal automaton over whole letters.
 
 The one rule: nothing that depends on hash order leaves this module.
@@ -54,7 +54,7 @@ from ketal.errors import PatternError, Span, pattern_error
 from ketal.model.limits import Limits
 
 _Class: TypeAlias = tuple[int, ...]
-"""Variants that lead to the same states, in order."""
+"""The variants that lead to the same states, in order."""
 _Minterm: TypeAlias = tuple[_Class, ...]
 _Letter: TypeAlias = tuple[_Minterm, int]
 """The classes of one group of which some variant holds, and the group."""
@@ -67,20 +67,20 @@ MOVES_PER_STATE_MAX = 32
 
 @dataclass(frozen=True)
 class Guards:
-    """The guards on edges, as determinisation reads them.
+    """The guards on edges, with all that determinisation needs of each variant.
 
     Attributes
     ----------
     variants : tuple of Variant
         Sorted.
     formulas : tuple of Formula
-        The guard of each.
+        The guard of each variant.
     groups : tuple of int
-        The group of each.
+        The group of each variant.
     spans : tuple of Span or None
-        Where the step of each is declared.
+        The place where the step of each variant is declared.
     names : tuple of str
-        The name of the step of each.
+        The name of the step of each variant.
     """
 
     variants: tuple[Variant, ...]
@@ -109,7 +109,7 @@ class _TableRows:
     Attributes
     ----------
     rows : sequence of mapping of int to set of int
-        For each state and letter the states that come next.
+        For each state, letter → next states.
     finals : set of int
         The accepting states.
     """
@@ -117,8 +117,8 @@ class _TableRows:
     rows: Sequence[Mapping[int, _States]]
     finals: Collection[int]
 
-    def after(self, states: _States) -> Mapping[int, _States]:
-        """Return the states that come after a set of states, by letter."""
+    def successors(self, states: _States) -> Mapping[int, _States]:
+        """Return the next states of a set of states, by letter."""
         if len(states) == 1:
             (state,) = states
             return self.rows[state]
@@ -146,12 +146,12 @@ def determinise(
     guards : Guards
         The guards on its edges.
     theory : Theory
-        Which guards hold together.
+        Decides which guards can hold together.
     check : bool
-        Whether the steps that may come next are part of the answer, as in a `check`:
-        then states that differ in it are not merged.
+        Whether verdicts report the steps that may come next, as those of a `check` do:
+        then states that differ in these steps are not merged.
     span : Span or None
-        Where the body stands.
+        The place of the body.
 
     Raises
     ------
@@ -168,7 +168,9 @@ def determinise(
     steps = _minimal(_subsets(nfa, theory.limits, span), len(numbers))
     labels = []
     if positions.labels:
-        labels = [{positions.labels[p] for p in behind} for behind in _behind(steps, nfa)]
+        labels = [
+            {positions.labels[p] for p in originals} for originals in _original_states(steps, nfa)
+        ]
     return _OverEvents(steps, labels, guards, theory, check, span).run()
 
 
@@ -182,16 +184,16 @@ def _too_many(limits: Limits, span: Span | None) -> PatternError:
 
 
 def _subsets(nfa: _TableRows, limits: Limits, span: Span | None) -> _TableRows:
-    """Return the deterministic automaton whose states are sets of states."""
+    """Return the deterministic automaton whose states are sets of states of `nfa`."""
     initial = frozenset((0,))
     reached = {initial}
 
     def moves(states: _States) -> Iterable[tuple[int, _States]]:
-        after = nfa.after(states)
-        reached.update(after.values())
+        successors = nfa.successors(states)
+        reached.update(successors.values())
         if len(reached) > limits.states_max:
             raise _too_many(limits, span)
-        return after.items()
+        return successors.items()
 
     return _breadth_first(initial, moves, lambda states: not states.isdisjoint(nfa.finals))
 
@@ -229,14 +231,16 @@ def _minimal(automaton: _TableRows, letters: int) -> _TableRows:
 
 
 def _letters(dfa: Any, state: Any, width: int) -> Iterator[tuple[int, Any]]:
-    """Yield (letter, state) for each letter, of `width` digits, that leads on from a state."""
+    """Yield (letter, next state) of a state, for each letter of `width` digits."""
     todo: list[tuple[str, Any]] = [("", state)]
     while todo:
         word, here = todo.pop()
         if len(word) == width:
             yield int(word, 16), here
         else:
-            todo += [(word + digit, there) for digit, there in dfa.transitions[here].items()]
+            todo += [
+                (word + digit, following) for digit, following in dfa.transitions[here].items()
+            ]
 
 
 def _breadth_first(
@@ -246,7 +250,7 @@ def _breadth_first(
 ) -> _TableRows:
     """Return a deterministic automaton with its states numbered breadth-first, by letters.
 
-    `moves` returns the letters that lead on from a state, each with the state that it leads to.
+    `moves` returns the transitions (letter, next state) of a state.
     """
     index = {initial: 0}
     order = [initial]
@@ -263,7 +267,7 @@ def _breadth_first(
 
 
 def _restricted(automaton: _TableRows, letters: int) -> _TableRows:
-    """Return a deterministic automaton numbered anew, without the letters from `letters` on."""
+    """Return a deterministic automaton renumbered, without the letters from `letters` on."""
 
     def moves(state: int) -> Iterator[tuple[int, int]]:
         for letter, (target,) in automaton.rows[state].items():
@@ -273,20 +277,20 @@ def _restricted(automaton: _TableRows, letters: int) -> _TableRows:
     return _breadth_first(0, moves, lambda state: state in automaton.finals)
 
 
-def _behind(minimal: _TableRows, nfa: _TableRows) -> list[_States]:
-    """Return the states of an automaton that stand behind each state of its minimal form."""
-    behind: list[set[_States]] = [set() for _ in minimal.rows]
-    behind[0].add(frozenset((0,)))
+def _original_states(minimal: _TableRows, nfa: _TableRows) -> list[_States]:
+    """Return, for each state of a minimal automaton, the equivalent states of the original."""
+    originals: list[set[_States]] = [set() for _ in minimal.rows]
+    originals[0].add(frozenset((0,)))
     todo = deque([(0, frozenset((0,)))])
     while todo:
         number, states = todo.popleft()
-        after = nfa.after(states)
+        successors = nfa.successors(states)
         for letter, targets in minimal.rows[number].items():
             (target,) = targets
-            if after[letter] not in behind[target]:
-                behind[target].add(after[letter])
-                todo.append((target, after[letter]))
-    return [frozenset().union(*sets) for sets in behind]
+            if successors[letter] not in originals[target]:
+                originals[target].add(successors[letter])
+                todo.append((target, successors[letter]))
+    return [frozenset().union(*sets) for sets in originals]
 
 
 # --- the second stage ----------------------------------------------------------------
@@ -294,7 +298,7 @@ def _behind(minimal: _TableRows, nfa: _TableRows) -> list[_States]:
 
 @dataclass
 class _OverEvents:
-    """The subset construction over the minterms of each state."""
+    """The subset construction over the minterms of each state (the second stage)."""
 
     steps: _TableRows
     labels: Sequence[Collection[str]]
@@ -308,7 +312,7 @@ class _OverEvents:
         self._members: dict[int, _Class] = {}
         for variant, group in enumerate(self.guards.groups):
             self._members[group] = (*self._members.get(group, ()), variant)
-        self._asked: dict[tuple[_Class, ...], tuple[_Minterm, ...]] = {}
+        self._known_minterms: dict[tuple[_Class, ...], tuple[_Minterm, ...]] = {}
 
     def run(self) -> Deterministic:
         """Return the minimal automaton over minterms."""
@@ -316,8 +320,10 @@ class _OverEvents:
         letters, rows = self._moves(states)
         finals = {n for n, s in enumerate(states) if not s.isdisjoint(self.steps.finals)}
         whole = _TableRows(rows, finals)
-        made = self._merged(whole, states, len(letters))
-        behind = [frozenset().union(*(states[n] for n in ns)) for ns in _behind(made, whole)]
+        minimal = self._minimised(whole, states, len(letters))
+        originals = [
+            frozenset().union(*(states[n] for n in ns)) for ns in _original_states(minimal, whole)
+        ]
         terms = tuple(sorted({term for term, _ in letters}))
         numbers = {term: number for number, term in enumerate(terms)}
         return Deterministic(
@@ -325,28 +331,28 @@ class _OverEvents:
             letters=tuple((numbers[term], group) for term, group in letters),
             table=tuple(
                 tuple((letter, target) for letter, (target,) in sorted(row.items()))
-                for row in made.rows
+                for row in minimal.rows
             ),
-            finals=frozenset(made.finals),
-            names=tuple(map(self._name, range(len(behind)), behind)),
-            enabled=tuple(map(self._enabled, behind)),
+            finals=frozenset(minimal.finals),
+            names=tuple(map(self._state_name, range(len(originals)), originals)),
+            enabled=tuple(map(self._enabled, originals)),
         )
 
-    def _name(self, number: int, behind: _States) -> str:
+    def _state_name(self, number: int, originals: _States) -> str:
         if not self.labels:
             return f"q{number}"
-        return "|".join(sorted(set().union(*(self.labels[s] for s in behind))))
+        return "|".join(sorted(set().union(*(self.labels[s] for s in originals))))
 
     # states
 
     def _enabled(self, states: _States) -> _Class:
         return tuple(sorted(set().union(*(self.steps.rows[s] for s in states))))
 
-    def _scopes(self, states: _States) -> list[tuple[int, _Class]]:
-        """Return each group that can take an event here, with the variants that matter to it.
+    def _enabled_groups(self, states: _States) -> list[tuple[int, _Class]]:
+        """Return each group that can take an event here, with the variants to distinguish.
 
-        In a find, states that enable different variants of a step may be equivalent, so
-        all are distinguished everywhere.
+        In a `find`, states that enable different variants of a step may be equivalent, so
+        all variants of a group are distinguished in every state.
         """
         here: dict[int, _Class] = {}
         for variant in self._enabled(states):
@@ -354,7 +360,7 @@ class _OverEvents:
             here[group] = (*here.get(group, ()), variant)
         return [(g, vs if self.check else self._members[g]) for g, vs in sorted(here.items())]
 
-    def _leads(self, states: _States, variant: int) -> _States:
+    def _targets(self, states: _States, variant: int) -> _States:
         rows = self.steps.rows
         if len(states) == 1:
             (state,) = states
@@ -367,12 +373,12 @@ class _OverEvents:
         seen = set(order)
         moves_max = self.limits.states_max * MOVES_PER_STATE_MAX
         for states in order:
-            for _, variants in self._scopes(states):
-                leads = {v: self._leads(states, v) for v in variants}
-                terms = self._minterms(_classes(leads))
+            for _, variants in self._enabled_groups(states):
+                targets = {v: self._targets(states, v) for v in variants}
+                terms = self._minterms(_group_by_value(targets))
                 moves_max -= len(terms)
                 for term in terms:
-                    target = frozenset().union(*(leads[c[0]] for c in term))
+                    target = frozenset().union(*(targets[c[0]] for c in term))
                     if target and target not in seen:
                         seen.add(target)
                         order.append(target)
@@ -381,17 +387,19 @@ class _OverEvents:
         return order
 
     def _minterms(self, classes: tuple[_Class, ...]) -> tuple[_Minterm, ...]:
-        """Return the sets of classes of which an event can be at once."""
+        """Return the minterms over classes: the sets of classes that one event can satisfy."""
         if len(classes) == 1:
-            return (classes,)  # in any case: an unsatisfiable guard is refused
-        known = self._asked.get(classes)
+            return (classes,)  # satisfiable: lint refuses unsatisfiable guards
+        known = self._known_minterms.get(classes)
         if known is None:
-            asked = [disjunction([self.guards.formulas[v] for v in c]) for c in classes]
+            class_guards = [disjunction([self.guards.formulas[v] for v in c]) for c in classes]
             try:
-                terms = minterms(asked, self.theory)
+                terms = minterms(class_guards, self.theory)
             except TooManyMintermsError as error:
                 raise self._too_many_minterms(classes[error.number][0]) from None
-            known = self._asked[classes] = tuple(tuple(classes[n] for n in t) for t in terms)
+            known = self._known_minterms[classes] = tuple(
+                tuple(classes[n] for n in t) for t in terms
+            )
         return known
 
     def _too_many_minterms(self, variant: int) -> PatternError:
@@ -410,17 +418,17 @@ class _OverEvents:
     def _moves(
         self, states: Sequence[_States]
     ) -> tuple[tuple[_Letter, ...], list[dict[int, _States]]]:
-        """Return the letters, in order, and the targets of each in each state."""
+        """Return the letters, in order, and the transitions of each state."""
         index = {s: n for n, s in enumerate(states)}
         classes = self._common_classes(states)
         by_state: list[dict[_Letter, int]] = []
         moves_max = self.limits.states_max * MOVES_PER_STATE_MAX
-        for of in states:
+        for here in states:
             row: dict[_Letter, int] = {}
-            for group, variants in self._scopes(of):
+            for group, variants in self._enabled_groups(here):
                 for term in self._minterms(classes[group, variants]):
-                    target = frozenset().union(*(self._leads(of, c[0]) for c in term))
-                    # A letter that was not reached was proven to be of no event.
+                    target = frozenset().union(*(self._targets(here, c[0]) for c in term))
+                    # A letter to an unreached state was proven to have no event.
                     if target in index:
                         row[term, group] = index[target]
             moves_max -= len(row)
@@ -435,32 +443,32 @@ class _OverEvents:
     def _common_classes(
         self, states: Sequence[_States]
     ) -> dict[tuple[int, _Class], tuple[_Class, ...]]:
-        """Return the coarsest classes that every state with the same variants can use.
+        """Return the coarsest classes that all states with the same variants can share.
 
-        States that are equivalent must be seen to be so, letter by letter.
+        With common letters, equivalent states can be recognised as such.
         """
-        of: dict[tuple[int, _Class], dict[int, int]] = {}
+        class_numbers: dict[tuple[int, _Class], dict[int, int]] = {}
         for here in states:
-            for scope in self._scopes(here):
-                known = of.get(scope) or dict.fromkeys(scope[1], 0)
-                pairs = {v: (known[v], self._leads(here, v)) for v in scope[1]}
+            for scope in self._enabled_groups(here):
+                known = class_numbers.get(scope) or dict.fromkeys(scope[1], 0)
+                pairs = {v: (known[v], self._targets(here, v)) for v in scope[1]}
                 numbers = {pair: n for n, pair in enumerate(dict.fromkeys(pairs.values()))}
-                of[scope] = {v: numbers[pair] for v, pair in pairs.items()}
-        return {scope: _classes(known) for scope, known in of.items()}
+                class_numbers[scope] = {v: numbers[pair] for v, pair in pairs.items()}
+        return {scope: _group_by_value(known) for scope, known in class_numbers.items()}
 
     # minimal
 
-    def _merged(self, whole: _TableRows, states: Sequence[_States], letters: int) -> _TableRows:
-        """Return the minimal form."""
+    def _minimised(self, whole: _TableRows, states: Sequence[_States], letters: int) -> _TableRows:
+        """Return the minimal form of the automaton over events."""
         single = all(len(s) == 1 for s in states)
         if single and (self.check or all(len(vs) == 1 for vs in self._members.values())):
-            # One state of the first stage each, and those are minimal: a word over steps that
-            # distinguishes two of them is a word over events that does.
+            # Each state is one state of the first stage, and those are minimal: a word over steps
+            # that distinguishes two of them gives a word over events that does.
             return _restricted(whole, letters)
         if not self.check:
             return _minimal(whole, letters)
-        # The expected steps are part of the answer of a check: a mark for each set of
-        # variants, so that states that differ in it are not merged.
+        # A check reports the expected steps: add a letter for each set of enabled variants, so
+        # that states that differ in these sets are not merged.
         marks: dict[_Class, int] = {}
         sink = len(states)
         rows: list[Mapping[int, _States]] = []
@@ -471,8 +479,8 @@ class _OverEvents:
         return _restricted(marked, letters)
 
 
-def _classes(by: Mapping[int, Hashable]) -> tuple[_Class, ...]:
-    """Return the variants of equal value together, in order."""
+def _group_by_value(by: Mapping[int, Hashable]) -> tuple[_Class, ...]:
+    """Return the variants grouped by equal value, in order."""
     out: dict[Hashable, list[int]] = {}
     for variant, value in by.items():
         out.setdefault(value, []).append(variant)

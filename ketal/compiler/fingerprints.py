@@ -1,6 +1,6 @@
-"""What fingerprints are a hash of: syntax, formulas and automata as plain JSON.
+"""The canonical JSON that fingerprints hash: of syntax, formulas and automata.
 
-A fingerprint is a part of the id of every verdict, and saved state has it, so it must outlive the
+A fingerprint is part of the id of every verdict and of saved state, so it must not depend on the
 names of classes and fields.
 
 The one rule: no fingerprint changes, unless `FORMAT` does.
@@ -18,8 +18,8 @@ from ketal.compiler.predicates import Atom
 from ketal.model import syntax
 
 FORMAT = 2
-"""The version of what is hashed."""
-# Written out, so that a class or a field can be renamed and every fingerprint stays.
+"""The version of the canonical JSON."""
+# Explicit tags: a class or a field can be renamed without a change of fingerprints.
 NODE_TAGS: dict[type, str] = {
     syntax.Literal: "Literal",
     syntax.Duration: "Duration",
@@ -40,10 +40,10 @@ NODE_TAGS: dict[type, str] = {
     Variant: "Variant",
     LiveRegisters: "Live",
 }
-"""The tag in fingerprints of each class that they are a hash of."""
+"""The tag of each class in the canonical JSON."""
 
 FIELDS_SINCE = frozenset({"receiving"})
-"""Fields that came later: where one has its default, fingerprints are as they were before."""
+"""Fields added later: one with its default value is left out, so fingerprints stay the same."""
 
 FIELD_TAGS = {
     "atoms": "atoms", "classes": "classes", "enabled": "enabled", "finals": "finals",
@@ -51,12 +51,11 @@ FIELD_TAGS = {
     "mirrors": "mirrors", "nots": "nots", "steps": "steps", "table": "table",
     "variants": "variants",
 }  # fmt: skip
-"""The tag in fingerprints of each field of an automaton, as tag → field; all but the states'
-names."""
+"""Tag → field for each field of an automaton in the canonical JSON; all but the states' names."""
 
 
 def canonical_form(value: Any) -> Any:
-    """Return syntax and formulas as plain JSON, spans left out: the same in every process."""
+    """Return syntax and formulas as plain JSON without spans: the same in every process."""
     if isinstance(value, syntax.Node | Atom | Variant | LiveRegisters):
         return [NODE_TAGS[type(value)]] + [
             canonical_form(getattr(value, f.name))
@@ -73,8 +72,8 @@ def canonical_form(value: Any) -> Any:
 
 
 def canonical_automaton(automaton: Automaton) -> list[tuple[str, Any]]:
-    """Return an automaton as plain JSON, by the tags of its fields."""
-    # The names of states change no verdict's id.
+    """Return an automaton as plain JSON: its fields with their tags."""
+    # The names of states do not affect the ids of verdicts.
     named = FIELD_TAGS.items()
     return sorted((tag, canonical_form(getattr(automaton, name))) for tag, name in named)
 

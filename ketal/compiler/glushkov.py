@@ -1,8 +1,8 @@
 """The body of a pattern as a position automaton (Glushkov 1961).
 
-A state is a step's place in the body, so there are no empty moves, and a `not` stands
-on the edges between its neighbours. `automaton { … }` becomes the same: a state for
-each (state, step that enters it). Properties of all paths are computed here: which
+A state is an occurrence of a step in the body, so there are no empty moves, and a `not` is
+on the edges between its neighbours. `automaton { … }` becomes a position automaton too, with a
+state for each (state, step that enters it). Properties of all paths are computed here: which
 steps are bound before a position, and whether two words can arrange the same events
 (mirror images).
 
@@ -27,7 +27,7 @@ EDGES_PER_STATE_MAX = 64
 """Edges of the position automaton, as a multiple of `states_max`."""
 
 MIRRORS_LOOKED_MAX = 300
-"""Positions of a body that is looked through for mirror images."""
+"""The most positions of a body that is searched for mirror images."""
 
 
 @dataclass
@@ -38,10 +38,10 @@ class Positions:
     edges: set[tuple[int, tuple[int, ...], int]] = field(default_factory=set)
     finals: set[int] = field(default_factory=set)
     labels: dict[int, str] = field(default_factory=dict)
-    """The name of each position's state, where the body spells states out."""
+    """The name of each position's state, if the body is an `automaton { … }`."""
 
     def after(self) -> dict[int, set[int]]:
-        """Return the positions that edges lead to, from each that has some."""
+        """Return the successors of each position that has any."""
         after: dict[int, set[int]] = {}
         for p, _, q in self.edges:
             after.setdefault(p, set()).add(q)
@@ -78,7 +78,7 @@ class Glushkov:
     def _link(self, last: set[int], first: set[int], nots: tuple[int, ...] = ()) -> None:
         edges_max = self.limits.states_max * EDGES_PER_STATE_MAX
         if len(last) * len(first) > edges_max:
-            raise self._too_many()  # before they are made
+            raise self._too_many()  # before the edges are made
         self.out.edges.update((p, nots, q) for p in last for q in first)
         if len(self.out.edges) > edges_max:
             raise self._too_many()
@@ -118,25 +118,25 @@ class Glushkov:
         raise AssertionError(body)
 
     def _sequence(self, items: Sequence[Any]) -> _Fragment:
-        whole = _Fragment(True, set(), set())
+        sequence = _Fragment(True, set(), set())
         nots: tuple[int, ...] = ()
         for item in items:
             if isinstance(item, syntax.Absent):
                 nots = (*nots, self.nots[item.guard])
                 continue
             part = self._fragment(item)
-            self._link(whole.last, part.first, tuple(sorted(set(nots))))
+            self._link(sequence.last, part.first, tuple(sorted(set(nots))))
             nots = ()
-            whole = _Fragment(
-                whole.nullable and part.nullable,
-                whole.first | part.first if whole.nullable else whole.first,
-                whole.last | part.last if part.nullable else part.last,
+            sequence = _Fragment(
+                sequence.nullable and part.nullable,
+                sequence.first | part.first if sequence.nullable else sequence.first,
+                sequence.last | part.last if part.nullable else part.last,
             )
         assert not nots, "resolve refuses a leading or trailing not"
-        return whole
+        return sequence
 
     def _repeat(self, item: Any, least: int, most: int | None) -> _Fragment:
-        # A word of k copies uses the first k of them, so copies stand in a chain.
+        # A word of k copies uses the first k of them, so the copies form a chain.
         copies = [self._fragment(item) for _ in range(max(least, 1) if most is None else most)]
         for one, two in itertools.pairwise(copies):
             self._link(one.last, two.first)
@@ -152,7 +152,7 @@ class Glushkov:
 
 
 def _nested_counts(body: Any) -> tuple[int, ...]:
-    """Return the counts of repetitions inside of each other whose product is the largest."""
+    """Return the counts of the nested repetitions whose product is the largest."""
     if isinstance(body, syntax.Repeat):
         count = body.least if body.most is None else body.most
         inner = _nested_counts(body.item)
@@ -161,7 +161,7 @@ def _nested_counts(body: Any) -> tuple[int, ...]:
     return max(map(_nested_counts, items), key=math.prod, default=())
 
 
-def spelled_out(body: syntax.AutomatonBody, numbers: Mapping[str, int]) -> Positions:
+def automaton_positions(body: syntax.AutomatonBody, numbers: Mapping[str, int]) -> Positions:
     """Turn `automaton { … }` into positions: one for each (state, step that enters it)."""
     out = Positions(labels={0: body.initial})
     index: dict[tuple[str, int], int] = {(body.initial, -1): 0}
@@ -171,18 +171,18 @@ def spelled_out(body: syntax.AutomatonBody, numbers: Mapping[str, int]) -> Posit
     for edge in body.edges:
         leaving.setdefault(edge.source, []).append(edge)
     while todo:
-        here = todo.popleft()
-        position = index[here]
-        if finals is None or here[0] in finals:
+        current = todo.popleft()
+        position = index[current]
+        if finals is None or current[0] in finals:
             out.finals.add(position)
-        for edge in leaving.get(here[0], ()):
-            there = (edge.target, numbers[edge.step])
-            if there not in index:
-                index[there] = len(out.steps)
-                out.steps.append(there[1])
-                out.labels[index[there]] = edge.target
-                todo.append(there)
-            out.edges.add((position, (), index[there]))
+        for edge in leaving.get(current[0], ()):
+            following = (edge.target, numbers[edge.step])
+            if following not in index:
+                index[following] = len(out.steps)
+                out.steps.append(following[1])
+                out.labels[index[following]] = edge.target
+                todo.append(following)
+            out.edges.add((position, (), index[following]))
     _trim(out)
     return out
 
@@ -202,7 +202,7 @@ def _trim(positions: Positions) -> None:
 def taken_before(
     positions: Positions, asked: frozenset[int], *, on_every_path: bool
 ) -> list[frozenset[int]]:
-    """Return, for each position, which of some steps have an event on every, or some, path to it.
+    """Return, for each position, the `asked` steps with an event on every, or some, path to it.
 
     The position's own event is included.
     """
@@ -221,22 +221,24 @@ def taken_before(
     return taken
 
 
-def mirrors_possible(positions: Positions, classed: Sequence[int]) -> bool:
-    """Return whether two words can arrange the same events, each in its class.
+def mirrors_possible(positions: Positions, class_of: Sequence[int]) -> bool:
+    """Return whether two words can arrange the same events so that each keeps its class.
 
-    Not if every two steps of a word are of different classes, and no two classes
-    stand in both orders. A large body is not looked through: true costs only time.
+    They cannot if every two steps of a word have different classes, and no two classes
+    occur in both orders. A large body is not searched: True is always safe, and only slower.
     """
     if len(positions.steps) > MIRRORS_LOOKED_MAX:
         return True
     after = positions.after()
     orders: set[tuple[int, int]] = set()
     for start in range(1, len(positions.steps)):
-        one = classed[positions.steps[start]]
-        for two in {classed[positions.steps[q]] for q in reachable(after.get(start, ()), after)}:
-            if one == two or (two, one) in orders:
+        first = class_of[positions.steps[start]]
+        for second in {
+            class_of[positions.steps[q]] for q in reachable(after.get(start, ()), after)
+        }:
+            if first == second or (second, first) in orders:
                 return True
-            orders.add((one, two))
+            orders.add((first, second))
     # Two words of the same events: `A B | C D` with A and C, B and D of one class.
-    used = [classed[s] for s in set(positions.steps[1:])]
-    return len(set(used)) < len(used)
+    step_classes = [class_of[s] for s in set(positions.steps[1:])]
+    return len(set(step_classes)) < len(step_classes)

@@ -1,13 +1,13 @@
-"""What lint says of a pattern beyond what its syntax shows.
+"""The findings of lint that need more than the syntax of a pattern.
 
-*Order*: options of an order that exclude each other or have no effect, and what clocks that do not
-decide happened-before leave open. *Bindings*: which steps have an event when a guard is evaluated.
-A reference `First.hash` needs an event of `First` on every path to it, an anchor on some path. A
-step that must be both after and concurrent with events that every path binds is impossible.
-*Coverage*: which guards some event satisfies, and some event of the alphabet.
+*Order*: options of an order that exclude each other or have no effect, and guards that are unknown
+with clocks that do not decide happened-before. *Bindings*: which steps have an event when a guard
+is evaluated. A reference `First.hash` needs an event of `First` on every path to it, an anchor on
+some path. A step that must be both after and concurrent with events that every path binds is
+impossible. *Coverage*: which guards are satisfied by some event, and by some event of the alphabet.
 
-The one rule: a path of the position automaton is a path, whatever events it would need; a guard is
-at fault only where the theory of its atoms proves that no event satisfies it.
+The one rule: every path of the position automaton counts, whatever events it would need; a guard is
+reported only if the theory of its atoms proves that no event satisfies it.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from ketal.operators.topology.domain_order import domains_of
 
 
 def scope_findings(pattern: syntax.Pattern) -> Iterator[Finding]:
-    """Yield each partition key with the name that a copy's node has in the scope."""
-    for of in pattern.partition if pattern.deployment is not None else ():
-        if of.last_name == "node":
+    """Yield each partition key named `node`, the name of a copy's node in its scope."""
+    for key in pattern.partition if pattern.deployment is not None else ():
+        if key.last_name == "node":
             message = "two parts of the scope are called `node`"
             hint = "each copy's scope names its node already: leave `node` out"
-            yield "K206", "error", message, of.span, hint
+            yield "K206", "error", message, key.span, hint
 
 
 def order_findings(pattern: syntax.Pattern, limits: Limits) -> Iterator[Finding]:
-    """Yield the options of an order that exclude each other, or have no effect."""
+    """Yield the faults of an order: options that exclude each other, or have no effect."""
     order = pattern.order
     if (fault := option_conflict(order)) is not None:
         yield "K128", "error", fault[0], order.span, fault[1]
@@ -62,29 +62,29 @@ def order_findings(pattern: syntax.Pattern, limits: Limits) -> Iterator[Finding]
 
 
 def _options_without_effect(order: syntax.Order) -> Iterator[Finding]:
-    """Yield the options of waiting, in a pattern whose events never wait."""
+    """Yield the order options that control waiting, in a pattern whose events never wait."""
     waiting = {"total", "idle", "overflow"}
     if order.total or order.idle is not None:
         waiting.add("nodes")
-    void = [f"`{name}`" for name in order.given if name in waiting]
-    if void:
+    useless = [f"`{name}`" for name in order.given if name in waiting]
+    if useless:
         message = (
-            f"a `find any` without `not` waits for no event, so {' and '.join(void)} "
-            f"{'has' if len(void) == 1 else 'have'} no effect on what it finds"
+            f"a `find any` without `not` waits for no event, so {' and '.join(useless)} "
+            f"{'has' if len(useless) == 1 else 'have'} no effect on what it finds"
         )
         hint = "write `order CausalOrder;`, with `gap` where it is to tell what is lost"
         yield "K224", "warning", message, order.span, hint
 
 
 def remedy(p: syntax.Pattern, sensitive: Sensitivity) -> tuple[Span | None, str]:
-    """Return the cause of an order-sensitive pattern, and the remedy."""
+    """Return the place of the cause of order-sensitivity, and the remedy in words."""
     total = "`order CausalOrder(total)` makes the answer deterministic"
-    if sensitive.of == "topology" and p.topology is not None:
+    if sensitive.part == "topology" and p.topology is not None:
         relaxed = next((edge for edge in p.topology.edges if edge.relaxed), p.topology)
         return relaxed.span, "leave `relaxed` out to have causal order on every edge"
-    if sensitive.of == "window" and p.window is not None:
+    if sensitive.part == "window" and p.window is not None:
         return p.window.span, f"a window of time is the same for every order; {total}"
-    if sensitive.of == "limit":
+    if sensitive.part == "limit":
         return p.places.get("limit", p.span), f"leave `limit` out; or {total}"
     span = p.body.span or p.span
     if p.kind == "check":
@@ -95,10 +95,10 @@ def remedy(p: syntax.Pattern, sensitive: Sensitivity) -> tuple[Span | None, str]
     return span, f"{total}; {find_any}"
 
 
-def left_open(
+def undecided_findings(
     pattern: syntax.Pattern, guards: Iterable[syntax.Guard], scheme: str
 ) -> Iterator[Finding]:
-    """Yield what a pattern asks of clocks that do not decide happened-before."""
+    """Yield the parts of a pattern that are unknown with clocks of an undecided scheme."""
     deployment = pattern.deployment
     if deployment is not None and not deployment.receiving:
         yield (
@@ -129,7 +129,7 @@ def left_open(
 
 @dataclass(frozen=True)
 class Bindings:
-    """The checks of what a pattern's guards refer to.
+    """The checks of the references and anchors in a pattern's guards.
 
     Attributes
     ----------
@@ -161,8 +161,8 @@ class Bindings:
         guards = [references(self.guards[name]) for name in self.steps]
         nots = [references(guard) for guard in self.not_guards]
         returned = [] if returns is None else references(returns)
-        asked = {r.step for part in (*guards, *nots, returned) for r in part}
-        bound = taken_before(self.positions, self._numbers(asked), on_every_path=True)
+        referenced = {r.step for part in (*guards, *nots, returned) for r in part}
+        bound = taken_before(self.positions, self._numbers(referenced), on_every_path=True)
         missing: dict[str, Span | None] = {}
 
         def need(wanted: list[syntax.Reference], have: frozenset[int]) -> None:
@@ -187,11 +187,11 @@ class Bindings:
             )
 
     def void_anchors(self) -> Iterator[Finding]:
-        """Yield each anchor that has no event on any path: the guard stands alone then."""
+        """Yield each anchor that has no event on any path, so that its operator has no effect."""
         guards = [*self.guards.values(), *self.not_guards]
-        asked = self._numbers(a.anchor for g in guards for a in _anchored(g))
-        taken = taken_before(self.positions, asked, on_every_path=False)
-        # What may have been taken before each guard: steps, and whether anything.
+        anchors = self._numbers(a.anchor for g in guards for a in _causal_operators(g))
+        taken = taken_before(self.positions, anchors, on_every_path=False)
+        # For each guard the steps that may be taken before it, and whether any event is.
         steps: dict[str, tuple[set[int], bool]] = {}
         nots: dict[int, set[int]] = {}
         for p, on_edge, q in self.positions.edges:
@@ -201,10 +201,10 @@ class Bindings:
             for number in on_edge:
                 nots.setdefault(number, set()).update(taken[p])
         for name, (known, anything) in steps.items():
-            for node in _anchored(self.guards[name]):
+            for node in _causal_operators(self.guards[name]):
                 yield from self._void_anchor(node, known, anything, f"`{name}`")
         for number, known in nots.items():
-            for node in _anchored(self.not_guards[number]):
+            for node in _causal_operators(self.not_guards[number]):
                 yield from self._void_anchor(node, known, True, "this `not`")
 
     def _void_anchor(
@@ -213,17 +213,17 @@ class Bindings:
         if node.anchor in (syntax.PRIOR, syntax.ALL):
             if anything:
                 return
-            why = f"no event is taken before {before}"
+            reason = f"no event is taken before {before}"
             hint = "leave it out, or put a step before it in the body"
         elif node.anchor not in self.numbers:
-            why = f"the step `{node.anchor}` is not in the body"
+            reason = f"the step `{node.anchor}` is not in the body"
             hint = f"put `{node.anchor}` into the body before {before}, or name another anchor"
         elif self.numbers[node.anchor] not in known:
-            why = f"on no path does `{node.anchor}` have an event before {before}"
+            reason = f"on no path does `{node.anchor}` have an event before {before}"
             hint = f"an anchor stands before {before} in the body, or in a repetition around both"
         else:
             return
-        message = f"`{type(node).__name__}` asks nothing here: {why}"
+        message = f"`{type(node).__name__}` asks nothing here: {reason}"
         yield "K223", "warning", message, node.anchor_span or node.span, hint
 
     def impossible_relations(
@@ -234,11 +234,11 @@ class Bindings:
         spans: Mapping[str, Span | None],
     ) -> Iterator[Finding]:
         """Yield each step both after and concurrent with events that are always bound."""
-        asked = {
+        related = {
             shape: [(n, atom.payload[0]) for n, atom in enumerate(atoms) if atom.shape == shape]
             for shape in ("before", "concurrent")
         }
-        pairs = [(b, c, {x, y}) for b, x in asked["before"] for c, y in asked["concurrent"]]
+        pairs = [(b, c, {x, y}) for b, x in related["before"] for c, y in related["concurrent"]]
         if not pairs:
             return
         every = frozenset(range(len(self.steps)))
@@ -256,12 +256,12 @@ class Bindings:
                 same += [{syntax.PRIOR, syntax.ALL}, {syntax.PRIOR, prior}]
             never_both = [
                 ("or", (("var", b, False), ("var", c, False)))
-                for b, c, of in pairs
-                if of <= anchors and (len(of) == 1 or of in same)
+                for b, c, pair in pairs
+                if pair <= anchors and (len(pair) == 1 or pair in same)
             ]
             alive[step] = theory.can_hold(formulas[step], *never_both)
-        for step, can in alive.items():
-            if not can:
+        for step, possible in alive.items():
+            if not possible:
                 yield (
                     "K203",
                     "error",
@@ -272,7 +272,7 @@ class Bindings:
                 )
 
 
-def _anchored(guard: syntax.Guard) -> list[syntax.Causal | syntax.Conc]:
+def _causal_operators(guard: syntax.Guard) -> list[syntax.Causal | syntax.Conc]:
     """Return the causal operators in a guard."""
     return [n for n in walk(guard) if isinstance(n, syntax.Causal | syntax.Conc)]
 
@@ -284,29 +284,29 @@ _CALCULATED = syntax.Literal | syntax.Duration | syntax.Arithmetic | syntax.Nega
 
 @dataclass(frozen=True)
 class Coverage:
-    """The checks of what events a pattern's guards accept.
+    """The checks of which events a pattern's guards accept.
 
     Attributes
     ----------
     lowering : Lowering
         Lowers the parts of a guard.
     theory : Theory
-        Of the pattern's atoms.
+        The theory of the pattern's atoms.
     alphabet : Formula
-        What events of the alphabet satisfy.
+        The formula that the events of the alphabet satisfy.
     """
 
     lowering: Lowering
     theory: Theory
     alphabet: Formula
 
-    def of_steps(
+    def step_findings(
         self,
         guards: Mapping[str, syntax.Guard],
         formulas: Sequence[Formula],
         spans: Mapping[str, Span | None],
     ) -> Iterator[Finding]:
-        """Yield each step that no event, or none of the alphabet, satisfies."""
+        """Yield each step that no event, or no event of the alphabet, satisfies."""
         for (name, guard), formula in zip(guards.items(), formulas, strict=True):
             if not self._can_hold(formula):
                 span, hint = self._contradiction(guard)
@@ -319,7 +319,7 @@ class Coverage:
                 hint = "declare an `event` for what the step is to accept"
                 yield "K204", "error", message, spans.get(name), hint
 
-    def of_nots(
+    def not_findings(
         self, guards: Sequence[syntax.Guard], formulas: Sequence[Formula]
     ) -> Iterator[Finding]:
         """Yield each guard of a `not` that no event of the alphabet satisfies."""
@@ -330,7 +330,10 @@ class Coverage:
                 yield "K205", "warning", message, guard.span, hint
 
     def _can_hold(self, *formulas: Formula) -> bool:
-        """Return whether some event satisfies formulas; a comparison with no value is unknown."""
+        """Return whether some event satisfies all formulas; comparisons without a value are false.
+
+        Those are the comparisons with a constant expression that has no value, as `1 / 0`.
+        """
         return self.theory.can_hold(*(simplify(one, self._unknown) for one in formulas))
 
     @functools.cached_property
@@ -342,7 +345,7 @@ class Coverage:
         }
 
     def _lacks_value(self, node: syntax.Node) -> bool:
-        """Return whether something that is calculated of constants has no value, as `1 / 0`."""
+        """Return whether a node contains a constant expression without a value, as `1 / 0`."""
         return any(
             isinstance(part, syntax.Arithmetic | syntax.Negative)
             and all(isinstance(one, _CALCULATED) for one in walk(part))
@@ -351,9 +354,9 @@ class Coverage:
         )
 
     def _contradiction(self, guard: syntax.Guard) -> tuple[Span | None, str]:
-        """Return the part at fault in an unsatisfiable guard, where one part is, and why.
+        """Return the place of the unsatisfiable part of a guard, and a hint that says why.
 
-        The place is None where parts contradict each other.
+        The place is None if no single part is unsatisfiable: the parts contradict each other.
         """
         parts = guard.operands if isinstance(guard, syntax.And) else (guard,)
         never = [part for part in parts if not self._can_hold(self.lowering.lower(part))]
@@ -362,7 +365,7 @@ class Coverage:
                 "a calculation in it has no value, as a division by zero, so it is always unknown"
             )
             return never[0].span, hint
-        kinds = next((kinds for part in never for kinds in self._mixed(part)), None)
+        kinds = next((kinds for part in never for kinds in self._mixed_kinds(part)), None)
         if kinds is None:
             return (never[0].span if never else None), "its conditions contradict each other"
         return never[0].span, (
@@ -371,18 +374,18 @@ class Coverage:
             '`!(x in [1]) || !(x in ["a"])`'
         )
 
-    def _mixed(self, guard: syntax.Guard, positive: bool = True) -> Iterator[tuple[str, ...]]:
-        """Yield the kinds of each list of several kinds under a negated `in`."""
+    def _mixed_kinds(self, guard: syntax.Guard, positive: bool = True) -> Iterator[tuple[str, ...]]:
+        """Yield the kinds of the constants in each list of a negated `in` that mixes kinds."""
         match guard:
             case syntax.Name(name=name):
-                yield from self._mixed(self.lowering.events[name], positive)
+                yield from self._mixed_kinds(self.lowering.events[name], positive)
             case syntax.Not(operand=operand):
-                yield from self._mixed(operand, not positive)
+                yield from self._mixed_kinds(operand, not positive)
             case syntax.And(operands=operands) | syntax.Or(operands=operands):
                 for part in operands:
-                    yield from self._mixed(part, positive)
+                    yield from self._mixed_kinds(part, positive)
             case syntax.Causal(guard=inner) | syntax.Conc(guard=inner):
-                yield from self._mixed(inner, positive)
+                yield from self._mixed_kinds(inner, positive)
             case syntax.Membership(items=items) if not positive:
                 constants = [c for c in map(constant_of, items) if c is not None]
                 kinds = tuple(dict.fromkeys(map(kind, constants)))

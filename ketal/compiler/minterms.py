@@ -3,16 +3,16 @@
 The guards φ1 … φn of a pattern's steps are formulas over atoms. A *minterm* is
 a set S of them such that some event, in some run, satisfies exactly those in S
 (D'Antoni and Veanes, "Minimization of symbolic automata", 2014, section 2).
-Unsatisfiable sets are dropped. What cannot be proven unsatisfiable is kept, so
-a spare minterm may stand for no event; it costs a column and no answer.
+Unsatisfiable sets are dropped. A set that cannot be proven unsatisfiable is kept, so
+some minterms may contain no event; they cost a column of the table, but change no answer.
 
 Satisfiability is decided by splitting on variables (Davis, Logemann and Loveland,
-1962), with a theory of one value at a time: the atoms about `x` are tried on sample
-values, one from each cell that the constants cut out of the values of `x` (absent,
+1962), with a theory of one value at a time: the atoms about `x` are evaluated on sample
+values, one for each cell into which the constants divide the values of `x` (absent,
 another kind, each boolean, each constant, and a value between and beyond them). On
-strings that are no constant, regular expressions and globs are free. Literals that a
-formula or the theory implies are assigned before anything is split, so that the usual
-pattern, in which each event has a type of its own, needs no splitting.
+strings other than the constants, regular expressions and globs may have either value.
+Literals that a formula or the theory implies are assigned before anything is split, so that
+the usual pattern, in which each event has a type of its own, needs no splitting.
 
 The one rule: an answer of "unsatisfiable" is a proof.
 """
@@ -30,7 +30,7 @@ from ketal.compiler.predicates import (
     Formula,
     constant_of,
     disjunction,
-    folded,
+    fold_formula,
     negation,
     subject,
 )
@@ -40,12 +40,12 @@ from ketal.model.limits import Limits
 from ketal.model.values import holds, kind
 
 SPLITS_MAX = 5_000
-"""Splits on one question of satisfiability before the proof is given up."""
+"""The most splits in one test of satisfiability before it gives up without a proof."""
 SPLIT_PARTS = 100
-"""Parts of formulas that one split looks at; one that looks at more counts as several."""
+"""Parts of formulas for which a split counts as one; with more parts it counts as several."""
 
 _ABSENT = ("absent", None)
-_OTHER = ("other", None)  # there, but of no kind: a list or a mapping
+_OTHER = ("other", None)  # present, but not a scalar: a list or a mapping
 _Sample = tuple[str, Any]  # kind of sample, value; ("text", None) is any other string
 _FREE = object()
 _FLOATS_WHOLE = 2**53
@@ -54,9 +54,10 @@ _FLOATS_WHOLE = 2**53
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """The atoms of a term on one sample: sets of variables, as bit masks.
+    """The truth of a term's atoms on one sample, as bit masks of variables.
 
-    Of each pair (is true, is false) of free atoms exactly one is on.
+    The atoms `on` are true, those `free` may be either, and all others are false. In each of
+    `pairs` (is true, is false) exactly one of the two free atoms is true.
     """
 
     on: int
@@ -66,7 +67,7 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A group of atoms about one value: the atoms on each sample that decides them."""
+    """A group of atoms about one value (`members`), with their truth on each sample value."""
 
     rows: tuple[_Row, ...]
     members: int
@@ -74,7 +75,7 @@ class _Term:
 
 @dataclass(frozen=True, slots=True)
 class PartialAssignment:
-    """A partial assignment of variables, as bit masks, and the undecided formulas."""
+    """A partial assignment: variables that are true, and false, and the undecided formulas."""
 
     on: int = 0
     off: int = 0
@@ -82,7 +83,7 @@ class PartialAssignment:
 
 
 class Theory:
-    """Which truth values the atoms of a pattern can have together.
+    """Decides which truth values the atoms of a pattern can have together.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ class Theory:
     def __init__(self, atoms: Sequence[Atom], limits: Limits) -> None:
         self.atoms = tuple(atoms)
         self.limits = limits
-        self._among = {
+        self._member_keys = {
             number: frozenset(atom.payload[1])
             for number, atom in enumerate(self.atoms)
             if atom.shape == "member"
@@ -107,7 +108,7 @@ class Theory:
         }
         groups: dict[Any, list[int]] = {}
         for number, atom in enumerate(self.atoms):
-            groups.setdefault(self._key(atom), []).append(number)
+            groups.setdefault(self._term_key(atom), []).append(number)
         self._terms: list[_Term] = []
         self._term_of = [0] * len(self.atoms)
         for key, members in groups.items():
@@ -122,7 +123,7 @@ class Theory:
         unsure: dict[Any, dict[bool, int]] = {}
         for number in members:
             atom = self.atoms[number]
-            value = self._value(number, sample)
+            value = self._truth(number, sample)
             if value is _FREE:
                 free |= 1 << number
                 if not atom.decided:
@@ -133,10 +134,10 @@ class Theory:
         return _Row(on, free, pairs)
 
     @staticmethod
-    def _key(atom: Atom) -> Any:
-        of = subject(atom)
-        if of is not None:
-            return ("value", of)
+    def _term_key(atom: Atom) -> Any:
+        value = subject(atom)
+        if value is not None:
+            return ("value", value)
         match atom.shape:
             case "compare":  # `x < y` and `y > x` are about the same two values
                 return ("compare", frozenset(atom.payload[1:]))
@@ -160,7 +161,7 @@ class Theory:
                 yield from (("true", True), ("false", False))
             yield _ABSENT
             return
-        of = key[1]
+        value = key[1]
         constants: list[Any] = []
         for number in members:
             atom = self.atoms[number]
@@ -171,8 +172,8 @@ class Theory:
             elif PREDICATES[atom.shape].elsewhere is not None:
                 # A glob without wildcards is a constant; with them, one more sample.
                 constants += PREDICATES[atom.shape].read(atom.payload)[1]
-        of = of.of if isinstance(of, syntax.Reference) else of
-        name = of.name if isinstance(of, syntax.Field) else None
+        value = value.of if isinstance(value, syntax.Reference) else value
+        name = value.name if isinstance(value, syntax.Field) else None
         if name not in ("node", "type"):
             yield _ABSENT
         if name is None:
@@ -183,81 +184,82 @@ class Theory:
                 {c for c in constants if not isinstance(c, bool | str)}, key=lambda c: (c, str(c))
             )
             yield from (("constant", c) for c in numbers)
-            yield from (("number", c) for c in _between(numbers))
+            yield from (("number", c) for c in _numbers_between(numbers))
         if name != "time":
             texts = sorted({c for c in constants if isinstance(c, str)})
             yield from (("constant", c) for c in texts)
-            # Any string that is no constant: after "" and after each constant.
+            # Strings other than the constants: just after "", and just after each constant.
             yield from (("text", c) for c in ["", *texts])
         if name == "node":
-            # `A#2` is of host A, whatever its other predicates.
+            # `A#2` satisfies `host("A")`; its other predicates may have either value.
             hosts = {self.atoms[n].payload[0] for n in members if self.atoms[n].shape == "host"}
             yield from (("incarnation", h) for h in sorted(hosts) if not set("*?") & set(h))
 
-    def _value(self, number: int, sample: _Sample) -> Any:
+    def _truth(self, number: int, sample: _Sample) -> Any:
         """Return an atom's truth on a sample; _FREE where it may be either."""
-        what, value = sample
+        sort, value = sample
         atom = self.atoms[number]
         shape = atom.shape
         if shape in ("before", "concurrent"):
-            return what in ("unbound", shape)
+            return sort in ("unbound", shape)
         if number in self._tests:
-            return self._predicate(number, sample)
-        if what in ("absent", "other"):
+            return self._predicate_truth(number, sample)
+        if sort in ("absent", "other"):
             return False
-        if what == "incarnation":
+        if sort == "incarnation":
             return _FREE
         if shape == "compare":
             op, left, right = atom.payload
-            if what in ("constant", "number"):
+            if sort in ("constant", "number"):
                 return holds(op, value, constant_of(right))
-            if what == "text":
+            if sort == "text":
                 constant = constant_of(right)
                 # The sample is a string just after `value`, no constant itself.
                 return isinstance(constant, str) and holds(
                     op, *((1, 0) if value >= constant else (0, 1))
                 )
-            if what == "unequal":
+            if sort == "unequal":
                 return op == "!="
             # The sample is of the two values in the order of their names.
             return holds(op, *((value, 0) if repr(left) < repr(right) else (0, value)))
         if shape == "member":
-            # As `x == 1 || x == 2`, and where false is expected, `x != 1 && x != 2`.
-            if what in ("constant", "number") and (kind(value), value) in self._among[number]:
+            # Equivalent to `x == 1 || x == 2`; to `x != 1 && x != 2` for the atom of false.
+            if sort in ("constant", "number") and (kind(value), value) in self._member_keys[number]:
                 return atom.expects
-            value_kind = "string" if what == "text" else kind(value)
-            return not atom.expects and {k for k, _ in self._among[number]} == {value_kind}
-        return (what == "true") == atom.expects
+            value_kind = "string" if sort == "text" else kind(value)
+            return not atom.expects and {k for k, _ in self._member_keys[number]} == {value_kind}
+        return (sort == "true") == atom.expects
 
-    def _predicate(self, number: int, sample: _Sample) -> Any:
+    def _predicate_truth(self, number: int, sample: _Sample) -> Any:
         """Return the truth of a predicate's atom on a sample of its subject."""
-        what, value = sample
+        sort, value = sample
         atom = self.atoms[number]
         predicate = PREDICATES[atom.shape]
         _, constants = predicate.read(atom.payload)
-        if what in ("absent", "other"):
-            is_of_kind = predicate.kind == "any" and (predicate.decided or what == "other")
+        if sort in ("absent", "other"):
+            is_of_kind = predicate.kind == "any" and (predicate.decided or sort == "other")
         else:
-            value_kind = "string" if what in ("text", "incarnation") else kind(value)
+            value_kind = "string" if sort in ("text", "incarnation") else kind(value)
             is_of_kind = predicate.kind in ("any", value_kind)
         if not is_of_kind:
             return False
-        # Numbers, texts and incarnations stand for many values, but each of a host for its own.
-        if what in ("number", "text") or (what == "incarnation" and atom.shape != "host"):
+        # Such a sample stands for many values; but all incarnations of a host satisfy `host`.
+        if sort in ("number", "text") or (sort == "incarnation" and atom.shape != "host"):
             truth = predicate.elsewhere(*constants) if predicate.elsewhere is not None else None
             return _FREE if truth is None else truth == atom.expects
-        return bool(self._tests[number]([] if what == "other" else value)) == atom.expects
+        return bool(self._tests[number]([] if sort == "other" else value)) == atom.expects
 
     def _imply(self, number: int, on: int, off: int) -> tuple[int, int] | None:
-        """Return the variables of a term that its known ones imply; None for a contradiction."""
+        """Return the assignment with all that it implies for a term; None for a contradiction."""
         term = self._terms[number]
-        wanted, unwanted = on & term.members, off & term.members
+        on_here, off_here = on & term.members, off & term.members
         always, never, possible = term.members, term.members, False
         for row in term.rows:
-            if wanted & ~(row.on | row.free) or unwanted & row.on:
+            if on_here & ~(row.on | row.free) or off_here & row.on:
                 continue
             if any(
-                (wanted & p and wanted & q) or (unwanted & p and unwanted & q) for p, q in row.pairs
+                (on_here & p and on_here & q) or (off_here & p and off_here & q)
+                for p, q in row.pairs
             ):
                 continue
             possible = True
@@ -268,9 +270,9 @@ class Theory:
     def narrowed(
         self, known: PartialAssignment, formulas: Sequence[Formula]
     ) -> PartialAssignment | None:
-        """Return the assignment extended by formulas that are on; None for a contradiction.
+        """Return the assignment extended by formulas that must be true; None for a contradiction.
 
-        Unit propagation until no literal is forced; nothing is split.
+        This is unit propagation until no literal is forced, without splits.
         """
         on, off = known.on, known.off
         todo: list[Formula] = [*formulas, *known.rest]
@@ -279,7 +281,7 @@ class Theory:
             touched: set[int] = set()
             parts: dict[int, tuple[Formula, Formula]] = {}
             while todo:
-                reduced = _reduced(todo.pop(), on, off, parts)
+                reduced = _reduce(todo.pop(), on, off, parts)
                 if reduced is False:
                     return None
                 if reduced is True:
@@ -305,24 +307,24 @@ class Theory:
             todo = rest
 
     def satisfiable(self, known: PartialAssignment) -> bool:
-        """Return whether all undecided formulas can be on at once.
+        """Return whether all undecided formulas can be true at once.
 
-        True also where `SPLITS_MAX` splits did not decide: no proof, no
+        True also if `SPLITS_MAX` splits did not decide: without a proof the answer is never
         "unsatisfiable".
         """
         splits = 0
         todo: list[tuple[PartialAssignment, tuple[Formula, ...]]] = [(known, ())]
         while todo:
-            before, formulas = todo.pop()
-            after = self.narrowed(before, formulas) if formulas else before
+            known_before, formulas = todo.pop()
+            after = self.narrowed(known_before, formulas) if formulas else known_before
             if after is None:
                 continue
-            sizes = _sizes(after.rest)
-            splits += 1 + sum(sizes) // SPLIT_PARTS
-            if not sizes or splits > SPLITS_MAX:
+            counts = _literal_counts(after.rest)
+            splits += 1 + sum(counts) // SPLIT_PARTS
+            if not counts or splits > SPLITS_MAX:
                 return True
-            # The largest one first: what its parts force decides most of the others.
-            widest = after.rest[sizes.index(max(sizes))]
+            # Split the largest formula: literals forced by its parts decide most others.
+            widest = after.rest[counts.index(max(counts))]
             assert not isinstance(widest, bool)
             part, others = widest[1][0], disjunction(widest[1][1:])
             rest = tuple(f for f in after.rest if f is not widest)
@@ -341,19 +343,19 @@ class Theory:
         return after is None or not self.satisfiable(after)
 
     def equivalent(self, first: Formula, second: Formula) -> bool:
-        """Return whether two formulas are proven to accept the same events."""
+        """Return whether it is proven that two formulas accept the same events."""
         return not self.can_hold(first, negation(second)) and not self.can_hold(
             negation(first), second
         )
 
 
-def _reduced(
+def _reduce(
     formula: Formula, on: int, off: int, known: dict[int, tuple[Formula, Formula]]
 ) -> Formula:
     """Return a formula simplified under an assignment.
 
-    `known` has the parts that were, each by its `id` and with what it became: a part may stand in
-    several places, as the formula of an event that guards name.
+    `known` caches the results by `id` of the part, with the part itself, since a part may occur in
+    several places, as the formula of an event that guards name does.
     """
     if isinstance(formula, bool):
         return formula
@@ -370,7 +372,7 @@ def _reduced(
     parts: list[Formula] = []
     result: Formula = not decides
     for part in formula[1]:
-        reduced = _reduced(part, on, off, known)
+        reduced = _reduce(part, on, off, known)
         if reduced is decides:
             result = decides
             break
@@ -383,16 +385,16 @@ def _reduced(
     return result
 
 
-def _sizes(formulas: Iterable[Formula]) -> list[int]:
-    """Return how many literals each formula has, those of a part wherever it stands."""
+def _literal_counts(formulas: Iterable[Formula]) -> list[int]:
+    """Return how many literals each formula has, counting a shared part at each occurrence."""
     known: dict[int, int] = {}
-    return [folded(one, lambda _: 1, lambda _, parts: sum(parts), known) for one in formulas]
+    return [fold_formula(one, lambda _: 1, lambda _, parts: sum(parts), known) for one in formulas]
 
 
-def _between(numbers: list[Any]) -> Iterator[float]:
-    """Yield a number below, between each two of, and above sorted numbers.
+def _numbers_between(numbers: list[Any]) -> Iterator[float]:
+    """Yield a number below, between each two neighbours of, and above sorted numbers.
 
-    Whole numbers where there are some: they are exact, however large.
+    Whole numbers if possible: they are exact, however large.
     """
     finite = [n for n in numbers if isinstance(n, int) or math.isfinite(n)]
     if not finite:
@@ -401,9 +403,9 @@ def _between(numbers: list[Any]) -> Iterator[float]:
     yield math.floor(finite[0]) - 1
     yield math.ceil(finite[-1]) + 1
     for low, high in itertools.pairwise(finite):
-        whole = math.floor(low) + 1
-        if whole < high:
-            yield whole
+        integer = math.floor(low) + 1
+        if integer < high:
+            yield integer
         elif abs(low) < _FLOATS_WHOLE:
             middle = low + (high - low) / 2
             if low < middle < high:
@@ -416,7 +418,7 @@ class TooManyMintermsError(Exception):
     Attributes
     ----------
     number : int
-        The guard with which there are too many.
+        The number of the guard at which the limit was exceeded.
     """
 
     def __init__(self, number: int) -> None:
@@ -427,7 +429,7 @@ class TooManyMintermsError(Exception):
 def minterms(formulas: Sequence[Formula], theory: Theory) -> tuple[tuple[int, ...], ...]:
     """Return the minterms of guards, each the sorted numbers of the guards that hold.
 
-    The empty set, where no guard holds, is left out: no transition reads it.
+    The empty set, where no guard holds, is left out: it has no transition.
 
     Raises
     ------
@@ -436,7 +438,7 @@ def minterms(formulas: Sequence[Formula], theory: Theory) -> tuple[tuple[int, ..
     """
     regions: list[Region] = [((), PartialAssignment())]
     for number, formula in enumerate(formulas):
-        # Each minterm of the guards so far has one of its own at least among the next.
+        # The number of minterms never decreases: each one so far contains at least one of the next.
         regions = split(regions, number, formula, theory)
         if sum(bool(chosen) for chosen, _ in regions) > theory.limits.minterms_max:
             raise TooManyMintermsError(number)
@@ -444,7 +446,7 @@ def minterms(formulas: Sequence[Formula], theory: Theory) -> tuple[tuple[int, ..
 
 
 Region: TypeAlias = tuple[tuple[int, ...], PartialAssignment]
-"""The numbers of the formulas that hold, of some, and what follows from them."""
+"""(numbers of the formulas that hold, the assignment that follows from those that do and do not)"""
 
 
 def split(regions: Iterable[Region], number: int, formula: Formula, theory: Theory) -> list[Region]:
@@ -459,12 +461,14 @@ def split(regions: Iterable[Region], number: int, formula: Formula, theory: Theo
 
 
 def classes(formulas: Sequence[Formula], theory: Theory) -> tuple[int, ...]:
-    """Return the class of each local guard: equal numbers are the same set of events."""
+    """Return the class of each local guard; guards of one class accept the same events."""
     representatives: list[Formula] = []
-    out: list[int] = []
+    class_of: list[int] = []
     for formula in formulas:
-        alike = (n for n, other in enumerate(representatives) if theory.equivalent(formula, other))
-        out.append(next(alike, len(representatives)))
-        if out[-1] == len(representatives):
+        equal_classes = (
+            n for n, other in enumerate(representatives) if theory.equivalent(formula, other)
+        )
+        class_of.append(next(equal_classes, len(representatives)))
+        if class_of[-1] == len(representatives):
             representatives.append(formula)
-    return tuple(out)
+    return tuple(class_of)

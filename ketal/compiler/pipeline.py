@@ -1,11 +1,12 @@
-"""The compiler: a pattern's syntax to its automaton.
+"""The compiler: from a pattern's syntax to its automaton.
 
-The stages: parameters are substituted (`ketal.analysis.parameters`); guards, bounded with the
-events that they name, lower to formulas over atoms (`ketal.compiler.predicates`); the body
-becomes a position automaton over steps (`ketal.compiler.glushkov`), on whose paths what guards
-refer to is checked (`ketal.compiler.lint`); that becomes the deterministic, minimal automaton
-over minterms (`ketal.compiler.dfa`); liveness finds the registers that each state keeps; last,
-ambiguity and order-sensitivity are decided (`ketal.compiler.commutation`).
+The stages: parameters are substituted (`ketal.analysis.parameters`); the body becomes a position
+automaton over steps (`ketal.compiler.glushkov`), on whose paths the references and anchors of
+guards are checked (`ketal.compiler.lint`); guards, whose size with the events that they name is
+bounded, lower to formulas over atoms (`ketal.compiler.predicates`); the position automaton becomes
+the minimal deterministic automaton over minterms (`ketal.compiler.dfa`); liveness finds the
+registers that each state keeps; last, ambiguity and order-sensitivity are decided
+(`ketal.compiler.commutation`).
 
 The one rule: nothing that depends on hash order leaves this module.
 """
@@ -24,14 +25,14 @@ from ketal.compiler.automaton import ANONYMOUS, Automaton, LiveRegisters, Varian
 from ketal.compiler.commutation import ambiguities, order_sensitivity
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.dfa import Guards, determinise
-from ketal.compiler.glushkov import Glushkov, Positions, mirrors_possible, spelled_out
+from ketal.compiler.glushkov import Glushkov, Positions, automaton_positions, mirrors_possible
 from ketal.compiler.lint import (
     Bindings,
     Coverage,
-    left_open,
     order_findings,
     remedy,
     scope_findings,
+    undecided_findings,
 )
 from ketal.compiler.minterms import Theory, classes
 from ketal.compiler.predicates import (
@@ -41,7 +42,7 @@ from ketal.compiler.predicates import (
     Lowering,
     conjunction,
     disjunction,
-    free_of_run,
+    local_guard,
     registers,
     variables,
 )
@@ -71,6 +72,7 @@ class _Compilation:
         self.undecided = undecided
         self.lowering = Lowering(self.events, self.table, registered, clocks_decide=not undecided)
         self.diagnostics: list[Diagnostic] = []
+        self.not_guards = not_guards(pattern.body)
         self._declare_steps()
 
     def _add(self, *findings: Finding) -> None:
@@ -93,17 +95,16 @@ class _Compilation:
         self.guards = guards
         self.spans = spans
 
-    def _named(self, names: Collection[str]) -> tuple[syntax.EventDecl, ...]:
-        """Return the events of the file that have these names, and those of the pattern."""
+    def _events_named(self, names: Collection[str]) -> tuple[syntax.EventDecl, ...]:
+        """Return the events of the file with these names, and all events of the pattern."""
         return (*(d for d in self.file.events if d.name in names), *self.pattern.events)
 
     # the body
 
     def positions(self) -> Positions:
         body = self.pattern.body
-        self.not_guards = not_guards(body)
         if isinstance(body, syntax.AutomatonBody):
-            return spelled_out(body, self.numbers)
+            return automaton_positions(body, self.numbers)
         nots = {guard: number for number, guard in enumerate(self.not_guards)}
         return Glushkov(self.numbers, nots, self.limits).build(body)
 
@@ -114,9 +115,9 @@ class _Compilation:
         bindings = Bindings(positions, self.steps, self.guards, self.not_guards)
         self._add(*bindings.unbound_references(self.pattern.returns))
         self._add(*bindings.void_anchors())
-        self._refuse()
+        self._raise_errors()
         named = {n.name for n in walk(self.pattern) if isinstance(n, syntax.Name)}
-        declared = self._named(named | steps_of(self.pattern.body))  # they make the alphabet
+        declared = self._events_named(named | steps_of(self.pattern.body))  # they make the alphabet
         guards = (*(d.guard for d in declared), *self.guards.values(), *self.not_guards)
         _refuse_large(self.events, guards, self.limits)
         formulas = [self.lowering.lower(self.guards[s]) for s in self.steps]
@@ -130,8 +131,8 @@ class _Compilation:
         atoms = tuple(self.table.atoms)
         theory = Theory(atoms, self.limits)
         coverage = Coverage(self.lowering, theory, alphabet)
-        self._add(*coverage.of_steps(self.guards, formulas, self.spans))
-        self._add(*coverage.of_nots(self.not_guards, nots))
+        self._add(*coverage.step_findings(self.guards, formulas, self.spans))
+        self._add(*coverage.not_findings(self.not_guards, nots))
         self._add(*bindings.impossible_relations(formulas, atoms, theory, self.spans))
         groups = self._groups(atoms)
         variants = [
@@ -149,37 +150,37 @@ class _Compilation:
             spans=tuple(self.spans.get(self.steps[v.step]) for v in variants),
         )
         if self.undecided:
-            asked = (*self.guards.values(), *self.not_guards)
-            self._add(*left_open(self.pattern, asked, self.undecided))
-        self._refuse()
-        made = determinise(
+            all_guards = (*self.guards.values(), *self.not_guards)
+            self._add(*undecided_findings(self.pattern, all_guards, self.undecided))
+        self._raise_errors()
+        minimal = determinise(
             positions,
             on_variants,
             theory,
             check=self.pattern.kind == "check",
             span=self.pattern.body.span,
         )
-        local = [free_of_run(f, atoms) for f in formulas]
-        classed = classes(local, theory)
+        local_guards = [local_guard(f, atoms) for f in formulas]
+        guard_classes = classes(local_guards, theory)
         automaton = Automaton(
             steps=self.steps,
             atoms=atoms,
             variants=on_variants.variants,
             formulas=on_edges,
             nots=tuple(nots),
-            classes=classed,
-            mirrors=mirrors_possible(positions, classed),
+            classes=guard_classes,
+            mirrors=mirrors_possible(positions, guard_classes),
             live=(),
-            **vars(made),
+            **vars(minimal),
         )
         return self._finish(_with_liveness(automaton), alphabet, events, theory, source)
 
-    def _refuse(self) -> None:
+    def _raise_errors(self) -> None:
         if errors := [d for d in self.diagnostics if d.severity == "error"]:
             raise PatternError(errors)
 
     def _groups(self, atoms: Sequence[Atom]) -> tuple[int, ...]:
-        """Return each step's group: its register where one is kept, else anonymous."""
+        """Return each step's group: its own number if its event is kept, else `ANONYMOUS`."""
         if self.pattern.kind == "find":
             return tuple(range(len(self.steps)))
         read = {
@@ -202,7 +203,7 @@ class _Compilation:
         p = self.pattern
         sensitive = order_sensitivity(p, automaton, alphabet, theory)
         if sensitive is not None and not p.order.total and p.mode is None:
-            # Under `total` there is one order, and a mode asks for every order.
+            # Under `total` there is only one order, and a `mode` considers every order.
             span, hint = remedy(p, sensitive)
             self._add(("K220", "warning", sensitive.message, span, hint))
         for state, one, two in ambiguities(automaton, theory):
@@ -230,7 +231,9 @@ class _Compilation:
             undecided=self.undecided,
             source=source,
             events=events,
-            named_events=self._named(events_behind((d.name for d, _ in events), self.events)),
+            named_events=self._events_named(
+                events_behind((d.name for d, _ in events), self.events)
+            ),
             declared=(*self.events.items(), *((d.name, d.guard) for d in p.steps)),
         )
 
@@ -238,7 +241,7 @@ class _Compilation:
 # --- guards with the events that they name -------------------------------------
 
 EXPANDED_NESTING = 3
-"""Levels of a guard with the events that it names, as a multiple of `nesting_max`."""
+"""The most levels of a guard with the events that it names, as a multiple of `nesting_max`."""
 
 
 def _refuse_large(
@@ -246,18 +249,18 @@ def _refuse_large(
 ) -> None:
     """Refuse guards that are too deep, or together too large, with the events that they name.
 
-    The text bounds the nesting of one guard, and an event may name another: a chain of events is
-    as deep as all of them, and one that names the one before twice doubles with each. So they are
-    measured before they are expanded.
+    The parser bounds the nesting of each guard, but events may name other events: the depths of a
+    chain of events add up, and if each names the one before twice, the size doubles with each. So
+    guards are measured before they are expanded.
     """
     levels_max = limits.nesting_max * EXPANDED_NESTING
     known: dict[str, tuple[int, int]] = {}
     behind = events_behind(set().union(*map(names_in, guards)), events)
     for name in TopologicalSorter(behind).static_order():
-        known[name] = _measured(events[name], known)
+        known[name] = _measure(events[name], known)
     total = 0
     for guard in guards:
-        levels, parts = _measured(guard, known)
+        levels, parts = _measure(guard, known)
         total += parts
         if levels > levels_max:
             raise pattern_error(
@@ -277,10 +280,10 @@ def _refuse_large(
             )
 
 
-def _measured(guard: syntax.Guard, known: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+def _measure(guard: syntax.Guard, known: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
     """Return how many levels and parts a guard has with the events that it names."""
     inner = [known[guard.name]] if isinstance(guard, syntax.Name) else []
-    inner += [_measured(c, known) for c in children(guard) if isinstance(c, syntax.Guard)]
+    inner += [_measure(c, known) for c in children(guard) if isinstance(c, syntax.Guard)]
     return 1 + max((levels for levels, _ in inner), default=0), 1 + sum(n for _, n in inner)
 
 
@@ -288,15 +291,15 @@ def _measured(guard: syntax.Guard, known: Mapping[str, tuple[int, int]]) -> tupl
 
 
 def _with_liveness(automaton: Automaton) -> Automaton:
-    """Return an automaton with the registers read from each state, before they are overwritten."""
+    """Return an automaton with its live registers: those read before they are overwritten."""
     numbers = {name: number for number, name in enumerate(automaton.steps)}
     prior: list[bool] = []
     steps: list[set[int]] = []
     history: list[bool] = []
     for enabled in automaton.enabled:
-        asked = [automaton.formulas[v] for v in enabled]
-        asked += [automaton.nots[n] for v in enabled for n in automaton.variants[v].nots]
-        atoms_read = (automaton.atoms[n] for n in {n for f in asked for n in variables(f)})
+        guards = [automaton.formulas[v] for v in enabled]
+        guards += [automaton.nots[n] for v in enabled for n in automaton.variants[v].nots]
+        atoms_read = (automaton.atoms[n] for n in {n for f in guards for n in variables(f)})
         read = [registers(atom) for atom in atoms_read if atom.relational]
         prior.append(any(one.prior for one in read))
         steps.append({numbers[name] for one in read for name in one.steps if name in numbers})
@@ -314,8 +317,8 @@ def _with_liveness(automaton: Automaton) -> Automaton:
                     history[state] = history[state] or history[target]
                     changed = True
     live = tuple(
-        LiveRegisters(of_prior, of_all, tuple(sorted(named)))
-        for of_prior, of_all, named in zip(prior, history, steps, strict=True)
+        LiveRegisters(of_prior, of_all, tuple(sorted(read_steps)))
+        for of_prior, of_all, read_steps in zip(prior, history, steps, strict=True)
     )
     return replace(automaton, live=live)
 
@@ -333,17 +336,17 @@ def compile_pattern(
     source: PatternText | None = None,
     undecided: str = "",
 ) -> CompiledPattern:
-    """Compile one pattern of a file that `ketal.analysis.name_resolution` found no error in.
+    """Compile one pattern of a file in which `ketal.analysis.name_resolution` found no error.
 
     Parameters
     ----------
     file, pattern : File, Pattern
         The syntax.
     params, registered, limits, source
-        Values of parameters, guards added in code, limits, the text for messages.
+        Values of parameters, registered guards, limits, the text for messages.
     undecided : str
-        The timestamping scheme of the clocks where it does not decide happened-before: `Causal`
-        and `Conc` are unknown where it leaves them open.
+        The timestamping scheme of the clocks if it does not decide happened-before: `Causal`
+        and `Conc` are unknown for pairs of events that the scheme leaves open.
 
     Raises
     ------
@@ -351,7 +354,7 @@ def compile_pattern(
         If a reference is unbound on some path, a step can never accept, or a
         limit (atoms, minterms, states) is exceeded.
     SettingError
-        If a parameter is given a value of another kind.
+        If the value of a parameter has another kind than its default.
     """
     file, pattern = with_params(file, pattern, params or {})
     try:

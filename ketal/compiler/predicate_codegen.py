@@ -2,7 +2,7 @@
 
 Local atoms are compiled to one function, events → bit masks, so each is evaluated
 once per event, for all runs. Relational atoms are compiled one by one;
-`ketal.engine.configurations` evaluates those only that decide.
+`ketal.engine.configurations` evaluates only those that matter.
 
 The one rule: no text of a pattern becomes code. The generated function holds
 constants by name, and every name in it is made here.
@@ -33,7 +33,7 @@ from ketal.model.values import (
 )
 
 Masks = Callable[[Sequence[Event]], list[int]]
-"""Of each event the bit mask of the atoms that it satisfies."""
+"""Events → for each event the bit mask of the atoms that it satisfies."""
 
 
 class _CodeWriter:
@@ -60,7 +60,7 @@ class _CodeWriter:
         return name
 
     def local(self, key: Any, expression: str) -> str:
-        """Evaluate `expression` once, before the tests; return the name it has."""
+        """Add an assignment of `expression` to the prologue, once per key; return its name."""
         name = self._locals.get(key)
         if name is None:
             name = self._locals[key] = f"v{len(self._locals)}"
@@ -68,7 +68,7 @@ class _CodeWriter:
         return name
 
     def value(self, value: syntax.Value, *, plain: bool = False) -> str:
-        """Return the name of a value: a scalar, or None where it is unknown.
+        """Return the name of a value in the code: a scalar at run time, or None if unknown.
 
         If `plain`, an attribute may be a list or a mapping too.
         """
@@ -94,40 +94,40 @@ class _CodeWriter:
                 return self.local(value, f"arithmetic({minus}, {zero}, {self.value(operand)})")
         raise AssertionError(value)
 
-    def _read(self, of: syntax.Field | syntax.Attribute, holder: str, plain: bool) -> str:
-        if isinstance(of, syntax.Field):
-            return self.local((holder, of), f"{holder}.{of.name}")
-        if len(of.path) == 1:
-            got = f"{holder}.data.get({self.constant(of.path[0])})"
+    def _read(self, leaf: syntax.Field | syntax.Attribute, holder: str, plain: bool) -> str:
+        if isinstance(leaf, syntax.Field):
+            return self.local((holder, leaf), f"{holder}.{leaf.name}")
+        if len(leaf.path) == 1:
+            expression = f"{holder}.data.get({self.constant(leaf.path[0])})"
         else:
-            got = f"dig({holder}.data, {self.constant(of.path)})"
-        return self.local((holder, of, plain), got if plain else f"scalar({got})")
+            expression = f"dig({holder}.data, {self.constant(leaf.path)})"
+        return self.local((holder, leaf, plain), expression if plain else f"scalar({expression})")
 
     def test(self, atom: Atom) -> str:
-        """Return an expression: is this atom on?"""
+        """Return an expression that is true if the atom is on."""
         payload = atom.payload
         if atom.shape == "compare":
             op, left, right = payload
             return self._comparison(op, self.value(left), right)
         if atom.shape == "member":
-            return self._member(self.value(payload[0]), payload[1], atom.expects)
+            return self._membership(self.value(payload[0]), payload[1], atom.expects)
         if atom.shape == "registered":
             name, _, arguments = payload
             values = "".join(f"{self.value(a)}, " for a in arguments)
             call = self.constant(self.registered[name])
-            # Called once, also where one atom asks whether it is true and another whether not.
+            # One call serves both atoms of a guard, the one for true and the one for false.
             answer = self.local(("registered", name, arguments), f"{call}(event, ({values}))")
             return f"{answer} is {atom.expects}"
         predicate = PREDICATES[atom.shape]
-        of, constants = predicate.read(payload)
-        if callable(of):
-            name = self.local(of, f"{self.constant(of)}(event)")
+        subject_of_atom, constants = predicate.read(payload)
+        if callable(subject_of_atom):
+            name = self.local(subject_of_atom, f"{self.constant(subject_of_atom)}(event)")
         else:
-            name = self.value(of, plain=predicate.kind == "any")
+            name = self.value(subject_of_atom, plain=predicate.kind == "any")
         test = f"{self.constant(predicate.prepare(self.limits, *constants))}({name})"
         if predicate.decided:
             return test
-        return f"{_of_kind(name, predicate.kind)} and {test if atom.expects else f'not {test}'}"
+        return f"{_kind_test(name, predicate.kind)} and {test if atom.expects else f'not {test}'}"
 
     def _comparison(self, op: str, name: str, right: syntax.Value) -> str:
         # A constant of known kind on the right is the common case and has short tests.
@@ -139,29 +139,29 @@ class _CodeWriter:
         if isinstance(constant, str):
             if op == "==":
                 return f"{name} == {self.constant(constant)}"
-            return f"{_of_kind(name, 'string')} and {name} {op} {self.constant(constant)}"
+            return f"{_kind_test(name, 'string')} and {name} {op} {self.constant(constant)}"
         if isinstance(right, syntax.Duration):
             constant = float(right.seconds)
         if constant is not None:
-            return f"{_of_kind(name, 'number')} and {name} {op} {self.constant(constant)}"
+            return f"{_kind_test(name, 'number')} and {name} {op} {self.constant(constant)}"
         return f"holds({self.constant(op)}, {name}, {self.value(right)})"
 
-    def _member(self, name: str, keys: tuple[Key, ...], expects: bool) -> str:
+    def _membership(self, name: str, keys: tuple[Key, ...], expects: bool) -> str:
         kinds = {of_kind for of_kind, _ in keys}
         if not expects and len(kinds) > 1:
-            return "False"  # equal to none is unknown for those of another kind
+            return "False"  # unknown: every value differs in kind from one of the constants
         (only,) = kinds if len(kinds) == 1 else ("",)
         if only in ("string", "number"):
             values = self.constant(frozenset(value for _, value in keys))
-            return f"{_of_kind(name, only)} and {name} {'in' if expects else 'not in'} {values}"
+            return f"{_kind_test(name, only)} and {name} {'in' if expects else 'not in'} {values}"
         known = frozenset(keys)
 
-        def among(value: Any) -> bool:
+        def is_constant(value: Any) -> bool:
             return value is not None and (kind(value), value) in known
 
         if expects:
-            return f"{self.constant(among)}({name})"
-        return f"{_of_kind(name, 'boolean')} and not {self.constant(among)}({name})"
+            return f"{self.constant(is_constant)}({name})"
+        return f"{_kind_test(name, 'boolean')} and not {self.constant(is_constant)}({name})"
 
     def function(self, head: str, body: list[str]) -> Callable[..., Any]:
         """Compile `head` with the prologue and a body; return the function."""
@@ -172,8 +172,8 @@ class _CodeWriter:
         return function
 
 
-def _of_kind(name: str, kind: str) -> str:
-    """Return an expression: is a value of this kind?"""
+def _kind_test(name: str, kind: str) -> str:
+    """Return an expression that is true if the value of this name has this kind."""
     return {
         "string": f"isinstance({name}, str)",
         "number": f"isinstance({name}, NUMBER) and {name} is not True and {name} is not False",
@@ -183,35 +183,36 @@ def _of_kind(name: str, kind: str) -> str:
 
 
 VALUES_CACHED_MAX = 10_000
-"""Types, and nodes, of which it is known what they satisfy."""
+"""The most types, and the most nodes, whose masks are cached."""
 
 
 def compile_masks(
     atoms: Sequence[Atom], limits: Limits, registered: Mapping[str, GuardCall]
 ) -> Masks:
-    """Compile the local atoms (localhost apart) to one function: events → bit masks.
+    """Compile the local atoms, without `localhost`, to one function: events → bit masks.
 
-    What depends on the type alone, or on the node alone, is looked up by it, in a bounded table.
+    The part of a mask that depends only on the type, or only on the node, is cached by that value
+    in a bounded table.
     """
     by_value: dict[str, list[tuple[int, Atom]]] = {"type": [], "node": []}
     others: list[tuple[int, Atom]] = []
     for number, atom in enumerate(atoms):
         if atom.relational or atom.shape == "localhost":
             continue
-        of = subject(atom)
-        named = of.name if isinstance(of, syntax.Field) else ""
+        subject_of_atom = subject(atom)
+        named = subject_of_atom.name if isinstance(subject_of_atom, syntax.Field) else ""
         by_value.get(named, others).append((number, atom))
     writer = _CodeWriter(limits, registered)
     lookups, names = list[str](), list[str]()
     for field, own in by_value.items():
         if own:
-            known: dict[str, int] = {}
+            cache: dict[str, int] = {}
             of_value = _masks_function(_CodeWriter(limits, registered), own, ["mask = 0"])
-            get = writer.constant(known.get)
-            learn = writer.constant(_learning(field, of_value, known))
+            get = writer.constant(cache.get)
+            compute = writer.constant(_caching(field, of_value, cache))
             names.append(f"{field}_mask")
             lookups.append(f"{field}_mask = {get}(event.{field})")
-            lookups.append(f"if {field}_mask is None: {field}_mask = {learn}(event)")
+            lookups.append(f"if {field}_mask is None: {field}_mask = {compute}(event)")
     return _masks_function(writer, others, [*lookups, f"mask = {' | '.join(names) or '0'}"])
 
 
@@ -225,17 +226,17 @@ def _masks_function(
     return writer.function("masks(events)", [*(f"    {line}" for line in of_event), "return masks"])
 
 
-def _learning(field: str, masks: Masks, known: dict[str, int]) -> Callable[[Event], int]:
-    """Return a function that puts the mask of an event into the table of a field's values."""
+def _caching(field: str, masks: Masks, cache: dict[str, int]) -> Callable[[Event], int]:
+    """Return a function that computes an event's mask and caches it by the value of a field."""
 
-    def learn(event: Event) -> int:
-        if len(known) >= VALUES_CACHED_MAX:
-            known.clear()
-        (of_value,) = masks((event,))
-        known[getattr(event, field)] = of_value
-        return of_value
+    def compute(event: Event) -> int:
+        if len(cache) >= VALUES_CACHED_MAX:
+            cache.clear()
+        (mask,) = masks((event,))
+        cache[getattr(event, field)] = mask
+        return mask
 
-    return learn
+    return compute
 
 
 Relational = Callable[[Event, Mapping[str, Event]], bool]
@@ -244,14 +245,14 @@ Relational = Callable[[Event, Mapping[str, Event]], bool]
 def compile_relational(
     atom: Atom, limits: Limits, registered: Mapping[str, GuardCall]
 ) -> Relational:
-    """Compile an atom that refers to bound events: (event, step → event) → bool."""
+    """Compile an atom that reads bound events to a function: (event, step → event) → bool."""
     writer = _CodeWriter(limits, registered)
     test = writer.test(atom)
     return writer.function("relational(event, bound)", [f"return True if {test} else False"])
 
 
 def is_equality(atom: Atom) -> bool:
-    """Return whether an atom is `of the event == of bound events`, each side of one kind only."""
+    """Return whether an atom equates a value of the event with a value of bound events."""
     if atom.shape != "compare" or not atom.relational or atom.payload[0] != "==":
         return False
     sources = [_sources(side) for side in atom.payload[1:]]
@@ -259,7 +260,7 @@ def is_equality(atom: Atom) -> bool:
 
 
 def _sources(value: syntax.Node) -> set[str]:
-    """Return what a value reads: `event`, `run`, both or, if it is constant, nothing."""
+    """Return the sources of a value: `event`, `run` (bound events), both, or none."""
     match value:
         case syntax.Reference():
             return {"run"}
@@ -271,35 +272,35 @@ def _sources(value: syntax.Node) -> set[str]:
 def compile_equality(
     atom: Atom, limits: Limits
 ) -> tuple[Callable[[Event], Any], Callable[[Mapping[str, Event]], Any]]:
-    """Compile the sides of an equality: of the event, and of the bound events."""
+    """Compile the two sides of an equality: that of the event, then that of the bound events."""
     _, left, right = atom.payload
-    here, there = (left, right) if _sources(left) == {"event"} else (right, left)
-    return compile_read(here, limits), compile_value(there, limits)
+    event_side, bound_side = (left, right) if _sources(left) == {"event"} else (right, left)
+    return compile_read(event_side, limits), compile_value(bound_side, limits)
 
 
 def compile_value(value: syntax.Value, limits: Limits) -> Callable[[Mapping[str, Event]], Any]:
-    """Compile a value over bound events (`return`); unknown is None."""
+    """Compile a value over bound events, as in `return`; an unknown value is None."""
     if isinstance(value, syntax.ListOf):
         items = [compile_value(item, limits) for item in value.items]
         return lambda bound: [item(bound) for item in items]
     if isinstance(value, syntax.Reference) and isinstance(value.of, syntax.Attribute):
-        # Reported as it is, lists and mappings too; a verdict's are its own.
+        # Lists and mappings are reported too, as copies: a verdict owns its values.
         step, path = value.step, value.of.path
         return lambda bound: copied(dig(bound[step].data, path))
     writer = _CodeWriter(limits, {})
     return writer.function("returned(bound)", [f"return {writer.value(value)}"])
 
 
-def compile_read(of: syntax.Value, limits: Limits) -> Callable[[Event], Any]:
-    """Compile the reading of a value of one event: a scalar, or None."""
+def compile_read(value: syntax.Value, limits: Limits) -> Callable[[Event], Any]:
+    """Compile a value over one event: a scalar, or None if unknown."""
     writer = _CodeWriter(limits, {})
-    return writer.function("read(event)", [f"return {writer.value(of)}"])
+    return writer.function("read(event)", [f"return {writer.value(value)}"])
 
 
 def unknown_types(parts: Iterable[syntax.Node]) -> Callable[[Event], bool] | None:
-    """Return a test: does the type of some call in these parts match while its types are unknown?
+    """Return a test of events that match the target of a `call` and lack types that it requires.
 
-    None where no call asks for the type of its result or its arguments.
+    The types are those of the result and the arguments; None if no `call` in `parts` has any.
     """
     calls = {node: None for part in parts for node in walk(part) if isinstance(node, syntax.Call)}
     tests = [

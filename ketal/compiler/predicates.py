@@ -1,15 +1,15 @@
 """Atoms: the predicates that guards are made of.
 
-A guard is Kleene's, and accepts only what is true. In negation normal form
-every literal is simply true or not, so a guard lowers to a *formula*: a
-positive combination of literals over boolean variables, the *atoms*. An atom
-that can be unknown has two variables, one for true and one for false, never
-both on (`x matches /a/`); a comparison negates to the complementary
-comparison; an atom that is always decided has one, read in both polarities.
+A guard is evaluated in Kleene's logic, and accepts only the value true. In negation normal form
+every literal is either true or not true, so a guard lowers to a *formula*: a
+positive combination of literals over boolean variables, the *atoms*. A predicate
+that can be unknown (`x matches /a/`) has two atoms, "is true" and "is false", which are never
+both on; a comparison negates to the complementary
+comparison; a predicate that is always decided has one atom, read in both polarities.
 
 Local atoms read one event. Relational atoms read an event and the registers of a run
-(Causal, Conc, `First.hash`, a `not` that has been broken).
-`ketal.compiler.predicate_codegen` makes functions of both.
+(Causal, Conc, `First.hash`, a `not` whose event has occurred).
+`ketal.compiler.predicate_codegen` compiles both to functions.
 
 The one rule: equal payloads are one atom, so a predicate that guards share is evaluated
 once.
@@ -36,7 +36,7 @@ Formula = bool | tuple[Any, ...]
 """True, False, ("var", index, polarity), ("and", formulas) or ("or", formulas)."""
 
 RELATIONS = ("before", "concurrent", "own_node", "other_node")
-"""How an anchor is related to an event: before it, concurrent, on its node, on another one."""
+"""Relations of an anchor to an event: before it, concurrent, on its node, on another node."""
 COMPLEMENT = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
@@ -54,7 +54,7 @@ class Atom:
     payload : tuple
         Its operands, as syntax nodes and constants; equal payloads are one atom.
     expects : bool
-        For an atom that can be unknown: true for the variable of "is true".
+        For a predicate that can be unknown: whether this is its atom "is true", not "is false".
     relational : bool
         Whether it reads the registers of a run.
     decided : bool
@@ -70,7 +70,7 @@ class Atom:
 
 @dataclass
 class AtomTable:
-    """The atoms of one pattern, numbered in the order they are met."""
+    """The atoms of one pattern, numbered in the order of their first use."""
 
     limits: Limits
     atoms: list[Atom] = field(default_factory=list)
@@ -82,7 +82,7 @@ class AtomTable:
         Raises
         ------
         PatternError
-            If there are more than `atoms_max`; it points at `span`.
+            If there are more than `atoms_max`; the error is at `span`.
         """
         number = self._numbers.get(atom)
         if number is None:
@@ -103,16 +103,16 @@ class AtomTable:
 
 def conjunction(formulas: Iterable[Formula]) -> Formula:
     """Return the conjunction, simplified."""
-    return _joined("and", False, formulas)
+    return _join_formulas("and", False, formulas)
 
 
 def disjunction(formulas: Iterable[Formula]) -> Formula:
     """Return the disjunction, simplified."""
-    return _joined("or", True, formulas)
+    return _join_formulas("or", True, formulas)
 
 
-def _joined(tag: str, decisive: bool, formulas: Iterable[Formula]) -> Formula:
-    """Return formulas joined, simplified; one that is `decisive` decides the whole."""
+def _join_formulas(tag: str, decisive: bool, formulas: Iterable[Formula]) -> Formula:
+    """Return `tag` of formulas, simplified; the whole is `decisive` if one of them is."""
     parts: dict[Formula, None] = {}
     for formula in formulas:
         if formula is decisive:
@@ -137,16 +137,16 @@ def evaluate(formula: Formula, mask: int) -> bool:
     return any(evaluate(f, mask) for f in formula[1])
 
 
-def folded(
+def fold_formula(
     formula: Formula,
     of_literal: Callable[[Any], T],
     of_parts: Callable[[str, list[T]], T],
     known: dict[int, T] | None = None,
 ) -> T:
-    """Return what functions make of a formula, from its literals up; True is an empty "and".
+    """Return the fold of a formula, from its literals up; True is an empty "and".
 
-    A part that stands in several places, as the formula of an event that guards name, is folded
-    once; `known` has what parts became, by `id`, also those of other formulas that are still there.
+    A part that occurs in several places, as the formula of an event that guards name does, is
+    folded once. `known` caches results by `id`; it may be shared by formulas that stay alive.
     """
     known = {} if known is None else known
 
@@ -163,14 +163,16 @@ def folded(
     return fold(formula)
 
 
-def with_literals(formula: Formula, of_literal: Callable[[Any], Formula]) -> Formula:
-    """Return a formula with what a function makes of each literal in its place, simplified."""
-    return folded(formula, of_literal, lambda tag, parts: _joined(tag, tag == "or", parts))
+def map_literals(formula: Formula, of_literal: Callable[[Any], Formula]) -> Formula:
+    """Return a formula with each literal replaced by the result of `of_literal`, simplified."""
+    return fold_formula(
+        formula, of_literal, lambda tag, parts: _join_formulas(tag, tag == "or", parts)
+    )
 
 
 def negation(formula: Formula) -> Formula:
     """Return the formula that is on where `formula` is off."""
-    return folded(
+    return fold_formula(
         formula,
         lambda v: ("var", v[1], not v[2]),
         lambda tag, parts: disjunction(parts) if tag == "and" else conjunction(parts),
@@ -178,30 +180,32 @@ def negation(formula: Formula) -> Formula:
 
 
 def simplify(formula: Formula, known: Mapping[int, bool]) -> Formula:
-    """Return a formula simplified by the values of some variables."""
-    return with_literals(formula, lambda v: known[v[1]] == v[2] if v[1] in known else v)
+    """Return a formula simplified by the known values of some variables."""
+    return map_literals(formula, lambda v: known[v[1]] == v[2] if v[1] in known else v)
 
 
-def free_of_run(formula: Formula, atoms: Sequence[Atom]) -> Formula:
-    """Return a step's local guard: relational literals become true."""
-    return with_literals(formula, lambda v: True if atoms[v[1]].relational else v)
+def local_guard(formula: Formula, atoms: Sequence[Atom]) -> Formula:
+    """Return the local guard of a formula: relational literals become true."""
+    return map_literals(formula, lambda v: True if atoms[v[1]].relational else v)
 
 
-def of_field(formula: Formula, atoms: Sequence[Atom], field: syntax.Field) -> Formula:
-    """Return what a local guard asks of one field of an event: other literals become true."""
-    return with_literals(formula, lambda v: v if subject(atoms[v[1]]) == field else True)
+def field_guard(formula: Formula, atoms: Sequence[Atom], field: syntax.Field) -> Formula:
+    """Return the part of a local guard about one field of an event: other literals become true."""
+    return map_literals(formula, lambda v: v if subject(atoms[v[1]]) == field else True)
 
 
 def variables(formula: Formula) -> frozenset[int]:
     """Return the variables of a formula."""
-    return folded(formula, lambda v: frozenset((v[1],)), lambda _, parts: frozenset().union(*parts))
+    return fold_formula(
+        formula, lambda v: frozenset((v[1],)), lambda _, parts: frozenset().union(*parts)
+    )
 
 
 def necessary(formula: Formula) -> frozenset[int]:
-    """Return the variables that are on wherever a formula holds, as far as its shape shows."""
+    """Return variables that are on whenever a formula holds, as far as its structure shows."""
     if isinstance(formula, bool):
         return frozenset()
-    return folded(
+    return fold_formula(
         formula,
         lambda v: frozenset((v[1],) if v[2] else ()),
         lambda tag, parts: functools.reduce(operator.or_ if tag == "and" else operator.and_, parts),
@@ -209,22 +213,22 @@ def necessary(formula: Formula) -> frozenset[int]:
 
 
 def constant_of(value: syntax.Value) -> str | int | float | bool | None:
-    """Return the value of a constant, a duration in seconds; None if it is none."""
+    """Return the value of a constant, of a duration in seconds; None if it is no constant."""
     if isinstance(value, syntax.Literal):
         return value.value
     return float(value.seconds) if isinstance(value, syntax.Duration) else None
 
 
 def subject(atom: Atom) -> syntax.Value | None:
-    """Return the one value that an atom is about; None if there is none, or it is calculated."""
-    of: Any = None
+    """Return the one value of the syntax that an atom tests; None if there is no such value."""
+    value: Any = None
     if atom.shape in PREDICATES:
-        of, _ = PREDICATES[atom.shape].read(atom.payload)
+        value, _ = PREDICATES[atom.shape].read(atom.payload)
     elif atom.shape == "member":
-        of = atom.payload[0]
+        value = atom.payload[0]
     elif atom.shape == "compare" and constant_of(atom.payload[2]) is not None:
-        of = atom.payload[1]
-    return None if callable(of) else of
+        value = atom.payload[1]
+    return None if callable(value) else value
 
 
 class RegistersRead(NamedTuple):
@@ -255,19 +259,19 @@ def _references(payload: tuple[Any, ...]) -> Iterator[syntax.Reference]:
 
 
 class Lowering:
-    """Guards of one pattern to formulas over one table of atoms.
+    """Lowers the guards of one pattern to formulas over one table of atoms.
 
     Parameters
     ----------
     events : mapping of str to Guard
-        What event names stand for.
+        The guard of each declared event.
     table : AtomTable
-        Where atoms are numbered.
+        Numbers the atoms.
     registered : mapping of str to RegisteredGuard
-        Guards added in code.
+        The registered guards.
     clocks_decide : bool
-        Whether clocks tell which events happened before which. Others order all events that may
-        have: of these the order of two is certain within a node alone.
+        Whether clocks decide happened-before. If not, they order all pairs of events that may be
+        ordered, and such an order is certain only for two events of one node.
     """
 
     def __init__(
@@ -282,27 +286,27 @@ class Lowering:
         self.table = table
         self.registered = registered
         self.clocks_decide = clocks_decide
-        self._span: Span | None = None  # of the guard that is lowered just now
-        self._of_events: dict[tuple[str, bool], Formula] = {}
+        self._span: Span | None = None  # of the guard that is being lowered
+        self._event_formulas: dict[tuple[str, bool], Formula] = {}
 
     def _variable(self, atom: Atom, polarity: bool = True) -> Formula:
         return self.table.variable(atom, polarity, self._span)
 
     def lower(self, guard: syntax.Guard, positive: bool = True) -> Formula:
-        """Return the formula of `guard` being true (or false, if not `positive`)."""
+        """Return the formula that `guard` is true; that it is false, if not `positive`."""
         self._span = guard.span or self._span
         match guard:
             case syntax.Truth(value=value):
                 return value == positive
             case syntax.Name(name=name):
-                return self._event(name, positive)
+                return self._event_formula(name, positive)
             case syntax.Not(operand=operand):
                 return self.lower(operand, not positive)
             case syntax.And(operands=operands) | syntax.Or(operands=operands):
                 join = conjunction if isinstance(guard, syntax.And) == positive else disjunction
                 return join([self.lower(g, positive) for g in operands])
             case syntax.Membership(value=value, items=items):
-                return self._member(value, items, positive)
+                return self._membership(value, items, positive)
             case syntax.Comparison(op=op, left=left, right=right):
                 return self._compare(op, left, right, positive)
             case syntax.Causal(guard=inner, anchor=anchor):
@@ -322,18 +326,18 @@ class Lowering:
                 return self._literal("registered", payload, positive)
         raise AssertionError(guard)
 
-    def _event(self, name: str, positive: bool) -> Formula:
-        """Lower the guard of an event once: all who name it share its formula."""
-        formula = self._of_events.get((name, positive))
+    def _event_formula(self, name: str, positive: bool) -> Formula:
+        """Lower the guard of an event once: all guards that name the event share its formula."""
+        formula = self._event_formulas.get((name, positive))
         if formula is None:
             formula = self.lower(self.events[name], positive)
-            self._of_events[name, positive] = formula
+            self._event_formulas[name, positive] = formula
         return formula
 
     def _literal(
         self, shape: str, payload: tuple[Any, ...], positive: bool, *, decided: bool = False
     ) -> Formula:
-        """Return a literal of the one variable of a decided atom, else of one of its two."""
+        """Return the literal of a decided predicate's only atom, else of one of its two atoms."""
         relational = any(_references(payload))
         if decided:
             return self._variable(Atom(shape, payload, True, relational), positive)
@@ -342,7 +346,7 @@ class Lowering:
     def _function(
         self, predicate: Predicate, arguments: tuple[syntax.Value, ...], positive: bool
     ) -> Formula:
-        """Lower a call of a predicate; its constants stand in the payload as plain values."""
+        """Lower a call of a predicate; its constants are plain values in the payload."""
         first = len(arguments) - len(predicate.constants)
         constants = (constant_of(argument) for argument in arguments[first:])
         payload = (*arguments[:first], *constants)
@@ -354,10 +358,10 @@ class Lowering:
             right, syntax.Literal | syntax.Duration
         ):
             left, right, op = right, left, _MIRRORED[op]
-        # Its complement is another comparison, so "is false" has no variable of its own.
+        # The complement is another comparison, so "is false" has no atom of its own.
         return self._literal("compare", (op, left, right), True)
 
-    def _member(
+    def _membership(
         self, value: syntax.Value, items: tuple[syntax.Value, ...], positive: bool
     ) -> Formula:
         """Lower `value in [items]`; the constants among the items are one atom."""
@@ -374,23 +378,23 @@ class Lowering:
             others += constants.values()
         parts = [self._compare("==", value, item, positive) for item in others]
         if len(constants) > 1:
-            # In one order, whatever the text's: the same set is the same atom.
+            # Sorted, so that equal sets of constants are one atom.
             payload = (value, tuple(sorted(constants)))
             parts.insert(0, self._literal("member", payload, positive))
         return join(parts)
 
     def _relation(self, shape: str, inner: Any, anchor: str, positive: bool) -> Formula:
-        relation = self._related(shape, anchor, positive)
+        relation = self._relation_literal(shape, anchor, positive)
         if not self.clocks_decide and (shape == "before") == positive:
-            # Such clocks order all that may have happened before; of events of one node, all did.
+            # Such clocks may order concurrent events of two nodes: only one node's are certain.
             if positive:
-                relation = conjunction([relation, self._related("own_node", anchor, True)])
+                relation = conjunction([relation, self._relation_literal("own_node", anchor, True)])
             else:
-                relation = self._related("other_node", anchor, False)
+                relation = self._relation_literal("other_node", anchor, False)
         join = conjunction if positive else disjunction
         return join([self.lower(inner, positive), relation])
 
-    def _related(self, shape: str, anchor: str, positive: bool) -> Formula:
+    def _relation_literal(self, shape: str, anchor: str, positive: bool) -> Formula:
         return self._variable(Atom(shape, (anchor,), relational=True), positive)
 
     def _call(self, call: syntax.Call, positive: bool) -> Formula:

@@ -109,7 +109,7 @@ class CausalGraph:
                 last = self.last_upto(node, counter)
                 if last is not None and last.counter > old.get(node, 0):
                     new[last.dot] = last.clock
-        for dot in sorted(vector.latest(new)):
+        for dot in sorted(vector.maximal_events(new)):
             yield self._numbers[dot]
 
     # --- pasts ---

@@ -1,1 +1,1 @@
-"""Files of this machine: the folders of a user, locks on files, files replaced whole."""
+"""Local files: the user's folders, file locks, atomic replacement of files."""

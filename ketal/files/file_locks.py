@@ -1,9 +1,9 @@
 """Locks on open files, for mutual exclusion among the processes of one machine (flock(2)).
 
-A lock is advisory. It belongs to the open file, so whoever inherits the descriptor has it too, and
-the kernel releases it when the last of them has ended, kill -9 included.
+A lock is advisory. It belongs to the open file description: processes that inherit the descriptor
+share the lock, and the kernel releases it when the last of them ends, even by kill -9.
 
-The one rule: a process that does not get the lock does not go on.
+The one rule: a process that does not get the lock does not proceed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import fcntl
 
 
 def try_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Lock an open file, perhaps shared, unless another process has it; return whether it is."""
+    """Lock an open file without waiting; return False if another process has it locked."""
     how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
@@ -22,5 +22,5 @@ def try_lock(descriptor: int, *, shared: bool = False) -> bool:
 
 
 def wait_for_lock(descriptor: int) -> None:
-    """Lock an open file for this process alone, as soon as no other one has it."""
+    """Lock an open file exclusively, waiting until no other process has it locked."""
     fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
-"""Replace a file whole: written under another name beside it, then renamed.
+"""Replace a file atomically: write a temporary file in the same folder, then rename it.
 
-The one rule: what has a file's name is whole.
+The one rule: a reader of the file sees all of the old content or all of the new, never a part.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = False) -> None:
-    """Write a file whole, in the place of one that may be there.
+    """Write a file atomically, replacing an existing one; create its folder if it is missing.
 
-    A `durable` one is on the disk when this returns, its name too.
+    If `durable`, the content and the name are on disk (fsync) when this returns.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")

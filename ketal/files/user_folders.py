@@ -1,9 +1,10 @@
 """The user's folders: the XDG base directories.
 
-What can be had again is in the cache, what would be lost is state. `KETAL_CACHE` names another
-cache.
+Files that can be downloaded or computed again belong in the cache, all others in the state folder.
+The environment variable `KETAL_CACHE` overrides the cache folder.
 
-The one rule: a value of an XDG variable that is not absolute is ignored, as the specification says.
+The one rule: a value of an XDG variable that is not absolute is ignored, as the specification
+requires.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Return the folder of the cache: `KETAL_CACHE`, or `ketal` in the user's cache."""
-    named = os.environ.get("KETAL_CACHE", "")
-    return Path(named).absolute() if named else _xdg("XDG_CACHE_HOME", ".cache") / "ketal"
+    """Return the cache folder: `KETAL_CACHE` if set, else `ketal` in the user's cache folder."""
+    cache = os.environ.get("KETAL_CACHE", "")
+    return Path(cache).absolute() if cache else _xdg_folder("XDG_CACHE_HOME", ".cache") / "ketal"
 
 
 def state_folder() -> Path:
-    """Return the folder of what is kept from one start to the next: `ketal` in the user's state."""
-    return _xdg("XDG_STATE_HOME", ".local/state") / "ketal"
+    """Return the folder for persistent state: `ketal` in the user's state folder."""
+    return _xdg_folder("XDG_STATE_HOME", ".local/state") / "ketal"
 
 
-def _xdg(variable: str, default: str) -> Path:
-    named = Path(os.environ.get(variable, ""))
-    return named if named.is_absolute() else Path.home() / default
+def _xdg_folder(variable: str, default: str) -> Path:
+    configured = Path(os.environ.get(variable, ""))
+    return configured if configured.is_absolute() else Path.home() / default

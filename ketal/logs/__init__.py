@@ -1,10 +1,10 @@
 """Readers and writers of event logs.
 
-`read_log` gives a re-iterable `Log` of JSON lines, ShiViz logs, CSV, Parquet and rows in
-memory; `write_jsonl` writes the first of these. A `Source` describes how a log is read,
-`load_config` reads one from a TOML file. The one rule: malformed input is an item
-(`Rejected`, with its place), a wrong option an error (`SettingError`), and nothing is
-lost between them.
+`read_log` returns a re-iterable `Log` of JSON lines, ShiViz logs, CSV, Parquet or rows in
+memory; `write_jsonl` writes JSON lines. A `Source` describes how a log is read, and
+`load_config` reads a `Source` from a TOML file. The one rule: malformed input is an item of the
+log (`Rejected`, with its place), a wrong option is an error (`SettingError`), and no record is
+dropped silently.
 """
 
 from ketal.logs.formats.jsonl import decoded, write_jsonl

@@ -1,17 +1,18 @@
 """Vector clocks for the events of a log that another scheme stamped: `--clock SCHEME`.
 
-A scheme that decides happened-before tells of each event which of each node's events came before
-it; these are the first ones of the node, and their numbers are its vector clock. Stamps that tell
-by themselves name no events, so those that the log has are counted, and an event that is missing
-from it is not missed. Stamps that refer to others of the log (interleaving clocks) need all of
-these: a missing one is an error.
+If the scheme decides happened-before, comparing stamps shows which events of each node happened
+before a given event. They are a prefix of the node's events, and the length of that prefix is the
+node's entry in the event's vector clock. Most stamps do not name the events that they depend on, so
+only the events in the log are counted, and an event that the log lacks goes unnoticed. Stamps that
+refer to other events of the log (interleaving clocks) need all of those events: a missing one is an
+error.
 
-A scheme that does not decide tells which events *may* have come before. The clocks that are made of
-it order all of these, and the log names the scheme in `undecided`, so that who asks whether one
-event happened before another gets an answer of three values.
+If the scheme does not decide happened-before, comparing stamps shows which events *may* have
+happened before. The vector clocks order all of these pairs, and the log names the scheme in
+`undecided`, so that queries of happened-before can answer true, false or unknown.
 
-The one rule: two events are ordered as their stamps are. An event whose stamp contradicts its
-node's order, or that another node's event has too, is rejected.
+The one rule: two events are ordered as their stamps are. An event is rejected if its stamp
+contradicts the order of its node, or equals the stamp of another node's event.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 from ketal.clocks.scheme import Scheme
 from ketal.clocks.stamping import vector_clocks
 from ketal.errors import EventError
-from ketal.logs.log_records import held, replaced
+from ketal.logs.log_records import map_events, read_all
 from ketal.logs.shape import StampedEvent, with_clock
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
@@ -33,16 +34,16 @@ from ketal.model.log_arguments import Record
 
 @dataclass
 class UndecidedPairs:
-    """How many pairs of a log's events its clocks do not order for certain.
+    """The number of pairs of events whose order the clocks of a log leave open.
 
     Attributes
     ----------
     scheme : str
-        The scheme, one that does not decide happened-before.
+        The name of the scheme, which does not decide happened-before.
     pairs : int
-        The pairs of events.
+        The number of all pairs of events.
     unknown : int
-        Those of which the one may have happened before the other, or not.
+        The number of pairs in which one event may or may not have happened before the other.
     """
 
     scheme: str
@@ -56,46 +57,48 @@ def translated(
     limits: Limits,
     undecided: UndecidedPairs | None,
 ) -> Iterator[Record]:
-    """Yield the records, each event with the vector clock of its stamp.
+    """Yield the records, with a vector clock in place of the stamp of each event.
 
-    The pairs that are not decided are counted in `undecided`, anew.
+    Overwrites the counts in `undecided` with those of this reading.
 
     Raises
     ------
     SettingError
-        If there are more records than `events_max`.
+        If the log has more than `events_max` records.
     EventError
-        If the log lacks an event that a stamp refers to.
+        If a stamp refers to an event that the log lacks.
     """
-    whole = held(records, limits, f"to make vector clocks of {scheme.name} clocks")
+    all_records = read_all(records, limits, f"to make vector clocks of {scheme.name} clocks")
     executions: dict[str, dict[str, list[int]]] = {}
-    for number, (name, item, _, _) in enumerate(whole):
+    for number, (name, item, _, _) in enumerate(all_records):
         if isinstance(item, StampedEvent):
             executions.setdefault(name, {}).setdefault(item.node, []).append(number)
     clocks: dict[int, dict[str, int]] = {}
     faults: dict[int, str] = {}
     pairs = unknown = 0
     for execution in executions.values():
-        stamps = {n: whole[n][1].stamp for numbers in execution.values() for n in numbers}  # type: ignore[union-attr]
+        stamps = {n: all_records[n][1].stamp for numbers in execution.values() for n in numbers}  # type: ignore[union-attr]
         before = scheme.order(stamps.values())
         if scheme.decides:
-            faults |= _of_two_nodes(scheme, stamps, execution)
-        same = {
-            node: _in_order([n for n in numbers if n not in faults], stamps, before)
+            faults |= _shared_stamps(scheme, stamps, execution)
+        groups_by_node = {
+            node: _grouped_by_stamp([n for n in numbers if n not in faults], stamps, before)
             for node, numbers in sorted(execution.items())
         }
-        firsts = {node: [stamps[equal[0]] for equal in groups] for node, groups in same.items()}
-        for node, of_node in vector_clocks(scheme, firsts).items():
-            for equal, clock in zip(same[node], of_node, strict=True):
-                # Within a node the order is known.
+        firsts = {
+            node: [stamps[group[0]] for group in groups] for node, groups in groups_by_node.items()
+        }
+        for node, node_clocks in vector_clocks(scheme, firsts).items():
+            for group, clock in zip(groups_by_node[node], node_clocks, strict=True):
+                # The order within a node is always certain.
                 unknown += sum(clock.values()) - clock[node]
-                clocks |= dict.fromkeys(equal, clock)
-        events = sum(map(len, same.values()))
+                clocks |= dict.fromkeys(group, clock)
+        events = sum(map(len, groups_by_node.values()))
         pairs += events * (events - 1) // 2
     if undecided is not None:
         undecided.pairs, undecided.unknown = pairs, unknown
 
-    def clocked(number: int, event: Event) -> Event:
+    def with_vector_clock(number: int, event: Event) -> Event:
         if not isinstance(event, StampedEvent):
             return event
         if number in faults:
@@ -105,15 +108,15 @@ def translated(
                 f"clock: its {scheme.name} stamp is not ordered with that of another event of "
                 f"{event.node}, and the events of a node are ordered"
             )
-        return with_clock(event, clocks[number], event.named, limits.clock_entries_max)
+        return with_clock(event, clocks[number], event.claimed_receives, limits.clock_entries_max)
 
-    yield from replaced(whole, clocked)
+    yield from map_events(all_records, with_vector_clock)
 
 
-def _of_two_nodes(
+def _shared_stamps(
     scheme: Scheme[Any], stamps: dict[int, Any], execution: dict[str, list[int]]
 ) -> dict[int, str]:
-    """Return the records whose stamps are those of earlier ones of other nodes, and why."""
+    """Return the records whose stamp an earlier record of another node has, with the reason."""
     nodes = {number: node for node, numbers in execution.items() for number in numbers}
     first: dict[bytes, str] = {}
     faults = {}
@@ -127,24 +130,24 @@ def _of_two_nodes(
     return faults
 
 
-def _in_order(
+def _grouped_by_stamp(
     numbers: list[int], stamps: dict[int, Any], before: Callable[[Any, Any], bool]
 ) -> list[list[int]]:
-    """Return the records of a node's events in its order, equal stamps together.
+    """Sort the records of one node by their stamps; group records whose stamps are equal.
 
-    What is not ordered with the one before it is left out.
+    A record is left out if its stamp is not ordered after that of the previous group.
     """
 
-    def compared(a: int, b: int) -> int:
+    def compare(a: int, b: int) -> int:
         if before(stamps[a], stamps[b]):
             return -1
         return 1 if before(stamps[b], stamps[a]) else 0
 
-    same: list[list[int]] = []
-    for number in sorted(numbers, key=cmp_to_key(compared)):
-        last = stamps[same[-1][0]] if same else None
+    groups: list[list[int]] = []
+    for number in sorted(numbers, key=cmp_to_key(compare)):
+        last = stamps[groups[-1][0]] if groups else None
         if last is None or before(last, stamps[number]):
-            same.append([number])
+            groups.append([number])
         elif last == stamps[number]:
-            same[-1].append(number)
-    return same
+            groups[-1].append(number)
+    return groups

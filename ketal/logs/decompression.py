@@ -1,11 +1,11 @@
-"""Compressed logs: gzip and Zstandard are decompressed, other compressions refused.
+"""Compressed logs: gzip and Zstandard are decompressed, other compressions are refused.
 
-The first bytes of a file give its compression (RFC 1952, RFC 8878), whatever its name;
-a name that ends in `.gz` or `.zst` must be right. What is decompressed must not be
-compressed again. Decompression holds one block at a time.
+The first bytes of a file identify its compression (RFC 1952, RFC 8878), whatever its name; but a
+file whose name ends in `.gz` or `.zst` must be compressed accordingly. Data that is still
+compressed after one decompression is refused. Decompression holds one block at a time.
 
-The one rule: damage is reported with its place, in bytes of the file, and all data
-before it has been yielded by then.
+The one rule: damage is reported with its byte offset in the file, after all data before it has been
+yielded.
 """
 
 from __future__ import annotations
@@ -21,31 +21,33 @@ from ketal.errors import EventError
 
 BLOCK_BYTES = 32_768
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_READ = {_GZIP: ("gzip", "gzip -dc"), _ZSTD: ("Zstandard", "zstd -dc")}
-_PACKED_NAMES = {".gz": "gzip", ".zst": "Zstandard"}
-_UNREAD = {
+_SUPPORTED = {_GZIP: ("gzip", "gzip -dc"), _ZSTD: ("Zstandard", "zstd -dc")}
+_SUFFIXES = {".gz": "gzip", ".zst": "Zstandard"}
+_UNSUPPORTED = {
     b"BZh": ("bzip2", "bzip2 -dc"),
     b"\xfd7zX": ("xz", "xz -dc"),
     b"PK\x03\x04": ("zip", "unzip -p"),
 }
-# With a byte order mark or without: a log begins with ASCII, and the other bytes are zero.
-_WIDE = {
+# With or without a byte order mark: a log begins with ASCII, whose other bytes are zero here.
+_WIDE_ENCODINGS = {
     "UTF-16": re.compile(rb"\xff\xfe[^\0]\0|\xfe\xff\0[^\0]|([!-~]\0){2}|(\0[!-~]){2}", re.DOTALL),
     "UTF-32": re.compile(rb"\xff\xfe\0\0|\0\0\xfe\xff|[!-~]\0\0\0|\0\0\0[!-~]"),
 }
-# A few bytes at a time: each may unpack to some thousands, and what one call
-# returns is held in memory.
+# Small, because one byte may decompress to thousands, and one call returns all of them at once.
 _ZSTD_SLICE_BYTES = 512
 
 
 class TornError(EventError):
-    """Truncated data, perhaps in the midst of a line."""
+    """Truncated data, perhaps in the middle of a line."""
 
 
-def head_of(
+def read_head(
     chunks: Iterator[bytes], enough: Callable[[bytes], bool]
 ) -> tuple[bytes, Iterator[bytes]]:
-    """Return the first bytes, as many as are `enough`, and all bytes again."""
+    """Read chunks until they are `enough`; return what was read, and an iterator of all bytes.
+
+    An EventError while reading is raised by the iterator, in its place.
+    """
     seen, fault = b"", None
     try:
         for chunk in chunks:
@@ -54,60 +56,66 @@ def head_of(
                 break
     except EventError as error:
         fault = error
-    return seen, _again([seen] if seen else [], chunks, fault)
+    return seen, _rejoin_head([seen] if seen else [], chunks, fault)
 
 
-def _again(seen: list[bytes], chunks: Iterator[bytes], fault: EventError | None) -> Iterator[bytes]:
-    while seen:  # It may be large, and is not held while the next is made.
+def _rejoin_head(
+    seen: list[bytes], chunks: Iterator[bytes], fault: EventError | None
+) -> Iterator[bytes]:
+    while seen:  # Drop the reference: the chunk may be large.
         yield seen.pop()
     yield from chunks
     if fault is not None:
         raise fault
 
 
-def _first_four(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """Return so many bytes as identify a file's format, and all bytes again."""
-    head, chunks = head_of(chunks, lambda seen: len(seen) >= 4)
+def _read_magic(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """Return the first four bytes, which identify a compression, and an iterator of all bytes."""
+    head, chunks = read_head(chunks, lambda seen: len(seen) >= 4)
     return head[:4], chunks
 
 
 def unpacked(chunks: Iterator[bytes], name: str = "") -> Iterator[bytes]:
-    """Yield the bytes of a file, decompressed where they are compressed; a stream has no `name`.
+    """Yield the bytes of a file, decompressed if they are compressed; `name` is empty for a stream.
 
-    An EventError is raised if the data is damaged or of a kind that is not read.
+    Raises an EventError if the data is damaged, or compressed or encoded in an unsupported way.
     """
-    head, chunks = _first_four(chunks)
-    magic = next((magic for magic in _READ if head.startswith(magic)), None)
+    head, chunks = _read_magic(chunks)
+    magic = next((magic for magic in _SUPPORTED if head.startswith(magic)), None)
     if magic is None:
-        if reason := _refused(head, name):
+        if reason := _refusal(head, name):
             raise EventError(reason)
         yield from chunks
         return
-    kind, command = _READ[magic]
-    head, pieces = _first_four(_gunzip(chunks) if magic == _GZIP else _unzstd(chunks))
-    for inner, (inner_kind, _) in _READ.items():
+    kind, command = _SUPPORTED[magic]
+    head, pieces = _read_magic(
+        _decompress_gzip(chunks) if magic == _GZIP else _decompress_zstd(chunks)
+    )
+    for inner, (inner_kind, _) in _SUPPORTED.items():
         if head.startswith(inner):
             raise EventError(
                 f"the file is packed twice, {inner_kind} within {kind}, and unpacked once here: "
                 f"`{command} FILE | ketal ... -`"
             )
-    if reason := _refused(head, ""):
+    if reason := _refusal(head, ""):
         raise EventError(f"within the {kind} data {reason}")
     yield from pieces
 
 
-def _refused(head: bytes, name: str) -> str:
-    """Return why a file that is neither gzip nor Zstandard is not read; empty if it is."""
-    for magic, (kind, command) in _UNREAD.items():
+def _refusal(head: bytes, name: str) -> str:
+    """Return why a file that is neither gzip nor Zstandard is refused; empty if it is not."""
+    for magic, (kind, command) in _UNSUPPORTED.items():
         if head.startswith(magic):
             return (
                 f"the file is packed with {kind}, which is not read here: "
                 f"`{command} FILE | ketal ... -`, or pack it with gzip or zstd"
             )
-    for known, begin in _WIDE.items():
+    for encoding, begin in _WIDE_ENCODINGS.items():
         if begin.match(head):
-            return f"the text is {known}, and a log is UTF-8: `iconv -f {known} -t UTF-8 FILE`"
-    for suffix, kind in _PACKED_NAMES.items():
+            return (
+                f"the text is {encoding}, and a log is UTF-8: `iconv -f {encoding} -t UTF-8 FILE`"
+            )
+    for suffix, kind in _SUFFIXES.items():
         if name.lower().endswith(suffix):
             if not head:
                 return f"the file is empty; packed as {suffix}, even an empty log has some bytes"
@@ -118,40 +126,41 @@ def _refused(head: bytes, name: str) -> str:
     return ""
 
 
-def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    unpack = zlib.decompressobj(wbits=31)
+def _decompress_gzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    decompressor = zlib.decompressobj(wbits=31)
     end = 0
     for chunk in chunks:
         end += len(chunk)
-        more = True
-        while more:
-            if unpack.eof:
+        has_more = True
+        while has_more:
+            if decompressor.eof:
                 if not chunk.strip(b"\0"):
                     break
-                # Several members, one after the other, are one file.
-                unpack = zlib.decompressobj(wbits=31)
-            before = unpack.copy()
+                # A gzip file may be a sequence of members.
+                decompressor = zlib.decompressobj(wbits=31)
+            before = decompressor.copy()
             try:
-                piece = unpack.decompress(chunk, BLOCK_BYTES)
+                piece = decompressor.decompress(chunk, BLOCK_BYTES)
             except zlib.error:
-                yield from _until_damage(before, chunk, end - len(chunk))
+                yield from _decompress_to_damage(before, chunk, end - len(chunk))
             if piece:
                 yield piece
-            chunk = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
-            # A full block may have left more behind, without input of its own.
-            more = bool(chunk) or (not unpack.eof and len(piece) == BLOCK_BYTES)
-    if not unpack.eof:
+            chunk = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
+            # After a full block the decompressor may hold more output that needs no more input.
+            has_more = bool(chunk) or (not decompressor.eof and len(piece) == BLOCK_BYTES)
+    if not decompressor.eof:
         raise TornError(f"the gzip data ends early, after byte {end:,}; what follows is lost")
 
 
-def _until_damage(unpack: Any, chunk: bytes, start: int) -> Iterator[bytes]:
-    """Decompress damaged data byte by byte up to the damage, and raise the fault.
+def _decompress_to_damage(decompressor: Any, chunk: bytes, start: int) -> Iterator[bytes]:
+    """Yield what a damaged chunk decompresses to before the damage, then raise its EventError.
 
-    A call that fails returns nothing of what it decompressed before the damage.
+    Decompresses byte by byte, since a call that fails returns none of its output. `start` is the
+    offset of the chunk in the file.
     """
     for at in range(max(1, len(chunk))):
         try:
-            piece = unpack.decompress(chunk[at : at + 1])
+            piece = decompressor.decompress(chunk[at : at + 1])
         except zlib.error as fault:
             why = str(fault).rpartition(": ")[2]
             if why in ("incorrect data check", "incorrect length check"):
@@ -167,29 +176,29 @@ def _until_damage(unpack: Any, chunk: bytes, start: int) -> Iterator[bytes]:
     raise AssertionError("damaged data was unpacked")
 
 
-def _unzstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _decompress_zstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
     context = zstandard.ZstdDecompressor()
-    unpack = context.decompressobj()
-    fresh, end = True, 0
+    decompressor = context.decompressobj()
+    is_frame_end, end = True, 0
     for chunk in chunks:
         for start in range(0, len(chunk), _ZSTD_SLICE_BYTES):
             rest = chunk[start : start + _ZSTD_SLICE_BYTES]
             end += len(rest)
             while rest:
                 try:
-                    piece = unpack.decompress(rest)
+                    piece = decompressor.decompress(rest)
                 except zstandard.ZstdError as fault:
                     why = str(fault).rpartition(": ")[2]
                     raise TornError(
                         f"the Zstandard data is damaged before byte {end + 1:,} ({why}); "
                         "what follows is lost"
                     ) from None
-                fresh = False
+                is_frame_end = False
                 if piece:
                     yield piece
                 rest = b""
-                if unpack.eof:
-                    rest, fresh = unpack.unused_data, True
-                    unpack = context.decompressobj()
-    if not fresh:
+                if decompressor.eof:
+                    rest, is_frame_end = decompressor.unused_data, True
+                    decompressor = context.decompressobj()
+    if not is_frame_end:
         raise TornError(f"the Zstandard data ends early, after byte {end:,}; what follows is lost")

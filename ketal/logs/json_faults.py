@@ -1,6 +1,6 @@
-"""Why a text is not JSON, for the message of a record that is rejected.
+"""Why a text is not JSON, for the reason of a rejected record.
 
-The one rule: the reason names what the text has, not where a decoder gave up.
+The one rule: the reason names what is wrong in the text, not the state of the decoder.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from ketal.model.wording import shortened
 
 _STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)', re.ASCII)
 _SURROGATE = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.")
-"""An escape: a surrogate pair, the half of one (group 1), or another."""
+"""An escape sequence: a surrogate pair, half of a pair (group 1), or any other escape."""
 
 
 def why_not_json(text: str, fault: Exception) -> str:
-    """Return why msgspec does not read a text as JSON: a syntax error, or a number out of range."""
+    """Return why msgspec rejected a text: a syntax error, or a number out of range."""
     why = f"is not JSON: {str(fault).removeprefix('JSON is malformed: ')}"
     if "out of range" not in why:
-        return f"is not JSON: {foreign}" if (foreign := _only_pythons(text)) else why
-    # The text before the number was read, so its strings are whole.
+        return f"is not JSON: {extension}" if (extension := _python_extension(text)) else why
+    # The decoder accepted all text before the number, so strings there are well-formed.
     for token in _STRING_OR_NUMBER.finditer(text):
         number = token[1] or "0"
-        whole = number.lstrip("-").isdigit()
-        if len(number) > DIGITS_MAX if whole else math.isinf(float(number)):
+        is_integer = number.lstrip("-").isdigit()
+        if len(number) > DIGITS_MAX if is_integer else math.isinf(float(number)):
             return f"cannot be read: the number {shortened(number, 40)} is out of range"
     return why
 
 
-def _only_pythons(text: str) -> str:
-    """Return what a text has that Python's json writes and reads, and JSON has not; else nothing.
+def _python_extension(text: str) -> str:
+    """Return which extension of Python's `json` module a text uses; empty if none.
 
-    That is a number that is none, or half of a surrogate pair, as of bytes that are no text.
+    The extensions are NaN and the infinities, and half of a surrogate pair, which Python writes for
+    bytes that are not text.
     """
     constants: list[str] = []
     try:

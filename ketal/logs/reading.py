@@ -1,8 +1,8 @@
-"""Logs: what `read_log` returns.
+"""`Log`, a re-iterable log of events, and `read_log`, which returns one.
 
-A `Log` is re-iterable: every iteration reads its files or rows again, in bounded
-memory, and yields what they hold in their order. The one rule: malformed input never
-ends an iteration; it comes out as `Rejected` where it stood.
+Every iteration reads the files or rows again, in bounded memory, and yields their records in
+order. The one rule: malformed input never ends an iteration; it is yielded as a `Rejected` in its
+place.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ketal.errors import SettingError, wrong_type
 from ketal.logs.clock_translation import UndecidedPairs, translated
 from ketal.logs.formats import jsonl, shiviz, tabular
 from ketal.logs.formats.in_memory import RowOrigin, Rows
-from ketal.logs.log_records import too_many
+from ketal.logs.log_records import too_many_error
 from ketal.logs.shape import Shape
 from ketal.logs.source import MESSAGE, TRACES, VECTOR, Source
 from ketal.logs.streams import LogOrigin, detected_format
 from ketal.logs.traces.formats import read_traces
 from ketal.logs.traces.message_pairing import Messages
-from ketal.logs.traces.rebuilding import Rebuilding, rebuilt, with_receipts
+from ketal.logs.traces.rebuilding import Rebuilding, add_receives, rebuilt
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
@@ -37,28 +37,27 @@ from ketal.model.wording import counted
 class Log:
     """A re-iterable log of events.
 
-    Iterating yields its events. A log may hold several executions; it then yields the
-    events of all of them, and `executions` separates them. `log[dot]` is the event of a dot.
+    Iteration yields the events. A log may hold several executions; iteration then yields the events
+    of all of them, and `executions` separates them. `log[dot]` is the event with that dot.
 
     Parameters
     ----------
     records : callable
-        Returns an iterator of records from the beginning: (execution, item, file, line),
-        as the method `records` yields them.
+        Returns a new iterator of all records: (execution, item, file, line), as the method
+        `records` yields them.
     rebuilding : Rebuilding, optional
-        Where it counts, at each iteration, what was missing to rebuild the clocks.
+        Counts of the causes that were missing to rebuild the clocks; each iteration sets them.
     undecided : UndecidedPairs, optional
-        Where it counts, at each iteration, the pairs of events that clocks do not decide.
+        Counts of the pairs of events that the clocks leave open; each iteration sets them.
     limits : Limits
-        `events_max` events are held for `log[dot]`.
+        `events_max` bounds the events held for `log[dot]`.
 
     Attributes
     ----------
     rebuilding : Rebuilding or None
-        What the last whole iteration counted; None where clocks are not rebuilt.
+        The counts of the last complete iteration; None if clocks are not rebuilt.
     undecided : UndecidedPairs or None
-        Of clocks that do not decide happened-before, the pairs of events that the last whole
-        iteration counted. None where clocks decide.
+        The counts of the last complete iteration; None if the clocks decide happened-before.
 
     Examples
     --------
@@ -88,7 +87,7 @@ class Log:
         self.rebuilding = rebuilding
         self.undecided = undecided
         self.share_read: Callable[[], float | None] = lambda: None
-        self._shown = ""
+        self._origin_text = ""
 
     @classmethod
     def of_batches(
@@ -98,14 +97,14 @@ class Log:
         undecided: UndecidedPairs | None = None,
         limits: Limits = DEFAULT,
     ) -> Log:
-        """Return a log of records that `batches` returns several at a time.
+        """Return a log whose records are read in batches.
 
         Parameters
         ----------
         batches : callable
-            Returns an iterator of `ketal.logs.RecordBatch` from the beginning.
+            Returns a new iterator of all `ketal.logs.RecordBatch`.
         undecided, limits
-            As of the class.
+            As for the class.
 
         Examples
         --------
@@ -131,15 +130,16 @@ class Log:
         >>> len(list(log)), len(list(log))
         (2, 2)
         """
-        held = list(checked_log(events, "events"))
-        log = cls.of_batches(lambda: batches_of(held))
-        log._shown = f" of {counted(len(held), 'record')}"
+        items = list(checked_log(events, "events"))
+        log = cls.of_batches(lambda: batches_of(items))
+        log._origin_text = f" of {counted(len(items), 'record')}"
         return log
 
     def records(self) -> Iterator[Record]:
         """Yield (execution, item, file, line) in file order.
 
-        An item is an Event, a Control or a Rejected; `place` writes the place.
+        An item is an Event, a Control or a Rejected; `ketal.logs.place` returns the place of a
+        record as text.
 
         Examples
         --------
@@ -152,7 +152,7 @@ class Log:
         return chain.from_iterable(map(RecordBatch.records, self._batches()))
 
     def batches(self) -> Iterator[RecordBatch]:
-        """Yield the records in file order, together those that are read together.
+        """Yield the records in file order, in the batches in which they are read.
 
         Examples
         --------
@@ -171,7 +171,7 @@ class Log:
                 yield item
 
     def __repr__(self) -> str:
-        return f"<ketal.Log{self._shown}>"
+        return f"<ketal.Log{self._origin_text}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -180,23 +180,23 @@ class Log:
         )
 
     def __getitem__(self, dot: Dot | str) -> Event:
-        """Return the event of a dot, as verdicts name it: `log["n3@7"]`, `log[violation.event]`.
+        """Return the event with a dot, as verdicts name it: `log["n3@7"]`, `log[violation.event]`.
 
-        The first look-up reads the whole log and holds its events; of two events of one dot
-        the one that was read first. `A#2@1` is found where the attribute `incarnation` numbers
-        the runs of a node.
+        The first look-up reads the whole log and holds its events. If several events have the dot,
+        the first one is returned. In `A#2@1`, 2 is the incarnation of node A, the event's attribute
+        `incarnation`.
 
         Raises
         ------
         KeyError
             If the log has no such event.
         EventError
-            If a text is no dot.
+            If a text is not a dot.
         SettingError
-            If several executions have such an event, the log holds more than `events_max`
-            events, or cannot be read.
+            If several executions have such an event, the log has more than `events_max` events, or
+            it cannot be read.
         TypeError
-            If it is neither a dot nor a text.
+            If `dot` is neither a dot nor a text.
 
         Examples
         --------
@@ -214,32 +214,32 @@ class Log:
         """
         wanted = dot if isinstance(dot, Dot) else Dot.parse(dot)
         if self._by_dot is None:
-            self._by_dot = self._indexed()
-        found = {name: part[wanted] for name, part in self._by_dot.items() if wanted in part}
-        if not found:
+            self._by_dot = self._index_by_dot()
+        by_execution = {name: part[wanted] for name, part in self._by_dot.items() if wanted in part}
+        if not by_execution:
             raise KeyError(f"the log has no event {wanted}")
-        if len(found) > 1:
+        if len(by_execution) > 1:
             raise SettingError(
-                f"the executions {', '.join(found)} each have an event {wanted}; "
+                f"the executions {', '.join(by_execution)} each have an event {wanted}; "
                 "take one of log.executions"
             )
-        return next(iter(found.values()))
+        return next(iter(by_execution.values()))
 
-    def _indexed(self) -> dict[str, dict[Dot, Event]]:
-        """Return the events of each execution by their dots."""
+    def _index_by_dot(self) -> dict[str, dict[Dot, Event]]:
+        """Read the log; return the events by execution and dot."""
         by_dot: dict[str, dict[Dot, Event]] = {}
-        held = 0
+        event_count = 0
         for execution, item, _, _ in self.records():
             if isinstance(item, Event):
                 by_dot.setdefault(execution, {}).setdefault(numbered_dot(item), item)
-                held += 1
-            if held > self._limits.events_max:
-                raise too_many("events", self._limits, "log[dot]")
+                event_count += 1
+            if event_count > self._limits.events_max:
+                raise too_many_error("events", self._limits, "log[dot]")
         return by_dot
 
     @property
     def rejected(self) -> list[Rejected]:
-        """The records that are no event, in file order; reads the log.
+        """The rejected records, in file order; reads the log.
 
         Examples
         --------
@@ -252,9 +252,9 @@ class Log:
 
     @property
     def executions(self) -> dict[str, Log]:
-        """The executions by their names, in file order; reads the log.
+        """The executions by name, in file order; reads the log.
 
-        A log that is not divided has one, whose name is empty.
+        A log without names of executions has one, whose name is empty.
 
         Examples
         --------
@@ -265,9 +265,9 @@ class Log:
         {'one': ['n@1 a'], 'two': ['n@1 a']}
         """
         names = dict.fromkeys(batch.execution for batch in self._batches())
-        return {name: self._only(name) for name in names or ("",)}
+        return {name: self._execution_log(name) for name in names or ("",)}
 
-    def _only(self, name: str) -> Log:
+    def _execution_log(self, name: str) -> Log:
         batches = self._batches
         return Log.of_batches(
             lambda: (batch for batch in batches() if batch.execution == name),
@@ -279,7 +279,7 @@ class Log:
 def watched(
     log: Log | Iterable[Event], watch: Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]
 ) -> Log:
-    """Return a log whose batches pass through `watch` each time that it is read."""
+    """Return a log with the records of `log`, which passes its batches through `watch`."""
     records = checked_log(log)
     undecided = getattr(records, "undecided", None)
     return Log.of_batches(lambda: watch(batches_of(records)), undecided=undecided)
@@ -298,55 +298,56 @@ def read_log(
     clock: str = VECTOR,
     limits: Limits = DEFAULT,
 ) -> Log:
-    r"""Return the log that files or rows in memory hold; reading happens on iteration.
+    r"""Return the log in files or in rows in memory; they are read on iteration.
 
     Parameters
     ----------
     *paths : path, binary file, or rows
-        Together they are one execution. `-` is standard input, which can be
-        read only once; gzip and Zstandard data are unpacked, and a name that
-        ends in `.gz` or `.zst` is held to it. Rows are an iterable of dicts, a
-        DataFrame of pandas or polars, a table of pyarrow or what else has Arrow's stream
-        protocol: each row is read as a JSON line with its names would be. None, NaN and
-        NaT are absent, a timestamp is a time (UTC without a zone), and the place
-        of a rejection is `row N`, from 1. An iterator can be read only once.
+        All of them together are one execution. `-` is standard input, which can be read only once.
+        Data compressed with gzip or Zstandard is decompressed; a file whose name ends in `.gz` or
+        `.zst` must be compressed accordingly. Rows are an iterable of dicts, a DataFrame of pandas
+        or polars, a table of pyarrow, or any other object with Arrow's stream protocol; a row is
+        read like a JSON line with the same names. None, NaN and NaT are absent, a timestamp is a
+        time (UTC if it has no zone), and the place of a rejected row is `row N`, from 1. An
+        iterator can be read only once.
     format : str, optional
-        `jsonl`, `shiviz`, `csv` or `parquet`. By default from the name, then from the
-        first lines; a `regex` means `shiviz`. Also `otlp` and `zipkin`: traces, whose
-        spans become events with rebuilt clocks.
+        `jsonl`, `shiviz`, `csv` or `parquet`; or `otlp` or `zipkin` for traces, whose spans become
+        events with rebuilt clocks. By default the format is detected, from the name and then from
+        the first lines; a `regex` implies `shiviz`.
     regex, delimiter : str, optional
-        For ShiViz logs. The pieces between delimiters are executions, named by
-        the delimiter's group `trace` (else its first named group), else by
-        number. Pieces of the same name in different files are one execution.
+        For ShiViz logs. The delimiter separates executions, which are named by its group `trace`,
+        else by its first named group, else by number. Parts with the same name in different files
+        are one execution.
     fields : mapping of str to str, optional
-        Field of the event → path in the record, as `{"clock": "pkt.vc"}`; keys
-        are joined by `.`, and `\.` is a literal dot. `incarnation` becomes the
-        attribute of that name, which numbers the runs of a node.
+        Field of the event → path in the record, as `{"clock": "pkt.vc"}`; keys are joined by `.`,
+        and `\.` is a literal dot. The field `incarnation` becomes the attribute `incarnation`, the
+        number of the node's run.
     nodes : sequence of str, optional
         The nodes of positional clocks; a clock that names its nodes is rejected.
     time_unit : str
         The unit of times that are numbers: `s`, `ms`, `us` or `ns`.
     time_format : str, optional
-        The format of times that are text, as `strptime` takes it, where they are not RFC
-        3339: `%m/%d/%Y %I:%M:%S %p`; without `%z` they are UTC. Numbers stay numbers, unless
-        the format writes numbers, as `%Y%m%d%H%M%S`.
+        The `strptime` format of times that are text and not RFC 3339, as `%m/%d/%Y %I:%M:%S %p`;
+        without `%z` they are UTC. Numbers stay numbers, unless the format itself writes a number,
+        as `%Y%m%d%H%M%S` does.
     rebuild : str, optional
-        What pairs sends and receives, as `id=msg.id,send=type:send,receive=type:recv`:
-        clocks are rebuilt from that and each node's order in the log, for events
-        that have none, or wrong ones.
+        How to pair sends and receives, as `id=msg.id,send=type:send,receive=type:recv`. Clocks are
+        rebuilt from these pairs and from the order of each node's events in the log; existing
+        clocks are ignored.
     clock : str
-        The timestamping scheme of the clocks (docs/clocks.md): of those that are no vector clocks,
-        as `itc`, vector clocks are made when all is read. Where a scheme does not decide
-        happened-before, as `lamport`, `undecided` of the log counts the pairs that it leaves open.
+        The timestamping scheme of the clocks (docs/clocks.md). Stamps of other schemes than vector
+        clocks, as `itc`, are translated to vector clocks once the whole log is read. If the scheme
+        does not decide happened-before, as `lamport`, the attribute `undecided` of the log counts
+        the pairs that it leaves open.
     limits : Limits
-        `line_bytes_max`, `clock_entries_max`, `log_bytes_max` and those of
-        regular expressions.
+        `line_bytes_max`, `clock_entries_max`, `log_bytes_max` and the limits of regular
+        expressions.
 
     Raises
     ------
     SettingError
-        If a file is missing or an option is wrong; later, on iteration, if a
-        file cannot be read, or a stream is read a second time.
+        If a file is missing or an option is wrong; later, on iteration, if a file cannot be read,
+        or a stream is read a second time.
     TypeError
         If an argument is neither a path nor a file nor rows, or a row is an event.
 
@@ -390,9 +391,9 @@ def open_source(
     paths: Iterable[str | os.PathLike[str] | BinaryIO | Rows],
     limits: Limits = DEFAULT,
 ) -> Log:
-    """Return the log that `paths` hold, read by `source`; see `read_log`."""
+    """Return the log in `paths`, read as `source` describes; see `read_log`."""
     limits = Limits.given(limits)
-    origins = [_origin(path) for path in paths]
+    origins = [_log_origin(path) for path in paths]
     files = [origin for origin in origins if isinstance(origin, LogOrigin)]
     if sum(origin.is_stdin for origin in files) > 1:
         raise SettingError("standard input is given twice as a log, and can be read only once")
@@ -407,13 +408,13 @@ def open_source(
     messages = None if source.rebuild is None else Messages.of(source.rebuild)
 
     def read_batches() -> Iterator[RecordBatch]:
-        pieces, numbers = count(1), count(1)
+        piece_numbers, row_numbers = count(1), count(1)
         for origin in origins:
             if isinstance(origin, RowOrigin):
-                rows = origin.records(source, limits, numbers)
+                rows = origin.records(source, limits, row_numbers)
                 yield from batched(rows, together=origin.is_stored)
             else:
-                yield from _batches(origin, source, limits, pieces)
+                yield from _file_batches(origin, source, limits, piece_numbers)
 
     traces = source.format if source.format in TRACES else None
     is_rebuilt = traces is not None or messages is not None
@@ -422,66 +423,66 @@ def open_source(
     if scheme is not None and scheme.states_clocks:
         scheme = None
     pairs = None if scheme is None or scheme.decides else UndecidedPairs(source.clock)
-    named_by = source.fields.get(MESSAGE)
+    message_path = source.fields.get(MESSAGE)
 
     def batches() -> Iterator[RecordBatch]:
-        read: Iterator[Record] = chain.from_iterable(map(RecordBatch.records, read_batches()))
+        records: Iterator[Record] = chain.from_iterable(map(RecordBatch.records, read_batches()))
         if traces is not None:
-            read = read_traces(files, traces, limits, missing)
+            records = read_traces(files, traces, limits, missing)
         elif messages is not None:
-            read = rebuilt(read, messages, limits, missing)
+            records = rebuilt(records, messages, limits, missing)
         elif scheme is not None:
-            read = translated(read, scheme, limits, pairs)
-        elif named_by is None:
+            records = translated(records, scheme, limits, pairs)
+        elif message_path is None:
             return read_batches()
-        if named_by is not None:
-            read = with_receipts(read, named_by, limits)
-        return batched(read, together=True)
+        if message_path is not None:
+            records = add_receives(records, message_path, limits)
+        return batched(records, together=True)
 
     log = Log.of_batches(batches, undecided=pairs, limits=limits)
     log.rebuilding = missing if is_rebuilt else None
     if len(files) == len(origins):
         log.share_read = partial(_share_read, files)
-        log._shown = f" of {', '.join(file.name for file in files)}"
+        log._origin_text = f" of {', '.join(file.name for file in files)}"
     return log
 
 
 def _share_read(files: Sequence[LogOrigin]) -> float | None:
-    """Return the share of the bytes of files that was read; None where that is not known."""
-    shares = [known for file in files if (known := file.bytes_read()) is not None]
-    size = sum(known[1] for known in shares)
-    return sum(known[0] for known in shares) / size if size and len(shares) == len(files) else None
+    """Return the fraction of the files' bytes read so far, 0 to 1; None if it is unknown."""
+    shares = [part for file in files if (part := file.bytes_read()) is not None]
+    size = sum(part[1] for part in shares)
+    return sum(part[0] for part in shares) / size if size and len(shares) == len(files) else None
 
 
-def _origin(where: Any) -> LogOrigin | RowOrigin:
+def _log_origin(where: Any) -> LogOrigin | RowOrigin:
     return RowOrigin(where) if RowOrigin.takes(where) else LogOrigin(where)
 
 
-def _batches(
-    origin: LogOrigin, source: Source, limits: Limits, pieces: Iterator[int]
+def _file_batches(
+    origin: LogOrigin, source: Source, limits: Limits, piece_numbers: Iterator[int]
 ) -> Iterator[RecordBatch]:
     with origin.opened() as file:
         chunks = origin.chunks(file)
-        chosen = source.format or ("shiviz" if source.regex else None)
-        if chosen is None:
-            chosen, chunks = detected_format(origin.name, chunks)
-            if chosen in TRACES and not source.fields:
+        format_name = source.format or ("shiviz" if source.regex else None)
+        if format_name is None:
+            format_name, chunks = detected_format(origin.name, chunks)
+            if format_name in TRACES and not source.fields:
                 raise SettingError(
                     f"{origin.name}: holds spans of a trace and no events; "
-                    f"--format {chosen} makes events of them"
+                    f"--format {format_name} makes events of them"
                 )
-        if source.delimiter and chosen != "shiviz":
+        if source.delimiter and format_name != "shiviz":
             raise SettingError(
-                f"{origin.name}: delimiter is for ShiViz logs, and the format is {chosen}"
+                f"{origin.name}: delimiter is for ShiViz logs, and the format is {format_name}"
             )
         records: Iterator[Record]
-        if chosen == "parquet":
+        if format_name == "parquet":
             origin.rewind(file)
             records = tabular.read_parquet(origin.name, file, source, limits)
-        elif chosen == "csv":
+        elif format_name == "csv":
             records = tabular.read_csv(origin.name, chunks, source, limits)
-        elif chosen == "shiviz":
-            records = shiviz.read_text(origin.name, chunks, source, limits, pieces)
+        elif format_name == "shiviz":
+            records = shiviz.read_text(origin.name, chunks, source, limits, piece_numbers)
         else:
             yield from jsonl.read_lines(origin.name, chunks, source, limits)
             return

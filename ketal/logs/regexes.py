@@ -1,12 +1,12 @@
-"""Regular expressions of users, in JavaScript's or Python's syntax, run by RE2.
+"""Users' regular expressions, in JavaScript's or Python's syntax, run by RE2.
 
 RE2 matches in time linear in the text (Cox, "Regular expression matching can be simple
 and fast", 2007), and so has neither lookaround nor backreferences. Where the two
-syntaxes differ from RE2, expressions are rewritten; `^` and `$` match at every line, as
-ShiViz has it.
+syntaxes differ from RE2's, the expression is rewritten; `^` and `$` match at every line, as
+in ShiViz.
 
-The one rule: a fault of an expression is reported for the text that the user wrote,
-with its place.
+The one rule: an error in an expression is reported in terms of the text that the user wrote,
+with its column.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ketal.errors import SettingError
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.wording import shortened
 
-_LINES = "(?m)"
+_MULTILINE = "(?m)"
 """Makes `^` and `$` match at every line."""
 NAME = re.compile(r"\(\?P?<([^=!>][^>]*)>")
-"""The name of a group in either syntax."""
+"""The name of a group, in either syntax."""
 _HEX = re.compile(r"u\{([0-9A-Fa-f]{1,6})\}|u([0-9A-Fa-f]{4})")
-_UNABLE = {
+_UNSUPPORTED_SYNTAX = {
     "(?=": "lookahead",
     "(?!": "lookahead",
     "(?<=": "lookbehind",
@@ -38,21 +38,21 @@ _UNABLE = {
 
 
 def compile_regex(text: str, *, what: str = "regex", limits: Limits = DEFAULT) -> Any:
-    """Compile an expression for bytes of UTF-8, with `^` and `$` at every line.
+    """Compile an expression that matches UTF-8 bytes, with `^` and `$` at every line.
 
     Parameters
     ----------
     text : str
-        In JavaScript's or Python's syntax.
+        The expression, in JavaScript's or Python's syntax.
     what : str
-        What to call it in a message.
+        The name of the expression in error messages.
     limits : Limits
         `regex_bytes_max`, `regex_memory_max`.
 
     Raises
     ------
     SettingError
-        If it is no regular expression, or needs what linear time cannot give.
+        If the text is not a regular expression, or uses what cannot be matched in linear time.
     """
     if len(text.encode(errors="replace")) > limits.regex_bytes_max:
         raise SettingError(f"{what} is longer than regex_bytes_max ({limits.regex_bytes_max})")
@@ -63,9 +63,9 @@ def compile_regex(text: str, *, what: str = "regex", limits: Limits = DEFAULT) -
     options = re2.Options()
     options.log_errors = False
     options.max_mem = limits.regex_memory_max
-    translation = _translated(text, what)
+    translation = _translate(text, what)
     try:
-        return re2.compile((_LINES + translation.text).encode(), options)
+        return re2.compile((_MULTILINE + translation.text).encode(), options)
     except re2.error as fault:
         why = _why_invalid(text, translation, fault, options)
         raise SettingError(f"{what} is no regular expression of RE2: {why}") from None
@@ -74,44 +74,44 @@ def compile_regex(text: str, *, what: str = "regex", limits: Limits = DEFAULT) -
 
 
 class _Translation(NamedTuple):
-    """An expression as RE2 spells it, and where its parts come from."""
+    """An expression in RE2's syntax, with offsets into the user's text."""
 
     text: str
     places: list[int]
-    """For each character of it, the place in the user's text."""
+    """For each character of `text`, its offset in the user's text."""
     opened: list[int]
-    """The places of groups that are not closed."""
+    """The offsets of `(` that are not closed."""
     closed: int | None
-    """The place of the first `)` that closes no group."""
+    """The offset of the first `)` that closes no group."""
 
 
-def _translated(text: str, what: str) -> _Translation:
-    """Rewrite what JavaScript or Python spell otherwise than RE2."""
+def _translate(text: str, what: str) -> _Translation:
+    """Translate an expression from JavaScript's or Python's syntax to RE2's."""
     out: list[tuple[str, int]] = []
     opened: list[int] = []
     closed: int | None = None
     at, in_class = 0, False
     while at < len(text):
-        char, begun = text[at], at
+        char, start = text[at], at
         if char == "\\":
-            piece, at = _escape(text, at + 1, in_class, what)
-            out.append((piece, begun))
+            piece, at = _translate_escape(text, at + 1, in_class, what)
+            out.append((piece, start))
             continue
         if in_class:
             in_class = char != "]"
         elif char == "[":
-            # JavaScript's [] matches nothing, its [^] everything.
-            for spelled, meant in (("[^]", r"[\s\S]"), ("[]", r"[^\s\S]")):
-                if text.startswith(spelled, at):
-                    char = meant
-                    at += len(spelled) - 1
+            # In JavaScript, [] matches nothing and [^] everything.
+            for spelling, meaning in (("[^]", r"[\s\S]"), ("[]", r"[^\s\S]")):
+                if text.startswith(spelling, at):
+                    char = meaning
+                    at += len(spelling) - 1
                     break
             else:
                 in_class = True
         elif char == "(":
-            for opening, name in _UNABLE.items():
+            for opening, name in _UNSUPPORTED_SYNTAX.items():
                 if text.startswith(opening, at):
-                    raise _unable(what, name, at)
+                    raise _unsupported_error(what, name, at)
             opened.append(at)
             if text.startswith("(?<", at):
                 char = "(?P<"
@@ -121,15 +121,15 @@ def _translated(text: str, what: str) -> _Translation:
                 opened.pop()
             elif closed is None:
                 closed = at
-        out.append((char, begun))
+        out.append((char, start))
         at += 1
     places = [place for piece, place in out for _ in piece]
     return _Translation("".join(piece for piece, _ in out), places, opened, closed)
 
 
 def _why_invalid(text: str, translation: _Translation, fault: Exception, options: Any) -> str:
-    """Return RE2's message about an expression, with the place in the user's own text."""
-    message = _message_of(fault)
+    """Return RE2's error message for an expression, with the column in the user's text."""
+    message = _error_message(fault)
     kind, _, piece = message.partition(": ")
     end = None
     if kind == "missing )":
@@ -137,12 +137,12 @@ def _why_invalid(text: str, translation: _Translation, fault: Exception, options
     elif kind == "unexpected )":
         start = translation.closed or 0
     else:
-        # RE2 reads from the left and stops at a fault: the shortest beginning that has it ends
-        # with it.
+        # RE2 reads from the left and stops at the first error, so the shortest prefix with this
+        # error ends where the error is.
         last = bisect_left(
             range(len(translation.text) + 1),
             True,
-            key=lambda n: _fault(translation.text[:n], options) == message,
+            key=lambda n: _compile_error(translation.text[:n], options) == message,
         )
         first = last - len(piece)
         if not piece or not 0 <= first < len(translation.places):
@@ -152,25 +152,25 @@ def _why_invalid(text: str, translation: _Translation, fault: Exception, options
     return f"{kind} at column {start + 1}: `{shortened(text[start:end])}`"
 
 
-def _fault(text: str, options: Any) -> str:
-    """Return RE2's fault with an expression; empty if it has none."""
+def _compile_error(text: str, options: Any) -> str:
+    """Return RE2's error message for an expression; empty if it compiles."""
     try:
-        re2.compile((_LINES + text).encode(), options)
+        re2.compile((_MULTILINE + text).encode(), options)
     except re2.error as fault:
-        return _message_of(fault)
+        return _error_message(fault)
     return ""
 
 
-def _message_of(fault: Exception) -> str:
+def _error_message(fault: Exception) -> str:
     why = fault.args[0] if fault.args else fault
     return why.decode(errors="replace") if isinstance(why, bytes) else str(why)
 
 
-def _escape(text: str, at: int, in_class: bool, what: str) -> tuple[str, int]:
-    """Translate the escape whose backslash stands before `at`; return it and what follows."""
+def _translate_escape(text: str, at: int, in_class: bool, what: str) -> tuple[str, int]:
+    """Translate the escape sequence whose backslash is before `at`; return it and its end."""
     char = text[at : at + 1]
     if not in_class and ((char and char in "123456789") or text.startswith("k<", at)):
-        raise _unable(what, "a backreference", at - 1)
+        raise _unsupported_error(what, "a backreference", at - 1)
     if char == "u" and (code := _HEX.match(text, at)):
         return f"\\x{{{code[1] or code[2]}}}", code.end()
     if char == "c" and text[at + 1 : at + 2].isalpha():
@@ -184,7 +184,7 @@ def _escape(text: str, at: int, in_class: bool, what: str) -> tuple[str, int]:
     return "\\" + char, at + 1
 
 
-def _unable(what: str, name: str, at: int) -> SettingError:
+def _unsupported_error(what: str, name: str, at: int) -> SettingError:
     return SettingError(
         f"{what} uses {name} at column {at + 1}, which cannot be matched in linear time; "
         "write it without"

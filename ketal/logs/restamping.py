@@ -1,12 +1,12 @@
-"""The events of an execution, stamped anew by another timestamping scheme.
+"""Stamp the events of an execution with another timestamping scheme.
 
-Which messages an event must have received follows from the clocks
-(`ketal.clocks.stamping.direct_causes`); a scheme then stamps the events one after the other, in a
-linear extension, as their nodes would have. The attribute `station` of an event is the station that
-mediated it, for the schemes for mobile hosts.
+The vector clocks determine which messages each event must have received
+(`ketal.clocks.stamping.direct_causes`). The scheme then stamps the events one by one, in a linear
+extension, as their nodes would have stamped them. The attribute `station` of an event names the
+station that mediated it, for the schemes for mobile hosts.
 
-The one rule: the order of the events that are stamped is that of their clocks; events that are left
-out are not counted by the stamps, and order the others all the same.
+The one rule: the new stamps order the events as their vector clocks do. Events that are left out
+are not counted in the stamps, but order the remaining events all the same.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class StampedExecution:
     scheme: Scheme[Any]
     events: tuple[Event, ...]
     happenings: tuple[Happening, ...]
-    """The events as the scheme stamped them."""
+    """The events in the form that the scheme stamped."""
     stamps: tuple[Any, ...]
 
     def drafts(self) -> list[Draft]:
-        """Return the events with their stamps as clocks, to be written.
+        """Return the events for writing, with their stamps as clocks.
 
-        What an event receives is renamed as the stamps count: the nth event of a node is its nth
-        one that was stamped.
+        `receives` names each send by its new counter: its position among the stamped events of its
+        node.
         """
         counts: dict[str, int] = {}
         names: dict[Dot, Dot] = {}
@@ -66,7 +66,7 @@ class StampedExecution:
 def restamped(
     events: Iterable[Event], scheme: Scheme[Any], limits: Limits = DEFAULT
 ) -> StampedExecution:
-    """Stamp distinct events of one execution, all or some, by a scheme.
+    """Stamp distinct events, all or some, of one execution with a scheme.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """From a decoded record to an event.
 
-A record is a mapping from keys to values, whatever format it was written in. A `Shape`
+A record is a mapping from keys to values, in whatever format it was written. A `Shape`
 describes which of its keys hold the event's own fields; every other key is an
-attribute. Nothing is lost: a record that cannot be an event is an `EventError` with the
-reason, and so is one whose attributes collide.
+attribute. A record that is not a valid event, or whose attributes collide, is an `EventError`
+with the reason.
 
 The one rule: a key is either an own field of the event or an attribute, never both,
 never neither.
@@ -39,13 +39,13 @@ Item = Event | Control
 
 
 KAFKA = "\0kafka"
-"""The key under which a record holds its message's key, headers and timestamp (`decoded`'s
-`outside`)."""
+"""The key under which a record holds the key, headers and timestamp of its Kafka message, the
+argument `outside` of `decoded`."""
 
 PLAIN: Mapping[str, str] = {name: name for name in OWN_FIELDS}
-"""Where the fields are by default: under their own names."""
+"""The default paths of the fields: their own names."""
 
-_COUNTERS = re.compile(r"\s*;\s*")
+_ENTRY_SEPARATOR = re.compile(r"\s*;\s*")
 _TIME_HINT = " (--time-format FORMAT says how times are written)"
 TIME_HINT_OF_SOURCE = " (`time_format` of the source says how times are written)"
 _UNIT_HINT = " (--time-unit UNIT says what numbers count)"
@@ -65,19 +65,19 @@ class Shape:
     source : Source
         The mapping, the nodes of positional clocks, the unit and the format of times.
     defaults : mapping of str to str
-        The format's own mapping, for the fields that `source` does not map; a
-        field in neither does not exist in the record.
+        The default paths of the format, for fields that `source` does not map. A field in
+        neither mapping is not read from the record.
     limits : Limits
-        `clock_entries_max` bounds a clock.
+        `clock_entries_max` bounds the entries of a clock.
     kafka : bool
-        Whether records are Kafka messages: `kafka.key`, `kafka.timestamp` and
-        `kafka.header.NAME` are paths then, and the message of a fault names no flags,
-        for the commands that read messages have none.
+        Whether records are Kafka messages. If so, `kafka.key`, `kafka.timestamp` and
+        `kafka.header.NAME` are valid paths, and error messages name settings of the source instead
+        of command-line flags.
 
     Raises
     ------
     SettingError
-        If a path is one that only a Kafka source has, or times have a format and no path.
+        If a path needs a Kafka source, or a time format is given but no path of the time.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Shape:
         kafka: bool = False,
     ) -> None:
         for name, path in source.fields.items():
-            if not kafka and _of_message(path):
+            if not kafka and _kafka_path(path):
                 raise SettingError(
                     f"the path {path} of {name} needs a Kafka source: "
                     "a file's records have no key, no headers and no timestamp"
@@ -99,12 +99,14 @@ class Shape:
                 "the field message pairs the sends and receives of a whole log, and a stream is "
                 "none: let the events say what they receive (`receives`)"
             )
-        texts = {name: at for name, at in {**defaults, **source.fields}.items() if name != MESSAGE}
-        self.paths: dict[str, Path] = {
-            name: _of_message(text) or path_of(text) for name, text in texts.items()
+        path_texts = {
+            name: at for name, at in {**defaults, **source.fields}.items() if name != MESSAGE
         }
-        """Field → the keys that lead to it."""
-        self._shown = texts
+        self.paths: dict[str, Path] = {
+            name: _kafka_path(text) or path_of(text) for name, text in path_texts.items()
+        }
+        """Field → the keys of its path."""
+        self._path_texts = path_texts
         self._hints = {} if kafka else _MISSING_HINT
         self._nodes_option = "`nodes` of the source" if kafka else "--nodes A,B,C"
         self._nodes = source.nodes
@@ -115,45 +117,46 @@ class Shape:
                 "stream has no end"
             )
         self._clockless = source.rebuild is not None
-        if source.time_format is not None and "time" not in texts:
+        if source.time_format is not None and "time" not in path_texts:
             raise SettingError(
                 "a time format is given, and no field has the time: --field time=PATH says where "
                 "it is"
             )
         hints = (TIME_HINT_OF_SOURCE, _UNIT_HINT_OF_SOURCE) if kafka else (_TIME_HINT, _UNIT_HINT)
         self.times = TimeReading(source.time_unit, source.time_format, *hints)
-        """How the time is read."""
-        self._time = self.times.read
+        """Reads the times of events."""
+        self._read_time = self.times.read
         self._entries_max = limits.clock_entries_max
-        self._own = [(name, path) for name, path in self.paths.items() if name != "data"]
-        self._data = self.paths.get("data")
-        ends = [path[0] for _, path in self._own if len(path) == 1]
-        self._flat = len(set(ends)) == len(self._own)
+        self._own_paths = [(name, path) for name, path in self.paths.items() if name != "data"]
+        self._data_path = self.paths.get("data")
+        keys = [path[0] for _, path in self._own_paths if len(path) == 1]
+        self._has_flat_paths = len(set(keys)) == len(self._own_paths)
         own_times = source.time_unit == "s" and source.time_format is None
         own_clocks = not self._clockless and self._nodes is None and self._scheme is None
-        self.plain = texts == PLAIN and own_times and own_clocks
-        """Whether a record of this shape is an Event as `Event` spells it."""
+        self.plain = path_texts == PLAIN and own_times and own_clocks
+        """Whether the keys of a record are those of `Event`, with vector clocks and seconds."""
 
     def item(self, record: dict[str, Any]) -> Item:
-        """Return the event or control event that a record is, else raise an EventError.
+        """Convert a record to an event or a control event.
 
-        The record is taken over.
+        Takes ownership of the record, and modifies it. Raises an EventError if the record is not a
+        valid event.
         """
         try:
             return self._item(record)
         except RecursionError:
             raise EventError("the record is nested too deeply") from None
         except (ValueError, OverflowError) as fault:
-            # Integers with thousands of digits fail in every conversion.
+            # An integer of thousands of digits fails in any conversion.
             raise EventError(f"a value is out of range: {fault}") from None
 
     def _item(self, record: dict[str, Any]) -> Item:
-        if self._flat:
-            own = {name: record.pop(path[0], None) for name, path in self._own}
+        if self._has_flat_paths:
+            own = {name: record.pop(path[0], None) for name, path in self._own_paths}
         else:
-            # Two fields may share a path, so nothing is taken out before all is read.
-            own = {name: dig(record, path) for name, path in self._own}
-            for _, path in self._own:
+            # Two fields may share a path, so read all fields before removing any.
+            own = {name: dig(record, path) for name, path in self._own_paths}
+            for _, path in self._own_paths:
                 _remove(record, path)
         type_ = own.get("type")
         if type_.__class__ is str and type_.startswith(CONTROL_PREFIX):
@@ -161,28 +164,28 @@ class Shape:
             return Control(
                 kind=type_.removeprefix(CONTROL_PREFIX),
                 node=own.get("node"),
-                time=self._time(own.get("time")),
+                time=self._read_time(own.get("time")),
                 **({} if members is None else {"members": members}),
             )
         if self._clockless:
-            # Its clock is rebuilt when all events are read. Other missing fields are reported
-            # below.
+            # A placeholder: the clock is rebuilt once all events are read. Other missing fields
+            # are reported below.
             own["clock"] = {str(own.get("node")): 1}
         for name in ("clock", "node", "type"):
             value = own.get(name)
             if value is None or value == "":
-                fault = EventError(self._missing(name, value, record))
+                fault = EventError(self._missing_reason(name, value, record))
                 if name == "clock":
                     fault.draft = self._draft(own, None, record)
                 raise fault
         identifier = _identifier(own.get("id"))
         if self._scheme is not None:
-            return self._stamped(self._scheme, own, record)
+            return self._stamped_event(self._scheme, own, record)
         data: dict[str, Any] | None = None
         try:
             clock = self._clock(own["clock"])
-            time = self._time(own.get("time"))
-            data = self._data_of(own, record)
+            time = self._read_time(own.get("time"))
+            data = self._event_data(own, record)
             return clean_event(
                 node=own["node"],
                 type=type_,  # type: ignore[arg-type]
@@ -190,33 +193,35 @@ class Shape:
                 time=time,
                 data=data,
                 id=identifier,
-                receives=() if self._clockless else _receives(own.get("receives")),
+                receives=() if self._clockless else _received_dots(own.get("receives")),
             )
         except EventError as fault:
             fault.draft = self._draft(own, data, record)
             raise
 
-    def _stamped(self, scheme: Scheme[Any], own: dict[str, Any], record: dict[str, Any]) -> Event:
-        """Return the event of a record whose clock is another scheme's."""
-        event = self._without_clock(own, self._data_of(own, record))
-        receives = _receives(own.get("receives"))
+    def _stamped_event(
+        self, scheme: Scheme[Any], own: dict[str, Any], record: dict[str, Any]
+    ) -> Event:
+        """Return the event of a record whose clock is a stamp of `scheme`."""
+        event = self._placeholder_event(own, self._event_data(own, record))
+        receives = _received_dots(own.get("receives"))
         try:
-            stamp = scheme.read(_of_text(own["clock"]), event.node)
+            stamp = scheme.read(_decode_json_text(own["clock"]), event.node)
         except RecursionError:
             raise EventError(f"clock: the {scheme.name} clock is nested too deeply") from None
         clock = scheme.clock_of(stamp)
         if clock is not None:
             return with_clock(event, dict(clock), receives, self._entries_max)
         fields = {name: getattr(event, name) for name in Event.__struct_fields__}
-        return StampedEvent(**fields, stamp=stamp, named=receives)
+        return StampedEvent(**fields, stamp=stamp, claimed_receives=receives)
 
-    def _without_clock(self, own: dict[str, Any], data: dict[str, Any]) -> Event:
-        """Return the event of own fields and data as the first one of its node."""
+    def _placeholder_event(self, own: dict[str, Any], data: dict[str, Any]) -> Event:
+        """Return the event of own fields and data, with the clock of a node's first event."""
         return clean_event(
             node=own["node"],
             type=own["type"],
             clock={str(own["node"]): 1},
-            time=self._time(own.get("time")),
+            time=self._read_time(own.get("time")),
             data=data,
             id=_identifier(own.get("id")),
         )
@@ -224,10 +229,10 @@ class Shape:
     def _draft(
         self, own: dict[str, Any], data: dict[str, Any] | None, record: dict[str, Any]
     ) -> Draft | None:
-        """Return the draft of a record without a valid clock; None where more is wrong."""
+        """Return the draft of a record that only lacks a valid clock; None for other errors."""
         try:
-            data = self._data_of(own, record) if data is None else data
-            event = self._without_clock(own, data)
+            data = self._event_data(own, record) if data is None else data
+            event = self._placeholder_event(own, data)
         except (EventError, KeyError):
             return None
         clock = own.get("clock")
@@ -239,9 +244,9 @@ class Shape:
             return Draft(event.node, event.type, clock, event.time, event.data, event.id, receives)  # type: ignore[arg-type]
         return None
 
-    def _missing(self, name: str, value: Any, record: Mapping[str, Any]) -> str:
-        shown = self._shown.get(name, name)
-        where = "" if shown == name else f" at {shown}"
+    def _missing_reason(self, name: str, value: Any, record: Mapping[str, Any]) -> str:
+        path = self._path_texts.get(name, name)
+        where = "" if path == name else f" at {path}"
         fault = f"the record has no {name}{where}"
         if value is not None:
             fault = f"the record's {name}{where} is empty"
@@ -249,45 +254,46 @@ class Shape:
         has = f"; its other keys are {keys}" if keys else ""
         return f"{fault}{self._hints.get(name, '')}{has}"
 
-    def _data_of(self, own: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    def _event_data(self, own: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
         data = self._attributes(record)
         number = own.get(INCARNATION)
         if number is not None:
             if INCARNATION in data:
                 raise EventError(
                     f"the record has an attribute {INCARNATION!r} beside the one "
-                    f"at {self._shown[INCARNATION]}"
+                    f"at {self._path_texts[INCARNATION]}"
                 )
             data[INCARNATION] = number
         refuse_deep(data)
         return data
 
     def _attributes(self, record: dict[str, Any]) -> dict[str, Any]:
-        if self._data is None:
+        if self._data_path is None:
             return record
-        data = dig(record, self._data)
+        data = dig(record, self._data_path)
         if data is None:
-            _remove(record, self._data)
+            _remove(record, self._data_path)
             return record
-        data = _of_text(data)
+        data = _decode_json_text(data)
         if data.__class__ is not dict:
             raise EventError(
-                f"{self._shown['data']} must be an object of attributes, not {json_type_of(data)}"
+                f"{self._path_texts['data']} must be an object of attributes, "
+                f"not {json_type_of(data)}"
             )
-        _remove(record, self._data)
+        _remove(record, self._data_path)
         if not record:
             return data
         for key in record:
             if key in data:
                 raise EventError(
-                    f"the key {key!r} is in the record and in its {self._shown['data']} too"
+                    f"the key {key!r} is in the record and in its {self._path_texts['data']} too"
                 )
         record.update(data)
         return record
 
     def _clock(self, clock: Any) -> Any:
         if clock.__class__ is str:
-            clock = clock_of_text(clock)
+            clock = parse_clock(clock)
         if isinstance(clock, list):
             if self._nodes is None:
                 raise EventError(
@@ -310,17 +316,18 @@ class Shape:
 
 
 class StampedEvent(Event, frozen=True):
-    """An event with the stamp of a scheme, while its vector clock is not known."""
+    """An event with the stamp of a scheme, whose vector clock is not known yet."""
 
     stamp: Any = None
-    named: Any = ()
-    """What the record names as received, which the clock has to know."""
+    claimed_receives: Any = ()
+    """The sends that the record names in `receives`; the vector clock must include them."""
 
 
 def with_clock(event: Event, clock: dict[str, int], receives: Any, entries_max: int) -> Event:
-    """Return an event with its vector clock.
+    """Return an event with `clock` and `receives` in place of its own.
 
-    An EventError is raised if it receives what the clock does not know, or the clock is too long.
+    Raises an EventError if the clock does not include a send in `receives`, or has more than
+    `entries_max` entries.
     """
     return clean_event(
         node=event.node,
@@ -334,30 +341,30 @@ def with_clock(event: Event, clock: dict[str, int], receives: Any, entries_max: 
 
 
 def checked_size(clock: dict[str, Any], entries_max: int) -> dict[str, Any]:
-    """Return a clock; raise an EventError if it has more than `entries_max` entries."""
+    """Return `clock`; raise an EventError if it has more than `entries_max` entries."""
     if len(clock) > entries_max:
         raise EventError(f"the clock has {len(clock)} entries; clock_entries_max is {entries_max}")
     return clock
 
 
-def _of_message(path: str) -> Path:
-    """Return the keys of `kafka.key`, `kafka.timestamp`, `kafka.header.NAME`; of others none."""
+def _kafka_path(path: str) -> Path:
+    """Return the keys of `kafka.key`, `kafka.timestamp`, `kafka.header.NAME`; else no keys."""
     if path in ("kafka.key", TIMESTAMP):
         return (KAFKA, path.removeprefix("kafka."))
     name = path.removeprefix("kafka.header.")
     return (KAFKA, "header", name) if name and name != path else ()
 
 
-def _of_text(value: Any) -> Any:
-    """Return what text is as JSON; a cell, or a group of a regular expression, is text."""
+def _decode_json_text(value: Any) -> Any:
+    """Decode text that is JSON, as a cell or a regular expression's group; return others as is."""
     if value.__class__ is str:
         with suppress(msgspec.DecodeError):
             return msgspec.json.decode(value)
     return value
 
 
-def _receives(value: Any) -> Any:
-    """Return the dots that a value names; text is JSON, or dots with spaces between them."""
+def _received_dots(value: Any) -> Any:
+    """Return the dots in a field `receives`; text is a JSON array, or dots separated by spaces."""
     if value.__class__ is not str:
         return value or ()
     if not value.startswith("["):
@@ -382,15 +389,15 @@ def _remove(record: dict[str, Any], path: Path) -> None:
         return
     inner = record.get(path[0])
     if inner.__class__ is dict:
-        had = bool(inner)
+        was_nonempty = bool(inner)
         _remove(inner, path[1:])
-        if had and not inner:
-            # It held nothing but what was taken out.
+        if was_nonempty and not inner:
+            # The object is now empty: its only value was removed.
             del record[path[0]]
 
 
 def json_type_of(value: object) -> str:
-    """Name a value's JSON type, for a message."""
+    """Return the name of a value's JSON type, for an error message."""
     if value is None:
         return "null"
     for kind, name in (
@@ -405,8 +412,8 @@ def json_type_of(value: object) -> str:
     return type(value).__name__
 
 
-def clock_of_text(text: str) -> dict[str, Any] | list[Any]:
-    """Read a clock that is text: JSON, or `node:3;m:2` (split at the last `:`)."""
+def parse_clock(text: str) -> dict[str, Any] | list[Any]:
+    """Parse a clock that is text: JSON, or `node:3;m:2` (split at the last `:`)."""
     text = text.strip()
     if text[:1] in ("{", "["):
         try:
@@ -414,11 +421,11 @@ def clock_of_text(text: str) -> dict[str, Any] | list[Any]:
         except (ValueError, RecursionError) as fault:
             raise EventError(f"the clock {brief(text)} {why_not_json(text, fault)}") from None
         if text.count(":") > len(decoded):
-            # A name holds a colon, or is there twice and the decoder kept its last entry.
-            json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, text))
+            # A name contains a colon, or occurs twice: the decoder keeps the last entry only.
+            json.loads(text, object_pairs_hook=lambda pairs: _unique_entries(pairs, text))
         return decoded  # type: ignore[no-any-return]
     entries: list[tuple[str, Any]] = []
-    for entry in _COUNTERS.split(text.rstrip("; ")) if text else ():
+    for entry in _ENTRY_SEPARATOR.split(text.rstrip("; ")) if text else ():
         node, colon, counter = entry.rpartition(":")
         node, counter = node.strip(), counter.strip()
         if not colon or not re.fullmatch(r"-?[0-9]{1,100}", counter):
@@ -426,10 +433,10 @@ def clock_of_text(text: str) -> dict[str, Any] | list[Any]:
                 f"the clock {brief(text)} is neither a JSON object nor of the form node:3;m:2"
             )
         entries.append((node, int(counter)))
-    return _once(entries, text)
+    return _unique_entries(entries, text)
 
 
-def _once(pairs: list[tuple[str, Any]], text: str) -> dict[str, Any]:
+def _unique_entries(pairs: list[tuple[str, Any]], text: str) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for name, value in pairs:
         if name in entries:
@@ -439,5 +446,5 @@ def _once(pairs: list[tuple[str, Any]], text: str) -> dict[str, Any]:
 
 
 def brief(text: str) -> str:
-    """Return text as a quoted, bounded piece of a message."""
+    """Return text quoted and shortened, for an error message."""
     return repr(shortened(text))

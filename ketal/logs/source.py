@@ -1,9 +1,9 @@
-"""How a log is read: its format, and where an event's own fields are.
+"""`Source`: how a log is read, its format and the paths of the fields of an event.
 
 A `Source` is the `[source]` table of a configuration file, or the equivalent options of
 the command line: format, regular expressions, the mapping from an event's fields to
 paths in a record, the nodes of positional clocks, the unit of time. The one rule: a
-source is checked when it is made, so that a wrong option is an error before any event
+source is validated on construction, so that a wrong option is an error before any event
 is read.
 """
 
@@ -25,19 +25,19 @@ from ketal.model.events.incarnation import INCARNATION
 from ketal.model.limits import DEFAULT, Limits
 
 TRACES = ("otlp", "zipkin")
-"""Formats of traces."""
+"""Formats of trace files."""
 FORMATS = ("jsonl", "shiviz", "csv", "parquet", *TRACES)
 OWN_FIELDS = ("node", "type", "clock", "time", "id", "data", "receives")
 MESSAGE = "message"
-"""What names the id of an event's message: its send and its receives have the same."""
+"""The field with the id of a message, which the send and its receives share."""
 FIELDS = (*OWN_FIELDS, INCARNATION, MESSAGE)
-"""The fields for which a path may be given: in a record, and of a message's id in its event."""
+"""The fields whose paths a source may set: paths in a record, and for `MESSAGE` in an event."""
 TIMESTAMP = "kafka.timestamp"
-"""The path of the time that Kafka has for a message."""
+"""The path of the timestamp of a Kafka message."""
 VECTOR = VectorClocks.name
-"""The scheme that events have."""
+"""The scheme of an event's clock, and the default scheme of a source."""
 NESTED_MAX = 20
-"""A configuration file is nested no deeper; what a name with dots makes counts, too."""
+"""Maximum nesting of a configuration file; tables made by dotted keys count too."""
 MESSAGES_EXAMPLE = "id=msg.id,send=type:send,receive=type:recv"
 TABLES = (
     "pattern",
@@ -73,7 +73,7 @@ def path_of(text: str) -> Path:
 
 
 def split_unescaped(text: str, mark: str, most: int | None = None) -> list[str]:
-    """Split, `most` times, at a character that no backslash stands before; backslashes stay."""
+    """Split at each unescaped `mark`, `most` times at most; backslashes are kept."""
     pieces: list[str] = []
     start = 0
     for part in re.finditer(r"\\?.", text, re.DOTALL):
@@ -84,12 +84,12 @@ def split_unescaped(text: str, mark: str, most: int | None = None) -> list[str]:
 
 
 def parse_fields(options: Iterable[str]) -> dict[str, str]:
-    """Read the `NAME=PATH` of `--field` options.
+    """Parse the `NAME=PATH` of `--field` options.
 
     Raises
     ------
     SettingError
-        If one is not of that form, or names a field twice.
+        If an option is not of that form, or a field is given twice.
     """
     out: dict[str, str] = {}
     for option in options:
@@ -103,7 +103,7 @@ def parse_fields(options: Iterable[str]) -> dict[str, str]:
 
 
 def parse_nodes(option: str) -> tuple[str, ...]:
-    """Read the `A,B,C` of `--nodes`."""
+    """Parse the `A,B,C` of `--nodes`."""
     return tuple(name.strip() for name in option.split(","))
 
 
@@ -114,7 +114,7 @@ class Source:
     Parameters
     ----------
     format : str or None
-        `jsonl`, `shiviz`, `csv`, `parquet`, `otlp` or `zipkin`; None finds out.
+        `jsonl`, `shiviz`, `csv`, `parquet`, `otlp` or `zipkin`; None to detect it.
     regex, delimiter : str or None
         For ShiViz logs, in JavaScript's or Python's syntax.
     fields : mapping of str to str
@@ -126,17 +126,17 @@ class Source:
     time_format : str or None
         The `strptime` format of times that are text; None for RFC 3339.
     rebuild : str or None
-        What pairs sends and receives, as `id=msg.id,send=type:send,receive=type:recv`:
-        clocks are rebuilt from messages and each node's order.
+        How to pair sends and receives, as `id=msg.id,send=type:send,receive=type:recv`; clocks are
+        rebuilt from these pairs and the order of each node's events.
     clock : str
         The timestamping scheme of the log's clocks (`ketal.clocks.schemes`).
     topics, keyed_by
-        For Kafka; files have no use for them.
+        Kafka topics and the meaning of message keys; unused for files.
 
     Raises
     ------
     SettingError
-        If an option is unknown or does not go with another one.
+        If an option is unknown or excluded by another one.
     """
 
     format: str | None = None
@@ -217,7 +217,7 @@ class Source:
 
     @property
     def scheme(self) -> Scheme[Any] | None:
-        """The scheme whose stamps are read; None for vector clocks."""
+        """The timestamping scheme of the log's clocks; None for vector clocks."""
         return None if self.clock == VECTOR else scheme_named(self.clock)
 
     def _check_nodes(self) -> None:
@@ -235,7 +235,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A configuration file: its source, its limits, and the whole document."""
+    """A configuration file: its source, its limits, and the complete document."""
 
     source: Source = Source()
     limits: Limits = DEFAULT
@@ -248,13 +248,13 @@ def load_config(path: str | os.PathLike[str]) -> Config:
     Raises
     ------
     SettingError
-        If the file cannot be read, is no TOML, or has an unknown key; the
+        If the file cannot be read, is not TOML, or has an unknown key; the
         message begins with the file's name.
     """
     name = os.fspath(path)
     try:
         with open(path, "rb") as file:
-            # Some editors begin a file with a byte order mark.
+            # Some editors write a byte order mark.
             document = tomllib.loads(file.read().decode("utf-8-sig"))
     except OSError as fault:
         raise SettingError(f"{name}: {fault.strerror or fault}") from None
@@ -277,7 +277,7 @@ def load_config(path: str | os.PathLike[str]) -> Config:
 
 
 def _check_values(document: Mapping[str, Any]) -> None:
-    """Refuse integers that TOML does not have, and what is nested more deeply than any setting."""
+    """Refuse integers of more than 64 bits, and nesting deeper than `NESTED_MAX`."""
     stack: list[tuple[Path, Any]] = [((), document)]
     while stack:
         keys, value = stack.pop()
@@ -294,7 +294,7 @@ def _check_values(document: Mapping[str, Any]) -> None:
 def table_of(
     document: Mapping[str, Any], name: str, keys: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """Return a table of a configuration file; a key that is none of `keys` is refused."""
+    """Return a table of a configuration file; refuse keys that are not in `keys`, if given."""
     table = document.get(name, {})
     if not isinstance(table, dict):
         raise SettingError(f"{name} must be a table, [{name}]")

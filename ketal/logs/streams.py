@@ -1,9 +1,8 @@
-"""Bytes of a log: opened, and cut into lines, in bounded memory.
+"""The bytes of a log: open it, detect its format, cut it into lines, in bounded memory.
 
-Everything here is a generator of bytes that holds one block at a time. The one
-rule: damage is an item, not an exception. A line that is too long, or packed
-data that ends early, comes out of `blocks` as an `EventError` in the place where
-the line would have been, and reading goes on where it can.
+The functions here, but for `read_whole`, are generators of bytes that hold one block at a time. The
+one rule: damage is an item, not an exception. For a line that is too long, or compressed
+data that ends early, `blocks` yields an `EventError` in place of the line, and continues if it can.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from contextlib import contextmanager, nullcontext
 from typing import BinaryIO
 
 from ketal.errors import EventError, SettingError, wrong_type
-from ketal.logs.decompression import BLOCK_BYTES, TornError, head_of, unpacked
+from ketal.logs.decompression import BLOCK_BYTES, TornError, read_head, unpacked
 
 _FIRST_LINE_BYTES = 65_536
 SEPARATORS = ",\t;|"
-"""The separators of columns of a CSV file."""
-_MARK = b"\xef\xbb\xbf"
-"""The byte order mark, which UTF-8 may begin with."""
+"""Possible column separators of a CSV file."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""The byte order mark of UTF-8."""
 PARQUET = b"PAR1"
-"""A Parquet file begins with it."""
+"""The first bytes of a Parquet file."""
 _OTLP = re.compile(rb'[\s\[]*\{\s*"resource(S|_s)pans"')
 _ARRAY = re.compile(rb"\[[\s\[]*\{")
 _SUFFIXES = {
@@ -41,27 +40,27 @@ _SUFFIXES = {
 
 
 class LogOrigin:
-    """One thing that a log is read from: a file, standard input, an open file.
+    """An origin of a log's bytes: a file by its path, standard input, or an open file.
 
     Attributes
     ----------
     name : str
-        What messages call it.
+        The name in error messages.
     is_stored : bool
-        Whether all of it is there already, and can be read again; a pipe is not.
+        Whether all bytes are available and can be read again, unlike those of a pipe.
 
     Raises
     ------
     SettingError
-        If there is no such file, or it cannot be read.
+        If the file does not exist or cannot be read.
     TypeError
-        If it is neither a path nor a file.
+        If `where` is neither a path nor a file.
     """
 
     def __init__(self, where: str | os.PathLike[str] | BinaryIO) -> None:
         self._file: BinaryIO | None = None
         self._start = 0
-        self._spent = False
+        self._was_opened = False
         self._reading: BinaryIO | None = None
         self.is_stored = True
         if isinstance(where, str | os.PathLike):
@@ -70,11 +69,11 @@ class LogOrigin:
                 self.name, self._file = "<stdin>", sys.stdin.buffer
                 self.is_stored = False
             else:
-                self._check()
+                self._check_readable()
         else:
             if not hasattr(where, "read"):
-                listed = isinstance(where, list | tuple | set)
-                several = " (several are arguments of their own)" if listed else ""
+                is_list = isinstance(where, list | tuple | set)
+                several = " (several are arguments of their own)" if is_list else ""
                 raise wrong_type("a log to read", f"a path, a binary file or rows{several}", where)
             self._file = where
             self.name = str(getattr(where, "name", "<file>"))
@@ -83,16 +82,16 @@ class LogOrigin:
 
     @property
     def is_stdin(self) -> bool:
-        """Whether it is the standard input of this process."""
+        """Whether the origin is the standard input of this process."""
         return self._file is not None and self._file is getattr(sys.stdin, "buffer", None)
 
-    def _check(self) -> None:
+    def _check_readable(self) -> None:
         if not self.name:
             raise SettingError("the name of a log is empty")
         try:
             mode = os.stat(self.name).st_mode
         except (OSError, ValueError) as fault:
-            raise SettingError(f"{self.name}: {_why(fault)}") from None
+            raise SettingError(f"{self.name}: {_error_text(fault)}") from None
         if stat.S_ISDIR(mode):
             raise SettingError(f"{self.name}: is a folder; name the log files in it")
         if not os.access(self.name, os.R_OK):
@@ -101,54 +100,54 @@ class LogOrigin:
 
     @contextmanager
     def opened(self) -> Iterator[BinaryIO]:
-        """Open it at its beginning.
+        """Open the origin at its beginning, as a context manager.
 
         Raises
         ------
         SettingError
-            If it cannot be opened, or was read and cannot be read again.
+            If it cannot be opened, or has been read and cannot be read again.
         """
-        if self._spent and not self.is_stored:
+        if self._was_opened and not self.is_stored:
             raise SettingError(
                 f"{self.name} can be read only once; save it to a file to read it again"
             )
-        self._spent = True
+        self._was_opened = True
         if self._file is not None and self.is_stored:
             self._file.seek(self._start)
         try:
-            given = self._file
-            opening = open(self.name, "rb") if given is None else nullcontext(given)  # noqa: SIM115
+            file = self._file
+            opening = open(self.name, "rb") if file is None else nullcontext(file)  # noqa: SIM115
         except OSError as fault:
-            raise SettingError(f"{self.name}: {_why(fault)}") from None
+            raise SettingError(f"{self.name}: {_error_text(fault)}") from None
         with opening as self._reading:
             yield self._reading
 
     def bytes_read(self) -> tuple[int, int] | None:
-        """Return how many bytes were read, and how many there are; None where that is not known."""
+        """Return the number of bytes read and the size of the file; None if unknown."""
         if self._file is not None or not self.is_stored:
             return None
         try:
             size = os.stat(self.name).st_size
-        except OSError:  # it was removed
+        except OSError:  # the file was removed
             return None
         if self._reading is None:
             return 0, size
         try:
             return self._reading.tell(), size
-        except ValueError:  # it is closed
+        except ValueError:  # the file is closed
             return size, size
 
     def rewind(self, file: BinaryIO) -> None:
-        """Go back to the beginning of the open file, where it has one."""
+        """Seek to the beginning of the open file, if it is seekable."""
         if _seekable(file):
             file.seek(self._start)
 
     def chunks(self, file: BinaryIO) -> Iterator[bytes]:
-        """Yield the bytes of the open file, unpacked, as they come."""
-        return unpacked(self._raw(file), self.name if self._file is None else "")
+        """Yield the decompressed bytes of the open file, as they become available."""
+        return unpacked(self._raw_chunks(file), self.name if self._file is None else "")
 
-    def _raw(self, file: BinaryIO) -> Iterator[bytes]:
-        # `read1` returns available bytes: a live pipe must not wait for a full block.
+    def _raw_chunks(self, file: BinaryIO) -> Iterator[bytes]:
+        # `read1` returns the available bytes: reading a live pipe must not wait for a full block.
         read = getattr(file, "read1", file.read)
         try:
             while chunk := read(BLOCK_BYTES):
@@ -156,7 +155,7 @@ class LogOrigin:
                     raise SettingError(f"{self.name}: a log file must be opened in binary mode")
                 yield chunk
         except OSError as fault:
-            raise SettingError(f"{self.name}: {_why(fault)}") from None
+            raise SettingError(f"{self.name}: {_error_text(fault)}") from None
 
 
 def _seekable(file: BinaryIO) -> bool:
@@ -166,7 +165,7 @@ def _seekable(file: BinaryIO) -> bool:
         return False
 
 
-def _why(fault: Exception) -> str:
+def _error_text(fault: Exception) -> str:
     text = getattr(fault, "strerror", None) or str(fault)
     return text[:1].lower() + text[1:]
 
@@ -174,58 +173,57 @@ def _why(fault: Exception) -> str:
 def blocks(
     chunks: Iterator[bytes], line_bytes_max: int
 ) -> Iterator[tuple[int, bytes | EventError]]:
-    """Cut bytes at line ends; yield (number of the first line, whole lines).
+    """Cut bytes into blocks of whole lines; yield (number of the first line, block).
 
-    A block ends before a line end; the last one needs none. A line longer than
-    `line_bytes_max` is an `EventError` in its place, and is never held; damage
-    is one too, and the last item.
+    The line end after a block is not part of it; the last line may lack one. A line longer than
+    `line_bytes_max` is replaced by an `EventError`, and never held in memory. Damage is yielded as
+    an `EventError` too, as the last item.
     """
     too_long = EventError(
         f"the line is longer than line_bytes_max ({line_bytes_max} bytes) and was skipped"
     )
-    number, held, size = 1, [b""], 0
+    number, parts, size = 1, [b""], 0
     fault: EventError | None = None
     try:
         for chunk in _sliced(chunks, min(BLOCK_BYTES, line_bytes_max)):
             end = chunk.rfind(b"\n")
             if end >= 0:
-                opening = chunk.index(b"\n")
-                if size + opening > line_bytes_max:
+                first_end = chunk.index(b"\n")
+                if size + first_end > line_bytes_max:
                     yield number, too_long
                     number += 1
-                    held, begin = [], opening + 1
+                    parts, begin = [], first_end + 1
                 else:
                     begin = 0
                 if begin <= end:
-                    block = b"".join(held) + chunk[begin:end]
+                    block = b"".join(parts) + chunk[begin:end]
                     yield number, block
                     number += block.count(b"\n") + 1
-                held, size = [], 0
+                parts, size = [], 0
             tail = chunk[end + 1 :]
             size += len(tail)
             if size <= line_bytes_max:
-                held.append(tail)
+                parts.append(tail)
             else:
-                held.clear()
+                parts.clear()
     except EventError as error:
         fault = error
-    # The line in which the data is truncated is incomplete: the damage takes its place.
+    # A line in which the data is truncated is incomplete: the damage takes its place.
     if size and not isinstance(fault, TornError):
-        yield number, b"".join(held) if size <= line_bytes_max else too_long
+        yield number, b"".join(parts) if size <= line_bytes_max else too_long
         number += 1
     if fault is not None:
         yield number, fault
 
 
-def whole(
+def read_whole(
     name: str, chunks: Iterator[bytes], log_bytes_max: int, what: str
 ) -> tuple[bytes, EventError | None]:
-    """Return all bytes of a file, without a byte order mark, and the damage that ends them.
+    """Return all bytes of a file, without a byte order mark, and the damage that ends it, if any.
 
-    `what` says what kind of file is read whole, for the error of one with more than
-    `log_bytes_max`.
+    `what` is the kind of the file, for the SettingError if it has more than `log_bytes_max` bytes.
     """
-    held, size = [], 0
+    parts, size = [], 0
     damage: EventError | None = None
     try:
         for chunk in chunks:
@@ -235,21 +233,21 @@ def whole(
                     f"{name}: is larger than log_bytes_max ({log_bytes_max} bytes), "
                     f"and a {what} is read whole; raise the limit or split the file"
                 )
-            held.append(chunk)
+            parts.append(chunk)
     except EventError as fault:
         damage = fault
-    return b"".join(held).removeprefix(_MARK), damage
+    return b"".join(parts).removeprefix(_BYTE_ORDER_MARK), damage
 
 
 class LineNumbers:
-    """Line numbers of offsets in a text, each counted from the one that was asked before."""
+    """Line numbers of offsets in a text, each counted from the offset of the previous query."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
         self._at, self._number = 0, 1
 
     def number(self, offset: int) -> int:
-        """Return the line, from 1 on, that a byte is in."""
+        """Return the number, from 1, of the line that contains the byte at `offset`."""
         if offset >= self._at:
             self._number += self._text.count(b"\n", self._at, offset)
         else:
@@ -259,8 +257,8 @@ class LineNumbers:
 
 
 def _sliced(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """Yield the bytes in pieces of at most `size`, without a byte order mark."""
-    mark = _MARK
+    """Yield the bytes in slices of at most `size`, without a byte order mark."""
+    mark = _BYTE_ORDER_MARK
     for chunk in chunks:
         piece, mark = chunk.removeprefix(mark), b""
         for start in range(0, len(piece), size):
@@ -268,27 +266,29 @@ def _sliced(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
 
 
 def detected_format(name: str, chunks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
-    """Return a log's format, from its name, then from its first lines, and all bytes again.
+    """Return the format of a log, from its name or else its first lines, and all of its bytes.
 
-    JSON may be that of traces, whatever the name.
+    JSON is tested for traces, whatever the name.
     """
     stem, suffix = os.path.splitext(name.lower())
     if suffix in (".gz", ".zst"):
         suffix = os.path.splitext(stem)[1]
-    named = _SUFFIXES.get(suffix)
-    if named not in (None, "jsonl"):
-        return named, chunks
-    # JSON may be laid out: lines of brackets alone decide nothing.
-    head, chunks = head_of(
+    format_of_name = _SUFFIXES.get(suffix)
+    if format_of_name not in (None, "jsonl"):
+        return format_of_name, chunks
+    # JSON may be indented: lines of brackets alone do not identify a format.
+    head, chunks = read_head(
         chunks,
-        lambda seen: b"\n" in seen.lstrip(_MARK + b" \t\r\n[{") or len(seen) >= _FIRST_LINE_BYTES,
+        lambda seen: (
+            b"\n" in seen.lstrip(_BYTE_ORDER_MARK + b" \t\r\n[{") or len(seen) >= _FIRST_LINE_BYTES
+        ),
     )
-    text = head.removeprefix(_MARK).lstrip()
-    return _of_traces(text) or named or _of_head(text), chunks
+    text = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
+    return _trace_format(text) or format_of_name or _format_from_head(text), chunks
 
 
-def _of_traces(text: bytes) -> str:
-    """Return the format of traces that a text begins as; empty if it is no trace."""
+def _trace_format(text: bytes) -> str:
+    """Return the format of a trace file that begins with `text`; empty if it is not a trace."""
     if _OTLP.match(text):
         return "otlp"
     if _ARRAY.match(text):
@@ -298,7 +298,7 @@ def _of_traces(text: bytes) -> str:
     return "zipkin" if spans and line.startswith(b"{") else ""
 
 
-def _of_head(text: bytes) -> str:
+def _format_from_head(text: bytes) -> str:
     if text.startswith(PARQUET):
         return "parquet"
     line = text.partition(b"\n")[0]

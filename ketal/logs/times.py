@@ -1,11 +1,11 @@
-"""Times of records: text or a number to what an event takes for its time.
+"""Times of records: from text or a number to the time of an event.
 
-Text is RFC 3339, or in the format that the source names, one of `strptime` as in C; without
-an offset it is UTC. A number, as text too, counts units since the epoch, unless the format
-itself writes numbers, as `%Y%m%d%H%M%S`: then a number is read by it.
+Text is RFC 3339, or in the `strptime` format of the source; without an offset it is UTC. A number,
+or text that is a number, counts units since the epoch, unless the format itself writes numbers, as
+`%Y%m%d%H%M%S` does: then numbers are read by the format.
 
-The one rule: a format reads back what it writes. One that loses the date or half of the day
-is refused, since its times would be wrong in silence.
+The one rule: a format reads back what it writes. A format without the date, or with a 12-hour clock
+but no AM/PM, is refused, since its times would be silently wrong.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DIRECTIVE = re.compile(r"%(.)", re.DOTALL)
 _UNKNOWN = re.compile(r"'(.)' is a bad directive", re.DOTALL)
 _SAMPLE = datetime(2013, 11, 27, 22, 53, 39, tzinfo=UTC)
-"""No part of it is what `strptime` assumes where a format has no such part."""
+"""None of its parts equals the default that `strptime` assumes for a part the format lacks."""
 
 
 def check_time_format(text: object) -> None:
-    """Raise the SettingError of a format by which times cannot be read."""
+    """Raise a SettingError if times cannot be read by a format."""
     if not isinstance(text, str):
         raise SettingError(f"the time format must be a text as %Y-%m-%d %H:%M:%S, not {text!r}")
     what = f"the time format {text!r}"
     directives = _DIRECTIVE.findall(text)
     try:
         text.encode()  # strftime refuses a lone surrogate only before Python 3.13
-        read = datetime.strptime(_written(text), text.strip())
+        parsed = datetime.strptime(_sample_text(text), text.strip())
     except (ValueError, re.error) as fault:
         unknown = _UNKNOWN.match(str(fault))
         why = f"has an unknown directive, %{unknown[1]}" if unknown else f"is none: {fault}"
@@ -43,21 +43,21 @@ def check_time_format(text: object) -> None:
             f"{what} has %Z, and a zone's name is no offset; %z reads offsets, and a name that "
             "is always the same, as UTC, is written as it is"
         )
-    if read.date() != _SAMPLE.date():
+    if parsed.date() != _SAMPLE.date():
         raise SettingError(f"{what} has no date; it needs year, month and day, as %Y-%m-%d")
     if ("I" in directives) != ("p" in directives):
         raise SettingError(f"{what} needs %I and %p together, or %H: 10 is morning or evening")
 
 
-def _written(text: str) -> str:
+def _sample_text(text: str) -> str:
     return _SAMPLE.strftime(text.strip())
 
 
 class TimeReading:
-    """How times of records are read: numbers by a unit, text by a format, None for RFC 3339.
+    """Reads times of records: numbers by a unit, text by a format (None for RFC 3339).
 
-    Messages of faults say in `hint` what says how text is read, in `unit_hint` in which unit
-    numbers are.
+    `hint` and `unit_hint` are appended to error messages; they name the options that set the format
+    and the unit.
     """
 
     def __init__(self, unit: str, format: str | None, hint: str = "", unit_hint: str = "") -> None:
@@ -65,23 +65,23 @@ class TimeReading:
         self._format = None if format is None else format.strip()
         self._hint = hint
         self._unit_hint = unit_hint
-        self.numeric = format is not None and bool(_NUMBER.fullmatch(_written(format)))
-        """Whether the format writes numbers, so that a number is read by it."""
+        self.numeric = format is not None and bool(_NUMBER.fullmatch(_sample_text(format)))
+        """Whether the format writes numbers, so that numbers are read by it."""
 
     def read(self, value: Any) -> Any:
-        """Return what an event takes: a datetime, or seconds since the epoch.
+        """Return the time as a datetime, or as seconds since the epoch.
 
-        What is neither text nor a number is returned as it is; text that is no time is an
-        EventError.
+        A value that is neither text nor a number is returned unchanged. Raises an EventError for
+        text that is not a time.
         """
         if value.__class__ is str:
             value = value.strip()
             if self.numeric or not _NUMBER.fullmatch(value):
-                return self._parsed(value)
+                return self._parse(value)
             value = float(value)
         if isinstance(value, int | float) and not isinstance(value, bool):
             if self.numeric:
-                return self._parsed(str(value) if isinstance(value, int) else f"{value:.17g}")
+                return self._parse(str(value) if isinstance(value, int) else f"{value:.17g}")
             if self._divisor != 1:
                 value = value / self._divisor
             try:
@@ -90,18 +90,18 @@ class TimeReading:
                 raise EventError(f"{fault.reason}{self._unit_hint}") from None
         return value
 
-    def _parsed(self, text: str) -> datetime:
+    def _parse(self, text: str) -> datetime:
         if self._format is None:
             try:
                 return parsed_time(text)
             except EventError as fault:
                 raise EventError(f"{fault.reason}{self._hint}") from None
         try:
-            read = datetime.strptime(text, self._format)
-            # Where nothing stands between digits `strptime` takes fewer: 1369652019 as of 1369.
-            fits = not self.numeric or read.strftime(self._format).startswith(text)
+            parsed = datetime.strptime(text, self._format)
+            # Without separators `strptime` accepts fewer digits: it reads 1369652019 as year 1369.
+            fits = not self.numeric or parsed.strftime(self._format).startswith(text)
         except ValueError:
             fits = False
         if not fits:
             raise EventError(f"time {text[:60]!r} does not fit the time format {self._format!r}")
-        return read
+        return parsed

@@ -1,19 +1,19 @@
 """Attributes: the values that an event's data can hold.
 
-An attribute is what JSON can write: None, a boolean, a number, a string, a
+An attribute is a value that JSON can express: None, a boolean, a number, a string, a
 list, or a mapping with strings for keys. Nothing else has a meaning in a
-pattern, in a verdict or in a snapshot, so what a program hands in becomes that,
-or is refused with its path:
+pattern, in a verdict or in a snapshot, so values passed by a program are converted,
+or refused with their path:
 
 - a tuple becomes a list, a mapping of any class a dict, a value of a subclass
   (an enum, `numpy.float64`) or a numpy scalar the plain value that it holds;
 - floats may be infinite or NaN, which JSON writes as null (comparisons with
   NaN are unknown);
-- everything else is refused: sets (they have no order), Decimals (they would
-  come back as another kind), dates, bytes, objects, strings that UTF-8 cannot
-  hold, integers that Python itself does not write.
+- everything else is refused: sets (they have no order), Decimals (JSON would turn
+  them into another kind), dates, bytes, objects, strings that UTF-8 cannot
+  encode, integers too long for Python to print.
 
-The one rule: what comes out holds nothing that the caller can still change.
+The one rule: the result shares no mutable object with the caller.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import Any
 from ketal.errors import EventError, class_name
 
 DEPTH_MAX = 200
-"""How deep lists and mappings nest at most."""
+"""The maximal nesting depth of lists and mappings."""
 DIGITS_MAX = 4_300
-"""The longest integer in digits, a sign among them: msgspec reads no longer one."""
+"""The most characters of an integer, its sign included: msgspec reads no longer one."""
 _INTEGER_MIN, _INTEGER_MAX = 1 - 10 ** (DIGITS_MAX - 1), 10**DIGITS_MAX - 1
 
 _FIXED = frozenset((bool, float, NoneType))
 _NESTED = frozenset((dict, list))
-_INSTEAD = {
+_SUGGESTIONS = {
     "bytearray": "decode it to a string",
     "bytes": "decode it to a string",
     "date": "give its isoformat()",
@@ -47,29 +47,29 @@ _Where = tuple[Any, str | int] | str
 """A place in data: its name, or the enclosing place and a key or an index."""
 
 
-def attributes(data: Any, what: str = "data") -> dict[str, Any]:
+def attributes(data: Any, label: str = "data") -> dict[str, Any]:
     """Return an event's data as plain values, in new containers.
 
     Parameters
     ----------
     data : mapping
         The data.
-    what : str
-        What to call it in a message.
+    label : str
+        The name of the data in messages.
 
     Raises
     ------
     EventError
-        If it is no mapping, or holds what is no attribute; the message names
-        the path.
+        If the data are no mapping, or a value in them is no attribute; the message names
+        its path.
     """
     if data.__class__ is not dict and not isinstance(data, Mapping):
-        raise EventError(f"{what} must be a mapping, not {class_name(data)}")
-    return _plain(data, what, 0)  # type: ignore[no-any-return]
+        raise EventError(f"{label} must be a mapping, not {class_name(data)}")
+    return _plain(data, label, 0)  # type: ignore[no-any-return]
 
 
 def _is_plain(data: dict[Any, Any]) -> bool:
-    """Return whether a dict is flat, of the scalars that need no second look: the common case."""
+    """Return whether a dict is flat and all its values are plain: the common case."""
     for name, value in data.items():
         kind = value.__class__
         if name.__class__ is not str or not name.isascii():
@@ -86,9 +86,10 @@ def _is_plain(data: dict[Any, Any]) -> bool:
 
 
 def refuse_deep(data: dict[str, Any]) -> None:
-    """Raise an EventError for data of a JSON decoder that nest deeper than `DEPTH_MAX`.
+    """Raise an EventError if data of a JSON decoder are nested deeper than `DEPTH_MAX`.
 
-    Else to write, compare or save them may fail, where an event is no longer rejected by itself.
+    Writing, comparing or saving such data could fail later, when the event can no longer be
+    rejected alone.
     """
     level: list[Any] = [data]
     for _ in range(DEPTH_MAX + 1):
@@ -123,15 +124,15 @@ def _plain(value: Any, where: _Where, depth: int) -> Any:
             for name, inner in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_plain(inner, (where, at), depth + 1) for at, inner in enumerate(value)]
-    held = unboxed(value)
-    if isinstance(held, bool | int | float):
-        return _plain(held, where, depth)
+        return [_plain(inner, (where, index), depth + 1) for index, inner in enumerate(value)]
+    plain = unboxed(value)
+    if isinstance(plain, bool | int | float):
+        return _plain(plain, where, depth)
     name = type(value).__name__
-    instead = _INSTEAD.get(name, "give what it says in such values")
+    suggestion = _SUGGESTIONS.get(name, "give what it says in such values")
     raise EventError(
         f"{_path(where)} is of class {name}; an attribute is None, a boolean, a number, a string, "
-        f"a list, or a mapping with strings for keys: {instead}"
+        f"a list, or a mapping with strings for keys: {suggestion}"
     )
 
 
@@ -145,12 +146,12 @@ def _key(name: Any, where: _Where) -> str:
 
 
 def text(value: str, where: _Where) -> str:
-    """Return a string as a plain one.
+    """Return a string as a plain `str`.
 
     Raises
     ------
     EventError
-        If UTF-8 cannot hold it.
+        If UTF-8 cannot encode it.
     """
     plain = str.__str__(value)
     if not plain.isascii():
@@ -164,7 +165,7 @@ def text(value: str, where: _Where) -> str:
     return plain
 
 
-def name_of(value: object, what: str) -> str:
+def name_of(value: object, label: str) -> str:
     """Return a node's name or an event's id: a string, or an integer in decimal.
 
     Raises
@@ -178,14 +179,14 @@ def name_of(value: object, what: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         if not _INTEGER_MIN <= value <= _INTEGER_MAX:
             raise EventError(
-                f"{what} is an integer of {value.bit_length()} bits; no name is as long"
+                f"{label} is an integer of {value.bit_length()} bits; no name is as long"
             )
         return str(int(value))
-    raise EventError(f"{what} must be a string or an integer, not {value!r}")
+    raise EventError(f"{label} must be a string or an integer, not {value!r}")
 
 
 def copied(value: Any) -> Any:
-    """Return an attribute in containers of its own."""
+    """Return a deep copy of an attribute."""
     if value.__class__ is dict:
         return {name: copied(inner) for name, inner in value.items()}
     if value.__class__ is list:
@@ -194,15 +195,15 @@ def copied(value: Any) -> Any:
 
 
 def unboxed(value: Any) -> Any:
-    """Return the Python value that a numpy scalar holds; anything else as it is."""
+    """Return the Python value that a numpy scalar holds; any other value unchanged."""
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        # Booleans and numbers; the `item()` of a time may be a bare count of nanoseconds.
+        # Only booleans and numbers: `item()` of a numpy time may be a count of nanoseconds.
         return value.item() if value.dtype.kind in "biuf" else value
     return value
 
 
 def _path(where: _Where) -> str:
-    """Write a place as a pattern does: `data.msg.tags[2]`."""
+    """Return a place in the notation of patterns: `data.msg.tags[2]`."""
     if isinstance(where, str):
         return where
     outer, key = where

@@ -1,6 +1,6 @@
-"""Scopes as they stand in verdicts: mappings that cannot be changed.
+"""Scopes in verdicts: immutable mappings.
 
-The one rule: a mapping equals the dict of its items, where the values are of one kind.
+The one rule: a mapping equals the dict of its items if the values are of the same kinds.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ ScopeKey = tuple[tuple[str, Any], ...]
 _encode = msgspec.json.Encoder().encode
 
 
-def _packed(value: float) -> Any:
-    # JSON has no infinities: both would be null. No scope's value is a list.
+def _json_value(value: float) -> Any:
+    # JSON has no infinities: both would be null. A list is unambiguous: no scope has a list.
     return value if math.isfinite(value) else [repr(value)]
 
 
 class FrozenMapping(Mapping[str, Any]):
-    """A mapping that cannot be changed: equal to the dict of its items, and hashable.
+    """An immutable mapping: equal to the dict of its items, and hashable.
 
     Values of different kinds are not equal: `{"x": 1}` and `{"x": True}` are two
     scopes.
@@ -33,7 +33,7 @@ class FrozenMapping(Mapping[str, Any]):
     Parameters
     ----------
     items : tuple of (str, value)
-        What it holds, in this order; the values are hashable.
+        The items, in order; the values are hashable.
     """
 
     __slots__ = ("_held", "_pairs")
@@ -41,20 +41,20 @@ class FrozenMapping(Mapping[str, Any]):
     _pairs: bytes | None
 
     def __init__(self, items: ScopeKey = ()) -> None:
-        _hold(self, dict(items))
-        _write(self, None)
+        _set_held(self, dict(items))
+        _set_pairs(self, None)
 
     def pairs(self) -> bytes:
-        """Return the list of pairs that ids are made of, as JSON."""
+        """Return the items as a JSON list of pairs, from which ids are computed."""
         pairs = self._pairs
         if pairs is None:
             pairs = _encode(
                 [
-                    (name, _packed(value) if value.__class__ is float else value)
+                    (name, _json_value(value) if value.__class__ is float else value)
                     for name, value in self._held.items()
                 ]
             )
-            _write(self, pairs)
+            _set_pairs(self, pairs)
         return pairs
 
     def __getitem__(self, name: str) -> Any:
@@ -99,7 +99,7 @@ class FrozenMapping(Mapping[str, Any]):
         return repr(self._held)
 
 
-_hold = FrozenMapping.__dict__["_held"].__set__
-_write = FrozenMapping.__dict__["_pairs"].__set__
+_set_held = FrozenMapping.__dict__["_held"].__set__
+_set_pairs = FrozenMapping.__dict__["_pairs"].__set__
 NO_SCOPE = FrozenMapping()
-"""The scope of a verdict where there is none."""
+"""The scope of a verdict of a pattern without scopes."""

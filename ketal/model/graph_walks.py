@@ -12,7 +12,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def reachable(start: Iterable[T], following: Mapping[T, Iterable[T]]) -> set[T]:
-    """Return what can be reached from `start`, itself included, by what follows each."""
+    """Return the nodes that can be reached from `start`, which are included."""
     reached = set(start)
     todo = list(reached)
     while todo:
@@ -23,9 +23,9 @@ def reachable(start: Iterable[T], following: Mapping[T, Iterable[T]]) -> set[T]:
 
 
 def postorder(roots: Iterable[T], following: Callable[[T], Iterable[T]]) -> Iterator[T]:
-    """Yield what can be reached from roots, each after what follows it.
+    """Yield the nodes that can be reached from roots, each after its successors.
 
-    In a circle, the order is that of the walk.
+    In a cycle, some node comes before one of its successors.
     """
     entered: set[T] = set()
     for root in roots:

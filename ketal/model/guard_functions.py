@@ -1,12 +1,12 @@
-"""Predicates over one value of an event: what `host("db-*")` and `exists(x)` are.
+"""Predicates over one value of an event, such as `host("db-*")` and `exists(x)`.
 
-A predicate reads a *subject*, a value of the event, and compares it with constants that the
-pattern gives. It is true or false of every value of its kind and unknown of all others (Kleene's
-logic), so the parser, lint, the printer and the compiler need nothing but its entry here:
-`FUNCTIONS` are those that a pattern calls by name, `PREDICATES` also has those with a syntax of
-their own, `matches` and the parts of `call(…)`.
+A predicate reads a *subject*, a value of the event, and compares it with constants from the
+pattern. It is true or false for every value of its kind and unknown for all others (Kleene's
+logic). The parser, lint, the printer and the compiler need only its entry here:
+`FUNCTIONS` has the predicates that a pattern calls by name, `PREDICATES` also those with a syntax
+of their own, `matches` and the parts of `call(…)`.
 
-The one rule: a predicate is decided by its subject and its constants alone.
+The one rule: the value of a predicate depends only on its subject and its constants.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ketal.model.values import (
 
 Kind: TypeAlias = Literal["number", "string", "boolean", "any"]
 Test: TypeAlias = Callable[[Any], object]
-"""Of a value: anything that counts as true, or as false."""
+"""A test of a value; the result is used as a truth value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +39,21 @@ class Predicate:
     Attributes
     ----------
     name : str
-        How patterns call it; also the shape of its atoms.
+        Its name in patterns; also the shape of its atoms.
     prepare : callable
         (limits, *constants) → the test of a value of its kind.
     constants : tuple of Kind
         The kinds of its constants.
     kind : Kind
-        The kind of values that it is true or false of; lists and mappings are of `any`.
+        The kind of values for which it is true or false; lists and mappings have the kind `any`.
     subject : Field, callable or None
-        What it reads: a field, or what a function of the event returns; None if that is its
-        first argument.
+        The value that it reads: a field, or the result of a function of the event; None if it is
+        the first argument.
     decided : bool
-        Whether it is never unknown, and so tests None, which is what is absent, as well.
+        Whether it is never unknown; then its test is also called with None, for an absent value.
     elsewhere : callable, optional
-        (*constants) → its truth for all values of its kind that no constant of the pattern equals,
-        its own included; None where that depends on the value.
+        (*constants) → its truth for every value of its kind that differs from all constants of
+        the pattern, its own included; None if that depends on the value.
     """
 
     name: str
@@ -66,31 +66,31 @@ class Predicate:
 
     @property
     def parameters(self) -> tuple[Kind, ...]:
-        """The kinds of the arguments that a pattern gives."""
+        """The kinds of the arguments in a pattern."""
         return self.constants if self.subject is not None else (self.kind, *self.constants)
 
     def read(self, payload: tuple[Any, ...]) -> tuple[Value | Callable[[Event], Any], Any]:
-        """Split the payload of an atom into the subject and the constants."""
+        """Return the subject and the constants of an atom with this payload."""
         return (payload[0], payload[1:]) if self.subject is None else (self.subject, payload)
 
 
-def _on_node(limits: Limits, glob: str) -> Test:
+def _node_glob_test(limits: Limits, glob: str) -> Test:
     fullmatch = glob_regex(glob, dotted=False).fullmatch
     return lambda node: fullmatch(base_node(node))
 
 
-def _dotted(limits: Limits, glob: str) -> Test:
+def _dotted_glob_test(limits: Limits, glob: str) -> Test:
     fullmatch: Test = glob_regex(glob, dotted=True).fullmatch
     return fullmatch
 
 
-def _matching(limits: Limits, text: str) -> Test:
+def _regex_test(limits: Limits, text: str) -> Test:
     search: Test = regex(text, limits.regex_memory_max).search
     return search
 
 
-def _exact(glob: str, *wildcards: str) -> bool | None:
-    """Return the truth of a glob for what it is not equal to; None if it has wildcards."""
+def _glob_elsewhere(glob: str, *wildcards: str) -> bool | None:
+    """Return whether a glob fits texts other than itself: False, or None if it has wildcards."""
     return None if any(wildcard in glob for wildcard in wildcards) else False
 
 
@@ -101,13 +101,13 @@ def _by_name(*predicates: Predicate) -> dict[str, Predicate]:
 FUNCTIONS = _by_name(
     Predicate(
         "host",
-        _on_node,
+        _node_glob_test,
         ("string",),
         subject=Field("node"),
         decided=True,
-        elsewhere=lambda glob: _exact(glob, "*", "?"),
+        elsewhere=lambda glob: _glob_elsewhere(glob, "*", "?"),
     ),
-    Predicate("origin", _on_node, ("string",), subject=origin, decided=True),
+    Predicate("origin", _node_glob_test, ("string",), subject=origin, decided=True),
     Predicate(
         "exists",
         lambda limits: lambda value: value is not None,
@@ -116,22 +116,27 @@ FUNCTIONS = _by_name(
         elsewhere=lambda: True,
     ),
 )
-"""The functions that a pattern calls by name; no registered guard has the name of one."""
+"""The functions that a pattern calls by name; a registered guard cannot have such a name."""
 
 GUARD_WORDS = ("Causal", "Conc", "call", *FUNCTIONS)
-"""The words of guards that take arguments in parentheses."""
+"""The words of the guards that take arguments in parentheses."""
 
 PREDICATES = FUNCTIONS | _by_name(
-    Predicate("matches", _matching, ("string",)),
+    Predicate("matches", _regex_test, ("string",)),
     Predicate(
         "type",
-        _dotted,
+        _dotted_glob_test,
         ("string",),
         subject=Field("type"),
         decided=True,
-        elsewhere=lambda glob: _exact(glob, "*", ".."),
+        elsewhere=lambda glob: _glob_elsewhere(glob, "*", ".."),
     ),
-    Predicate("result", _dotted, ("string",), subject=lambda event: event.data.get("result_type")),
+    Predicate(
+        "result",
+        _dotted_glob_test,
+        ("string",),
+        subject=lambda event: event.data.get("result_type"),
+    ),
     Predicate(
         "arguments",
         lambda limits, globs: lambda types: arguments_match(globs, types),

@@ -1,6 +1,6 @@
 """The words of the pattern language.
 
-The one rule: a word that means something in a pattern file names nothing that its author declares.
+The one rule: nothing that the author of a pattern declares can have a reserved word as its name.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ RESERVED = frozenset(
         "type", "time", "id", "data", "prior",
     }
 )  # fmt: skip
-"""Words that name no event, step, parameter or pattern."""
+"""Words that cannot name an event, step, parameter or pattern."""
 ARGUMENTS = frozenset({"text", "name", "limits"})
-"""Arguments of `ketal.compile`: a parameter of such a name cannot be set."""
+"""Arguments of `ketal.compile`: a parameter with such a name cannot be set."""
 STATEMENTS = frozenset(
     {
         "event", "param", "order", "at", "partition", "topology", "check", "find", "within",

@@ -1,8 +1,9 @@
-"""Every limit of ketal, with its name, default, unit and what it guards.
+"""Every limit of ketal, with its name, default, unit and meaning.
 
-The one rule: a limit is reached with a verdict, a counter or an error that
-names it, never in silence. `ketal limits` prints this table, `--limit
-NAME=VALUE`, `[limits]` and `ketal.Limits(NAME=VALUE)` change it.
+`ketal limits` prints this table; `--limit NAME=VALUE`, `[limits]` of a configuration or job file
+and `ketal.Limits(NAME=VALUE)` set limits.
+
+The one rule: when a limit is reached, a verdict, a counter or an error names it.
 """
 
 from __future__ import annotations
@@ -160,19 +161,19 @@ class Limits:
 
     @classmethod
     def given(cls, limits: object, otherwise: Limits | None = None) -> Limits:
-        """Return the limits that a caller gave; for None `otherwise`, by default the defaults.
+        """Return the limits that a caller passed; if they are None, `otherwise` or the defaults.
 
         Parameters
         ----------
         limits : object
-            What the caller gave.
+            The argument of the caller.
         otherwise : Limits, optional
-            What None stands for.
+            The limits in place of None; by default the defaults.
 
         Raises
         ------
         TypeError
-            If it is neither.
+            If `limits` is neither a Limits nor None.
 
         Examples
         --------
@@ -190,12 +191,12 @@ class Limits:
 
     @classmethod
     def named(cls, values: dict[str, int]) -> Limits:
-        """Return the defaults, some replaced by `values`.
+        """Return the default limits with some replaced by `values`.
 
         Raises
         ------
         SettingError
-            If a name is no limit's name; the message names the nearest one.
+            If a name is not the name of a limit; the message proposes the nearest name.
 
         Examples
         --------

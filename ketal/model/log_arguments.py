@@ -1,6 +1,6 @@
-"""Logs as arguments of functions: what can be one, what it can hold, and how that is batched.
+"""Logs as arguments of functions: their types, the items that they can hold, and batches.
 
-The one rule: what can be no log is refused before anything of it is read.
+The one rule: an argument that cannot be a log is refused before any of it is read.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ketal.model.wording import place_at
 
 T = TypeVar("T")
 LogItem = Event | Control | Rejected
-"""What a record of a log may hold."""
+"""The item that a record of a log holds."""
 Record = tuple[str, LogItem, str, int]
 """(execution, item, file, line) of one record of a log."""
 _BATCH_RECORDS = 1_024
-"""So many records of a log are processed together, where they are there already."""
+"""The most records in one batch; records that arrive one by one are batches of one."""
 
 
 @dataclass(slots=True)
@@ -36,13 +36,13 @@ class RecordBatch:
     Attributes
     ----------
     execution : str
-        The execution's name; empty where a log holds one only.
+        The execution's name; empty if the log holds only one.
     items : sequence of Event, Control or Rejected
-        What the records hold.
+        The items of the records.
     file : str
         The file; empty for items that are in memory.
     lines : sequence of int
-        Of each item its line.
+        The line of each item.
     """
 
     execution: str
@@ -51,7 +51,7 @@ class RecordBatch:
     lines: Sequence[int]
 
     def place(self, number: int) -> str:
-        """Return where an item was read."""
+        """Return the place where the item at an index was read."""
         return place_at(self.file, self.lines[number])
 
     def records(self) -> Iterator[Record]:
@@ -59,18 +59,18 @@ class RecordBatch:
         return zip(repeat(self.execution), self.items, repeat(self.file), self.lines)
 
     def singly(self) -> Iterator[RecordBatch]:
-        """Yield each record as a batch."""
+        """Yield each record as a batch of its own."""
         for item, line in zip(self.items, self.lines, strict=True):
             yield RecordBatch(self.execution, (item,), self.file, (line,))
 
 
 def checked_log(log: Any, what: str = "log") -> Any:
-    """Return a log argument, of the name `what`, after checking that it can be one.
+    """Return an argument after checking that it can be a log; `what` is its name in the error.
 
     Raises
     ------
     TypeError
-        If it can be none: a file or its name, bytes, a single event.
+        If it cannot be a log, as a file or its name, bytes, or a single event.
     """
     file = isinstance(log, str | bytes | bytearray | os.PathLike) or hasattr(log, "read")
     if file or not (hasattr(log, "batches") or isinstance(log, Iterable)):
@@ -80,9 +80,9 @@ def checked_log(log: Any, what: str = "log") -> Any:
 
 
 def batches_of(log: Any) -> Iterator[RecordBatch]:
-    """Return the records of a Log, or of an iterable of events, in batches.
+    """Yield the records of a Log, or of an iterable of events, in batches.
 
-    Of what has no length each record is a batch: the next one may be long in coming.
+    If an iterable has no length, each record is a batch: the next one may take long to arrive.
     """
     if hasattr(log, "batches"):
         yield from log.batches()
@@ -92,48 +92,48 @@ def batches_of(log: Any) -> Iterator[RecordBatch]:
 
 
 def batched(records: Iterable[Record], *, together: bool) -> Iterator[RecordBatch]:
-    """Yield records in batches, of one each if they do not come together."""
-    for some in _slices(records, together=together):
-        for (execution, file), group in groupby(some, key=itemgetter(0, 2)):
+    """Yield records in batches; in batches of one record if not `together`."""
+    for gathered in _slices(records, together=together):
+        for (execution, file), group in groupby(gathered, key=itemgetter(0, 2)):
             part = list(group)
             items, lines = [item for _, item, _, _ in part], [line for _, _, _, line in part]
             yield RecordBatch(execution, items, file, lines)
 
 
 def _slices(items: Iterable[T], *, together: bool) -> Iterator[list[T]]:
-    """Yield some items at a time, or each by itself.
+    """Yield items in lists, of one item if not `together`.
 
-    Where they end with an exception, what came before it is yielded first.
+    If the iterable raises an exception, the items before it are yielded first.
     """
     size, rest = _BATCH_RECORDS if together else 1, iter(items)
-    some: list[T] = []
+    gathered: list[T] = []
     while True:
         try:
-            some.extend(islice(rest, size))
+            gathered.extend(islice(rest, size))
         except Exception:
-            if some:
-                yield some
+            if gathered:
+                yield gathered
             raise
-        if not some:
+        if not gathered:
             return
-        yield some
-        some = []
+        yield gathered
+        gathered = []
 
 
 def no_log_item(item: object, what: str = "what a log holds") -> TypeError:
-    """Return the error for what a log cannot hold; `what` is how it was given."""
+    """Return the error for an item that a log cannot hold; `what` names its source."""
     return wrong_type(what, "a ketal.Event (ketal.read_log makes events of rows)", item)
 
 
 def records_of(log: Any, what: str = "log") -> Iterator[Record]:
-    """Yield (execution, item, file, line) of each record of a log argument, of the name `what`.
+    """Yield (execution, item, file, line) of each record of a log, an argument named `what`.
 
     Events after the end of their execution are rejected, as in a run.
 
     Raises
     ------
     TypeError
-        If it can be no log, or holds what none can hold.
+        If it cannot be a log, or an item of it cannot be in a log.
     """
     ended: set[str] = set()
     batches = batches_of(checked_log(log, what))

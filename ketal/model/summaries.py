@@ -1,6 +1,6 @@
-"""The summary of a run: what became of the records, and the counts of each pattern.
+"""The summary of a run: the outcomes of the records, and the counts of each pattern.
 
-The one rule: what is not always there is declared `NotRequired`, and is absent where it is zero.
+The one rule: a count that may be absent is declared `NotRequired`, and is absent if it is zero.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,19 +38,19 @@ class Summary(TypedDict):
         The records by their outcome: `read` is the sum of `accepted`, `duplicates`,
         `rejected`, `late`, `held_back` and `overflow`.
     patterns : dict of str to PatternCounts
-        Of each pattern `matches`, `violations`, `incomplete`, `timed_out`, `unscoped`,
-        `untimed`, and rarer counts where they are not zero.
+        For each pattern `matches`, `violations`, `incomplete`, `timed_out`, `unscoped`,
+        `untimed`, and rarer counts if they are not zero.
     gaps : int
         Events that were declared lost.
     holes : int
         Events that clocks refer to and that were not read.
     restarts, impossible, doubtful, handler_failures : int
-        Absent where they are zero.
+        Absent if they are zero.
     unknown_orders : int
-        Pairs of events of which clocks that do not decide happened-before leave the order open;
-        absent where it is zero.
+        Pairs of events whose order is unknown, since their clocks do not decide happened-before;
+        absent if it is zero.
     draining : dict of str to dict of str to int
-        The counts of the patterns that retire, where there are any.
+        The counts of the retiring patterns; absent if there are none.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Summary(TypedDict):
 
 
 def total(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sum of summaries, or of other counts by name, count by count."""
+    """Return the sum of summaries, or of other nested counts by name, count by count."""
     out: dict[str, Any] = {}
     for summary in summaries:
         for name, value in summary.items():

@@ -1,11 +1,11 @@
 """The abstract syntax of the pattern language, with spans.
 
-Nodes are frozen and compare by meaning: spans, layout and comments take no
-part, so `parse(render(p)) == p`. The parser (`ketal.grammar`) and
+Nodes are frozen and compare by meaning, without spans, layout and
+comments, so `parse(render(p)) == p`. The parser (`ketal.grammar`) and
 `ketal.build` both make these nodes; the compiler and the semantics read them.
 
-The one rule: the syntax is what the author wrote. Desugaring (`in` to `==`, `{A & B}`
-to both orders, `{n,m}` to copies) is done by its readers.
+The one rule: the syntax is the author's text. Desugaring (`in` to `==`, `{A & B}`
+to both orders, `{n,m}` to copies) is left to the compiler and the semantics.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVENT_FIELDS = ("node", "type", "time", "id")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The base of every node of the syntax: perhaps a span."""
+    """The base class of all nodes of the syntax, which may have a span."""
 
     span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
@@ -68,8 +68,8 @@ class Duration(Node):
     def microseconds(self) -> int:
         """The length in microseconds, rounded up.
 
-        Times are whole microseconds, and so are their differences: one is less than 1.4 us if it
-        is less than 2 us, and at least 1.4 us if it is at least 2 us.
+        Times are whole microseconds, and so are their differences: a difference is less than
+        1.4 us exactly if it is less than 2 us.
         """
         return math.ceil(self.seconds * 10**6)
 
@@ -82,13 +82,13 @@ class Field(Node):
 
     @property
     def last_name(self) -> str:
-        """What a scope calls its value."""
+        """The name of its value in a scope."""
         return self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute(Node):
-    """A data attribute; a longer path looks into nested mappings.
+    """A data attribute; a path with several keys leads into nested mappings.
 
     `hash`, `data.node` and `data["http.status"]` are the paths ("hash",),
     ("node",) and ("http.status",).
@@ -98,7 +98,7 @@ class Attribute(Node):
 
     @property
     def last_name(self) -> str:
-        """What a scope calls its value."""
+        """The name of its value in a scope."""
         return self.path[-1]
 
 
@@ -121,9 +121,9 @@ class ParamRef(Node):
 class Arithmetic(Node):
     """`a + b - c`: from left to right; unknown unless all are numbers.
 
-    The operators stand between the operands and are all of one strength, `+ -`
-    or `* / %`. Flat: the first operand is no Arithmetic of that strength. `/` is
-    true division, `%` has the sign of the divisor; by zero is unknown.
+    The operators, one fewer than the operands, are all of one precedence, `+ -`
+    or `* / %`. Flat: the first operand is no Arithmetic of that precedence. `/` is
+    true division, `%` has the sign of the divisor; division by zero is unknown.
     """
 
     ops: tuple[OneOf["+", "-", "*", "/", "%"], ...]
@@ -180,12 +180,12 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True)
 class Localhost(Node):
-    """`localhost`: the node that this copy of the pattern stands for."""
+    """`localhost`: the event happened at the node of this copy of the pattern."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Node):
-    """`left op right`; unknown if one is absent or they differ in kind."""
+    """`left op right`; unknown if a value is absent or the two differ in kind."""
 
     op: OneOf["==", "!=", "<", "<=", ">", ">="]
     left: Value
@@ -202,7 +202,7 @@ class Membership(Node):
 
 @dataclass(frozen=True, slots=True)
 class Matches(Node):
-    """`value matches /regex/`: RE2 syntax, found anywhere in the string."""
+    """`value matches /regex/`: in RE2 syntax, it may match anywhere in the string."""
 
     value: Value
     regex: str
@@ -212,7 +212,7 @@ class Matches(Node):
 class Function(Node):
     """`name(value, …)`: a function of the language, or one added with `ketal.register_guard`.
 
-    Those of the language, as `host("db-*")`, are in `ketal.model.guard_functions`.
+    The functions of the language, such as `host("db-*")`, are in `ketal.model.guard_functions`.
     """
 
     name: str
@@ -275,7 +275,7 @@ class Step(Node):
 
 @dataclass(frozen=True, slots=True)
 class Absent(Node):
-    """`not N` between two steps; stands only inside a `Sequence`, never first or last."""
+    """`not N` between two steps; only inside a `Sequence`, never first or last."""
 
     guard: Guard
 
@@ -285,7 +285,7 @@ class Sequence(Node):
     """`A B`: one after the other; at least two items, flat but for groups beside a `not`.
 
     `A not N B` is `Sequence((Step("A"), Absent(N), Step("B")))`. In `(A B*) not N C` the
-    group is the left neighbour, so it stays a Sequence of its own.
+    group is the left neighbour of the `not`, so it remains a Sequence of its own.
     """
 
     items: tuple[Body | Absent, ...]
@@ -371,7 +371,7 @@ ORDER_OPTIONS = ("total", "nodes", *ORDER_LENGTHS, "overflow")
 
 @dataclass(frozen=True, slots=True)
 class Order(Node):
-    """`order arrival` or `order CausalOrder(options)`, whose options are `ORDER_OPTIONS`."""
+    """`order arrival` or `order CausalOrder(options)`, with options of `ORDER_OPTIONS`."""
 
     kind: OneOf["arrival", "causal"] = "arrival"
     total: bool = False
@@ -383,15 +383,15 @@ class Order(Node):
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The options that are written."""
+        """The names of the options that are set."""
         return tuple(n for n in ORDER_OPTIONS if getattr(self, n) not in (None, False))
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment(Node):
-    """`at every node`, `at host("db-*")`, each perhaps with `all` or `receiving`.
+    """`at every node` or `at host("db-*")`, optionally with `all` or `receiving`.
 
-    `glob` is None for every node; `everything` is the word `all`.
+    `glob` is None for every node; `everything` is true with the word `all`.
     """
 
     glob: str | None = None
@@ -463,7 +463,7 @@ class Pattern(Node):
     mode: OneOf["possibly", "definitely"] | None = None
     topology: Topology | None = None
     places: dict[str, Span] = field(default_factory=dict, compare=False, repr=False, kw_only=True)
-    """Where the statements stand that are no nodes: by first word, as `limit`."""
+    """The places of the statements that are no nodes, by first word, such as `limit`."""
 
     @property
     def events(self) -> tuple[EventDecl, ...]:
@@ -482,12 +482,12 @@ class Pattern(Node):
 
     @property
     def only_counts(self) -> bool:
-        """Whether matches are counted and none is listed: `return count`."""
+        """Whether matches are only counted, not listed: `return count`."""
         return self.returns is not None and self.returns.count
 
     @property
     def violation_policy(self) -> str:
-        """What a check does after a violation: `halt` (the default), `resume` or `skip`."""
+        """The action of a check after a violation: `halt` (the default), `resume` or `skip`."""
         return self.on_violation or "halt"
 
 

@@ -47,5 +47,5 @@ def steps_of(body: Body) -> set[str]:
 
 
 def not_guards(body: Body) -> tuple[Guard, ...]:
-    """Return the guards of the `not`s of a body, equal ones once: the compiler numbers them so."""
+    """Return the guards of the `not`s of a body, each once, in the order of their numbers."""
     return tuple(dict.fromkeys(n.guard for n in walk(body) if isinstance(n, Absent)))

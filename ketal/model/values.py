@@ -1,7 +1,7 @@
 """Values of events and the operations of guards on them, one at a time.
 
-A value has a kind, number, string or boolean, or it is unknown, which is None here:
-absent, a list, a mapping, no number at all. An operation on an unknown value, or on two
+A value has a kind (number, string or boolean), or is unknown, which is None here: an absent value,
+a list, a mapping, NaN. An operation on an unknown value, or on values of two
 kinds, is unknown (Kleene's logic). Globs and regular expressions are RE2's, which takes
 time linear in the string, whatever the expression.
 
@@ -20,14 +20,14 @@ from typing import Any
 from ketal.model.events.event import Event
 
 ARITHMETIC_BITS_MAX = 1024
-"""Bits of the largest integer that arithmetic gives; what is larger is unknown."""
+"""The most bits of an integer result of arithmetic; a larger result is unknown."""
 
 Key = tuple[str, Any]
-"""A value that can be equal to others: (kind, value); true is not 1."""
+"""(kind, value): keys are equal if the values are equal to a guard, so true is not 1."""
 
 
 def scalar(value: Any) -> Any:
-    """Return a value that has a kind (number, string, boolean), else None."""
+    """Return a value if it has a kind (number, string, boolean), else None."""
     if isinstance(value, str | int):
         return value
     if isinstance(value, float) and value == value:
@@ -43,13 +43,13 @@ def kind(value: Any) -> str:
 
 
 _KINDS = {str: "string", int: "number", bool: "boolean"}
-"""The kinds of values that are known by their class."""
+"""The kinds of values by their class, for classes of which every value has a kind."""
 
 
 def keyed(value: Any) -> Key | None:
-    """Return a key under which equal values are the same, None for what equals nothing (unknown).
+    """Return the key of a value; None for an unknown value, which equals nothing.
 
-    Equal values give one key, written in one way: that of 1.0 is that of 1.
+    Equal values have one key, which is also written in one way: 1.0 has the key of 1.
     """
     known = _KINDS.get(value.__class__)
     if known is not None:
@@ -61,9 +61,9 @@ def keyed(value: Any) -> Key | None:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal and of the same kinds, inside of lists and mappings too.
+    """Return whether two values are equal and of the same kinds, also inside lists and mappings.
 
-    Numbers are one kind, so 1 and 1.0 are the same; True equals both to Python, and is not.
+    Numbers are one kind, so 1 and 1.0 are the same; True, which equals both in Python, is not.
     """
     if one is not other and one != other:
         return False
@@ -75,7 +75,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def dig(value: Any, path: tuple[str, ...]) -> Any:
-    """Return the value at a path in a dict of dicts, None where there is none."""
+    """Return the value at a path in nested dicts; None if there is none."""
     for name in path:
         if value.__class__ is not dict:
             return None
@@ -93,7 +93,7 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def arithmetic(op: str, left: Any, right: Any) -> Any:
-    """Return `left op right`, None (unknown) unless both are numbers and it is finite."""
+    """Return `left op right`; None (unknown) unless both are numbers and the result is finite."""
     for value in (left, right):
         if value is None or isinstance(value, bool | str):
             return None
@@ -156,7 +156,7 @@ def base_node(node: str) -> str:
 
 
 def origin(event: Event) -> str:
-    """Return where an event was first made: attribute `origin`, else its node."""
+    """Return the node that created an event: the attribute `origin`, else the event's node."""
     value = event.data.get("origin")
     return value if isinstance(value, str) else event.node
 
@@ -166,8 +166,8 @@ def arguments_match(globs: tuple[str, ...], values: list[str]) -> bool:
 
     Takes time proportional to globs times values: no list makes it backtrack.
     """
-    # The places in `globs` that may come next; after a `..` one can stay there or go on.
-    places = _past_any(globs, {0})
+    # Positions in `globs` that may match the next value; a `..` matches any number of values.
+    places = _skip_wildcards(globs, {0})
     for value in values:
         after = set()
         for place in places:
@@ -176,14 +176,14 @@ def arguments_match(globs: tuple[str, ...], values: list[str]) -> bool:
                     after.add(place)
                 elif _glob(globs[place]).fullmatch(value) is not None:
                     after.add(place + 1)
-        places = _past_any(globs, after)
+        places = _skip_wildcards(globs, after)
         if not places:
             return False
     return len(globs) in places
 
 
-def _past_any(globs: tuple[str, ...], places: set[int]) -> set[int]:
-    """Return the places, and those that come after a `..` standing for nothing."""
+def _skip_wildcards(globs: tuple[str, ...], places: set[int]) -> set[int]:
+    """Return the positions, and those reached from them by `..` that match no value."""
     for place, glob in enumerate(globs):
         if glob == ".." and place in places:
             places.add(place + 1)

@@ -1,9 +1,9 @@
-"""Words that messages of several packages have in common.
+"""Formatting of text that the messages of several packages share.
 
-The place of a record of a log is `file:line` of a file, `row N` of rows in memory, and empty where
-it came from code: of a row the file is empty, of what came from code the line is 0.
+The place of a record of a log is `file:line` if it is in a file, `row N` for a row in memory (then
+the file is empty), and empty for an event made by code (then the line is 0).
 
-The one rule: a number is written with its noun, and text of unknown length is cut.
+The one rule: a number is written with its noun, and text of unknown length is truncated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def place_at(file: str, line: int) -> str:
 
 
 def file_and_line(place: str) -> tuple[str, int]:
-    """Return what `place_at` was given; an empty file and 0 of another text."""
+    """Return the file and the line of a place; ("", 0) for any other text."""
     file, _, line = place.rpartition(":")
     if not file:
         line = line.removeprefix(_ROW)
@@ -35,54 +35,54 @@ def file_and_line(place: str) -> tuple[str, int]:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return a number of things in words: `1 match`, `2,000 matches`.
+    """Return a number with its noun: `1 match`, `2,000 matches`.
 
     Parameters
     ----------
     number : int
-        How many.
+        The number.
     noun : str
-        What one of them is called.
+        The noun in the singular.
     plural : str
-        What several are called, if not the noun with an `s`.
+        The noun in the plural, if it is not the singular with an `s`.
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def shortened(text: str, length: int = 60) -> str:
-    """Return text, cut off if it is longer."""
+    """Return a text, truncated to `length` characters."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def divided(text: str, columns_max: int) -> tuple[str, str]:
-    """Return the beginning of a text that takes at most `columns_max` columns, and the rest."""
+    """Return the longest beginning of a text within `columns_max` columns, and the rest."""
     width = 0
-    for at, character in enumerate(text):
+    for index, character in enumerate(text):
         width += columns(character)
         if width > columns_max:
-            return text[:at], text[at:]
+            return text[:index], text[index:]
     return text, ""
 
 
 def fitted(text: str, columns_max: int) -> str:
-    """Return a text, cut off if it takes more than `columns_max` columns."""
+    """Return a text, truncated to `columns_max` columns."""
     if columns(text) <= columns_max:
         return text
     return divided(text, columns_max - 1)[0] + "…"
 
 
 def padded(text: str, width: int) -> str:
-    """Return a text, filled up with blanks to `width` columns."""
+    """Return a text, padded with blanks to `width` columns."""
     return text + " " * (width - columns(text))
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON for people, in characters of its own."""
+    """Return a value as JSON for people, with non-ASCII characters as they are."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def scope_text(scope: Mapping[str, Any]) -> str:
-    """Return a scope for people, `key=x n=1`; a string that reads as another value is in quotes."""
+    """Return a scope as text, `key=x n=1`; a string that looks like another value is quoted."""
     return " ".join(
         f"{name}={value if _reads_as_text(value) else json_text(value)}"
         for name, value in scope.items()

@@ -1,1 +1,1 @@
-"""Programs: pattern files, read and compiled."""
+"""Programs: compiled pattern files."""

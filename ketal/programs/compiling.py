@@ -1,12 +1,12 @@
-"""Programs from a text, from a file and from code; and what lint says of a text.
+"""Compile programs from text, from files and from code; report the diagnostics of a text.
 
-The stages of a pattern's text: `ketal.grammar` parses it,
+The stages of compiling a text: `ketal.grammar` parses it,
 `ketal.analysis.name_resolution` checks names and types, `ketal.compiler.pipeline` makes
-automata. A file is UTF-8 text of bounded length, and what cannot be read as such is refused
-before it is parsed. A pattern made in code is written as text and compiled from it, so that
-nothing can be built that could not be written.
+automata. A file must be UTF-8 text of bounded length, which is checked
+before it is parsed. A pattern built in code is rendered to text and compiled from that, so that
+no pattern can be built that cannot be written.
 
-The one rule: every error of a file is reported at once, with its place.
+The one rule: all errors of a file are reported together, with their places.
 """
 
 from __future__ import annotations
@@ -49,24 +49,25 @@ def compile(
     Parameters
     ----------
     text : str
-        The patterns.
+        The text.
     name : str
-        What to call the text in messages.
+        The name of the text in messages.
     limits : Limits, optional
-        Other limits than the defaults.
+        Limits to use instead of the defaults.
     **params
         Values for `param` declarations: numbers, strings, booleans; for a duration
-        `"30s"` or a `datetime.timedelta`. A parameter that is called as an argument above
-        has the value of the text (warning K119): `name="b"` is what the text is called.
+        `"30s"` or a `datetime.timedelta`. A declared parameter with the name of an argument above
+        cannot be set (warning K119), and has its value from the text: `name="b"` sets the name of
+        the text.
 
     Raises
     ------
     PatternError
-        If anything is wrong with the text; it holds every finding.
+        If the text has errors; the exception has all diagnostics.
     SettingError
-        If a parameter is not declared, or of another kind.
+        If a parameter is not declared, or its value is of the wrong kind.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
 
     Examples
     --------
@@ -83,7 +84,7 @@ def compile(
         if not isinstance(value, _PARAM_VALUES):
             wanted = "a number, a str, a bool or a datetime.timedelta"
             raise wrong_type(f"parameter {parameter}", wanted, value)
-    file, compiled, diagnostics, source = _diagnosed(text, name, limits, params)
+    file, compiled, diagnostics, source = _compile_with_diagnostics(text, name, limits, params)
     errors = [d for d in diagnostics if d.severity == "error"]
     if errors:
         raise PatternError(errors, source)
@@ -93,21 +94,21 @@ def compile(
 
 
 def lint(text: str, *, name: str = "<pattern>", limits: Limits | None = None) -> list[Diagnostic]:
-    """Return every error and warning about the text of a pattern file, in its order.
+    """Return all errors and warnings about the text of a pattern file, in text order.
 
     Parameters
     ----------
     text : str
-        The patterns.
+        The text.
     name : str
-        What to call the text in messages.
+        The name of the text in messages.
     limits : Limits, optional
-        Other limits than the defaults.
+        Limits to use instead of the defaults.
 
     Raises
     ------
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
 
     Examples
     --------
@@ -118,13 +119,17 @@ def lint(text: str, *, name: str = "<pattern>", limits: Limits | None = None) ->
     >>> ketal.lint('pattern P { event A = type = "a"; check A; }')[0].hint
     'write `==`'
     """
-    return _diagnosed(text, name, Limits.given(limits), {})[2]
+    return _compile_with_diagnostics(text, name, Limits.given(limits), {})[2]
 
 
-def _diagnosed(
+def _compile_with_diagnostics(
     text: str, name: str, limits: Limits, params: Mapping[str, ParamValue]
 ) -> tuple[syntax.File | None, list[CompiledPattern], list[Diagnostic], PatternText]:
-    """Parse, check and compile a text as far as possible; return all diagnostics by place, too."""
+    """Parse, check and compile a text as far as possible.
+
+    Returns its syntax (None after a syntax error), the patterns that compiled, all diagnostics
+    sorted by place, and the text with its name.
+    """
     from ketal.analysis.name_resolution import resolve
     from ketal.grammar import parse
 
@@ -159,10 +164,10 @@ def _diagnosed(
 
 
 def _check_params(file: syntax.File, params: Mapping[str, ParamValue]) -> None:
-    known = {d.name for d in file.params} | {d.name for p in file.patterns for d in p.params}
+    declared = {d.name for d in file.params} | {d.name for p in file.patterns for d in p.params}
     for name in params:
-        if name not in known:
-            raise SettingError(f"the file declares no `param {name}`{near(name, sorted(known))}")
+        if name not in declared:
+            raise SettingError(f"the file declares no `param {name}`{near(name, sorted(declared))}")
 
 
 # --- files ---
@@ -174,25 +179,25 @@ def load(
     limits: Limits | None = None,
     **params: ParamValue,
 ) -> Program:
-    """Compile a pattern file, given its path or the open file.
+    """Compile a pattern file.
 
     Parameters
     ----------
     path : path or file
-        UTF-8 text.
+        The path of a file of UTF-8 text, or an open file.
     limits : Limits, optional
-        Other limits than the defaults; `pattern_bytes_max` bounds the file.
+        Limits to use instead of the defaults; `pattern_bytes_max` bounds the file.
     **params
         As for `compile`.
 
     Raises
     ------
     PatternError
-        If anything is wrong with the text.
+        If the text has errors; the exception has all diagnostics.
     SettingError
-        If the file cannot be read, or a parameter is wrong.
+        If the file cannot be read, a parameter is not declared, or its value is of the wrong kind.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
 
     Examples
     --------
@@ -208,9 +213,9 @@ def load(
         text, name = read_pattern(path, limits), str(path)
     elif hasattr(path, "read"):
         name = str(getattr(path, "name", "<file>"))
-        read = path.read()
+        content = path.read()
         what = f"pattern file {name}"
-        text = decoded_pattern(read, what, limits) if isinstance(read, bytes) else read
+        text = decoded_pattern(content, what, limits) if isinstance(content, bytes) else content
     else:
         raise wrong_type("path", "a path or an open file", path)
     return compile(text, name=name, limits=limits, **params)
@@ -222,10 +227,10 @@ def read_pattern(path: str | os.PathLike[str], limits: Limits) -> str:
     Raises
     ------
     SettingError
-        If it cannot be read, is no UTF-8, or is longer than `pattern_bytes_max`.
+        If the file cannot be read, is not UTF-8, or is longer than `pattern_bytes_max`.
     """
     if not os.fspath(path):
-        # A Path would be the current folder.
+        # `Path("")` would be the current folder.
         raise SettingError("the name of the pattern file is empty")
     try:
         with Path(path).open("rb") as file:
@@ -241,22 +246,22 @@ def read_pattern(path: str | os.PathLike[str], limits: Limits) -> str:
 
 
 def decoded_pattern(raw: bytes, name: str, limits: Limits) -> str:
-    """Return the text of a pattern file, of which a byte beyond the limit is enough.
+    """Decode a pattern file, of which the first `pattern_bytes_max` + 1 bytes are enough.
 
     Raises
     ------
     SettingError
-        If it is no UTF-8, or longer than `pattern_bytes_max`.
+        If it is not UTF-8, or longer than `pattern_bytes_max`.
     """
     if len(raw) > limits.pattern_bytes_max:
         raise SettingError(
             f"{name} is longer than {limits.pattern_bytes_max} bytes (limit pattern_bytes_max)"
         )
-    # Without a byte order mark UTF-16 is UTF-8 too: the language's own characters and zeros.
+    # UTF-16 without a byte order mark would decode as UTF-8: ASCII characters and zero bytes.
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in raw[:2]:
-        known = "UTF-32" if b"\0\0" in raw[:4] else "UTF-16"
+        encoding = "UTF-32" if b"\0\0" in raw[:4] else "UTF-16"
         raise SettingError(
-            f"{name} is {known}; save it as UTF-8 (`iconv -f {known} -t UTF-8 FILE`)"
+            f"{name} is {encoding}; save it as UTF-8 (`iconv -f {encoding} -t UTF-8 FILE`)"
         )
     try:
         return raw.decode("utf-8-sig")
@@ -284,10 +289,10 @@ def build(
     limits: Limits | None = None,
     **params: ParamValue,
 ) -> Program:
-    """Make a pattern in code, from states, transitions and guards.
+    """Build a pattern in code, from states, transitions and guards.
 
-    The pattern is written as text and compiled from it, so the automaton and the
-    fingerprint are those of the text, and every check holds.
+    The pattern is rendered to text and compiled from that, so its automaton and
+    fingerprint are those of the text, and all checks of `compile` apply.
 
     Parameters
     ----------
@@ -297,28 +302,30 @@ def build(
         Guards by name, as text (`"call(* Stack.on(..)) && localhost"`) or as
         nodes of `ketal.model.syntax`.
     transitions : iterable of (str, str, str)
-        (state, step, state).
+        The transitions: (state, step, next state).
     initial : str
         The initial state.
     finals : iterable of str, optional
-        The final states; left out, in a check, all of them.
+        The final states; by default, in a check, all states.
     find : str, optional
-        `strict`, `next` or `any`; left out, the pattern is a check.
+        The selection strategy of a find: `strict`, `next` or `any`; by default the pattern is a
+        check.
     clauses : iterable of str
-        The other statements, as text: `"order CausalOrder"`, `"within 5 s"`.
+        Other statements, as text: `"order CausalOrder"`, `"within 5 s"`.
     limits : Limits, optional
-        Other limits than the defaults.
+        Limits to use instead of the defaults.
     **params
         Values for `param` clauses.
 
     Raises
     ------
     PatternError
-        As for `compile`; spans point into the text that was written.
+        As for `compile`; spans refer to the rendered text.
     SettingError
-        If a guard's text holds more than a guard, or a parameter is wrong.
+        If the text of a guard contains more than a guard, a parameter is not declared, or its value
+        is of the wrong kind.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
 
     Examples
     --------
@@ -339,14 +346,14 @@ def build(
         if not isinstance(guards, Mapping):
             raise wrong_type(what, "a mapping of names to guards", guards)
 
-    def text(guard: str | syntax.Guard) -> str:
+    def guard_text(guard: str | syntax.Guard) -> str:
         if not isinstance(guard, str | syntax.Node):
             raise wrong_type("a guard", "a str or a node of ketal.model.syntax", guard)
         return guard if isinstance(guard, str) else render_guard(guard)
 
     lines = [f"    {clause.strip().rstrip(';')};" for clause in checked_texts("clauses", clauses)]
-    lines += [f"    event {event} = {text(guard)};" for event, guard in events.items()]
-    lines += [f"    {step} = {text(guard)};" for step, guard in steps.items()]
+    lines += [f"    event {event} = {guard_text(guard)};" for event, guard in events.items()]
+    lines += [f"    {step} = {guard_text(guard)};" for step, guard in steps.items()]
     lines.append(f"    {'check' if find is None else f'find {find}'} automaton {{")
     lines.append(f"        initial {initial};")
     if finals is not None:
@@ -355,8 +362,8 @@ def build(
         lines += [f"        {before} -> {after} on {step};" for before, step, after in transitions]
     except (TypeError, ValueError):
         raise wrong_type("transitions", "a list of (state, step, state)", transitions) from None
-    written = "\n".join([f"pattern {checked_text('name', name)} {{", *lines, "    }", "}", ""])
-    program = compile(written, name=f"<built {name}>", limits=limits, **params)
+    rendered = "\n".join([f"pattern {checked_text('name', name)} {{", *lines, "    }", "}", ""])
+    program = compile(rendered, name=f"<built {name}>", limits=limits, **params)
     declared = [d.name for d in program.one.pattern.declarations]
     if declared != [*events, *steps]:
         raise SettingError(f"a guard of {name} holds more than a guard: declared {declared}")

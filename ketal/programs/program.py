@@ -1,8 +1,8 @@
 """Programs: the compiled patterns of a file.
 
-A `Program` is the patterns of a file; one pattern taken out of it is a Program of one.
+A `Program` has the patterns of a file; selecting one of them returns a Program with that one.
 
-The one rule: a program is never changed; what selects or recompiles patterns returns another.
+The one rule: a program is immutable; methods that select or recompile patterns return a new one.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 
 
 class Program(Mapping[str, "Program"]):
-    """Compiled patterns by their names, in the order of their file.
+    """Compiled patterns by name, in the order of their file.
 
-    A mapping from the name of a pattern to the pattern, itself a Program of
-    one: `name in program`, `program[name]`, `len(program)`; iteration gives the
-    names, `program.items()` names and patterns. Two programs are equal only if
-    they are the same object; `fingerprint` compares what patterns mean.
+    A mapping from the names of patterns to programs with that one pattern:
+    `name in program`, `program[name]`, `len(program)`; iteration yields the
+    names, `program.items()` names and programs. Two programs are equal only if
+    they are the same object; compare `fingerprint` for equal meaning.
 
     Parameters
     ----------
     compiled : tuple of CompiledPattern
-        At least one, with different names.
+        At least one compiled pattern, with distinct names.
     file : File
-        The syntax they came from.
+        The syntax of the file.
     warnings : tuple of Diagnostic
-        The warnings of `lint`.
+        The warnings about the file, as of `lint`.
     source : PatternText or None
-        The text that was compiled, where there was one.
+        The text that was compiled, if any.
     params : mapping of str to value
-        The values that were given for its `param` declarations.
+        The given values of `param` declarations.
 
     Examples
     --------
@@ -90,18 +90,18 @@ class Program(Mapping[str, "Program"]):
 
     @property
     def patterns(self) -> tuple[Program, ...]:
-        """Each pattern as a program of its own."""
+        """The patterns, each as a program of its own."""
         return tuple(self[name] for name in self.names)
 
     def __getitem__(self, name: str) -> Program:
-        """Return one pattern.
+        """Return a program with one pattern.
 
         Raises
         ------
         KeyError
-            If there is none of that name; the message names the nearest.
+            If there is no pattern of that name; the message names a similar one.
         TypeError
-            If the name is no string.
+            If the name is not a string.
 
         Examples
         --------
@@ -119,17 +119,17 @@ class Program(Mapping[str, "Program"]):
         raise KeyError(f"there is no pattern {name!r}{near(name, self.names)}")
 
     def only(self, names: Collection[str]) -> Program:
-        """Return the program of some of the patterns, at least one, in the order of the file.
+        """Return a program with only the named patterns, in the order of the file.
 
         Parameters
         ----------
         names : collection of str
-            Their names; others are ignored.
+            The names of the patterns; unknown names are ignored.
 
         Raises
         ------
         SettingError
-            If there is none of these.
+            If no pattern has any of these names.
 
         Examples
         --------
@@ -161,18 +161,18 @@ class Program(Mapping[str, "Program"]):
     def __len__(self) -> int:
         return len(self.compiled)
 
-    # A mapping compares its items, and the one item of a pattern is a pattern again.
+    # Mapping compares items, which would not terminate: each item is a program with an item again.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
     @property
     def one(self) -> CompiledPattern:
-        """The compiled pattern of a program that holds one.
+        """The compiled pattern of a program with a single pattern.
 
         Raises
         ------
         SettingError
-            If there are several.
+            If the program has several patterns.
         """
         if len(self.compiled) != 1:
             raise SettingError(
@@ -182,20 +182,21 @@ class Program(Mapping[str, "Program"]):
         return self.compiled[0]
 
     def for_undecided_clocks(self, scheme: str) -> Program:
-        """Return the program as it judges events whose clocks do not decide happened-before.
+        """Return the program recompiled for events whose clocks do not decide happened-before.
 
-        `Causal` and `Conc` are unknown where the clocks leave them open, and a warning names them.
+        `Causal` and `Conc` are unknown where the clocks leave the order open; a warning (K305)
+        names the guards concerned.
 
         Parameters
         ----------
         scheme : str
-            The timestamping scheme, as `lamport`, for messages.
+            The name of the timestamping scheme, as `lamport`, for messages.
 
         Raises
         ------
         PatternError
-            If a pattern asks for what such clocks cannot tell at all: what a node learned of, or
-            every linear extension.
+            If a pattern needs an order that such clocks cannot give: of the events that a node
+            learned of, or for all linear extensions.
 
         Examples
         --------
@@ -210,18 +211,18 @@ class Program(Mapping[str, "Program"]):
         compiled = [
             compile_pattern(
                 self.file,
-                next(p for p in self.file.patterns if p.name == one.name),
+                next(p for p in self.file.patterns if p.name == pattern.name),
                 params=self.params,
-                registered={**registered_guards(), **{g.name: g for g in one.registered}},
-                limits=one.limits,
+                registered={**registered_guards(), **{g.name: g for g in pattern.registered}},
+                limits=pattern.limits,
                 source=self.source,
                 undecided=scheme,
             )
-            for one in self.compiled
+            for pattern in self.compiled
         ]
-        of_patterns = [warning for one in self.compiled for warning in one.warnings]
+        of_patterns = [warning for pattern in self.compiled for warning in pattern.warnings]
         warnings = [warning for warning in self.warnings if warning not in of_patterns]
-        warnings += [warning for one in compiled for warning in one.warnings]
+        warnings += [warning for pattern in compiled for warning in pattern.warnings]
         warnings.sort(key=diagnostic_place)
         return Program(
             tuple(compiled), self.file, tuple(warnings), source=self.source, params=self.params
@@ -229,28 +230,28 @@ class Program(Mapping[str, "Program"]):
 
     @property
     def name(self) -> str:
-        """The name of the one pattern."""
+        """The name of the single pattern."""
         return self.one.name
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of the one pattern: 32 hex digits."""
+        """The fingerprint of the single pattern: 32 hex digits."""
         return self.one.fingerprint
 
     @property
     def needs_order(self) -> bool:
-        """Whether some pattern needs the whole log: under `order CausalOrder`, or with a `mode`."""
+        """Whether a pattern needs the whole log: it has `order CausalOrder` or a `mode`."""
         return any(c.causal or c.pattern.mode is not None for c in self.compiled)
 
     def graph(self) -> Picture:
-        """Return the picture of the one pattern's automaton.
+        """Return a picture of the automaton of the single pattern.
 
-        A notebook draws it; `to_svg`, `to_dot`, `to_mermaid` and `to_json` write it.
+        Notebooks display it; `to_svg`, `to_dot`, `to_mermaid` and `to_json` convert it.
 
         Raises
         ------
         SettingError
-            If the program holds several patterns.
+            If the program has several patterns.
 
         Examples
         --------
@@ -271,15 +272,15 @@ class Program(Mapping[str, "Program"]):
         return f"<ketal.Program {', '.join(map(repr, self.compiled))}>"
 
 
-def checked_program(given: object) -> Program:
-    """Return a program argument after checking its class.
+def checked_program(argument: object) -> Program:
+    """Return an argument, checked to be a Program.
 
     Raises
     ------
     TypeError
-        If it is no Program: the name of a file, a text, an automaton.
+        If it is not a Program, but a file name or a text, for instance.
     """
-    if not isinstance(given, Program):
+    if not isinstance(argument, Program):
         wanted = "a ketal.Program, as ketal.load(path) and ketal.compile(text) return"
-        raise wrong_type("program", wanted, given)
-    return given
+        raise wrong_type("program", wanted, argument)
+    return argument

@@ -1,12 +1,11 @@
-"""Finite logs: `run` judges what has been written down already.
+"""Finite logs: `run` judges a log that is complete.
 
-Everything is known, so under CausalOrder the log is read whole and offered in the canonical
-linear extension (`ketal.runtime.log_release`). Where every pattern stands under `order
-arrival`, nothing waits: records are judged as they are read, those that a log reads together in
-one batch, in bounded memory.
+Under CausalOrder the log is read whole, and then offered in the canonical linear extension
+(`ketal.runtime.log_release`). If every pattern is under `order arrival`, no event waits: records
+are judged as they are read, in the batches that the log reads, in bounded memory.
 
-The one rule: verdicts are found as they are iterated; leaving off early costs no more than the
-batch that the last one is of.
+The one rule: verdicts are computed while they are iterated; to stop early costs no more than the
+batch of the last verdict.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class LogPass:
-    """One pass over a finite log, one execution or several: iterable once, then over.
+    """One pass over a finite log of one execution or several; it can be iterated once.
 
     Parameters
     ----------
@@ -47,9 +46,9 @@ class LogPass:
     limits : Limits
         The limits of the pass.
     make_run : callable
-        Makes the run of a pattern, as `PatternRun`.
+        Makes the run of a pattern, as `PatternRun` does.
     on_named : callable, optional
-        As of `Execution`.
+        As for `Execution`.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class LogPass:
             "traced": program.names if trace else (),
             "make_run": make_run,
             "on_named": on_named,
-            # Under `order arrival` nothing waits: each record is judged as it is read.
+            # Under `order arrival` no event waits: each record is judged as it is read.
             "release": LogRelease if program.needs_order else StreamRelease,
         }
 
@@ -99,11 +98,13 @@ class LogPass:
             yield from execution.conclude()
 
     def share_judged(self) -> float | None:
-        """Return the share of the events that was judged; None where they are judged as read."""
+        """Return the share of the events judged so far; None if events are judged when read."""
         releases = [execution.release for execution in self._executions.values()]
-        parts = [release.judged for release in releases if isinstance(release, LogRelease)]
+        counts = [release.judged for release in releases if isinstance(release, LogRelease)]
         return (
-            sum(done for done, _ in parts) / max(1, sum(of for _, of in parts)) if parts else None
+            sum(done for done, _ in counts) / max(1, sum(count for _, count in counts))
+            if counts
+            else None
         )
 
     @property
@@ -111,12 +112,12 @@ class LogPass:
         """The summary of what has been read so far, as `ketal run` prints it."""
         counts = [execution.counts for execution in self._executions.values()]
         patterns = {name: Counts().to_dict() for name in self._program.names}
-        nothing = {"events": Tally().to_dict(), "patterns": patterns, "gaps": 0, "holes": 0}
-        out = total([nothing, *(one.numbers for one in counts)])
+        zero = {"events": Tally().to_dict(), "patterns": patterns, "gaps": 0, "holes": 0}
+        out = total([zero, *(part.numbers for part in counts)])
         if self._undecided is not None and self._undecided.unknown:
             out["unknown_orders"] = self._undecided.unknown
         if counts:
-            met = MetEvents.sum([one.met_events for one in counts])
+            met = MetEvents.sum([part.met_events for part in counts])
             add_findings(out["patterns"], findings(self._program.compiled, met))
         return cast(Summary, out)
 
@@ -136,24 +137,25 @@ def run(
     program : Program
         The patterns.
     log : Log, or iterable of Event, Control or Rejected
-        What happened, in the order of the file.
+        The log, in the order of the file.
     listing : bool
-        Whether verdicts are wanted, or the summary only.
+        Whether the verdicts of patterns are returned; if false, they are only counted.
     trace : bool
-        Whether to report every transition.
+        Whether every transition is reported as a verdict.
     limits : Limits, optional
         Other limits than those the program was compiled with.
 
     Returns
     -------
     Verdicts
-        Iterable again and again; judges when it is first iterated or asked.
+        The verdicts, which can be iterated any number of times. The log is judged when they are
+        first iterated or queried.
 
     Raises
     ------
     TypeError
-        If an argument is of another class than it must be; later, when the log is judged,
-        if it holds what is no event.
+        If an argument has the wrong type; later, when the log is judged, if an item of it is not
+        an event.
 
     Examples
     --------

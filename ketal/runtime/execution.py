@@ -1,14 +1,14 @@
 """One execution: every record is identified, released to the pattern runs, and counted.
 
-`Admission` identifies a record: new, a duplicate, a contradiction, of which incarnation.
-What is new goes to a release (`ketal.runtime.release`), which decides when the runs of the patterns
-are offered it: that of a stream on arrival or when a hold-back queue releases it, that of a finite
-log once it is read whole. Drivers feed an execution and act on what it returns: `Monitor` with
-handlers, `run` on a finite log, a streaming job with commits. Time is that of watermarks.
+`Admission` identifies a record: new, a duplicate or a contradiction, and of which incarnation.
+A new event goes to a release (`ketal.runtime.release`), which decides when the runs of the patterns
+are offered the event: in a stream on arrival or when a hold-back queue releases it, in a finite log
+once the whole log is read. Drivers feed an execution and act on the verdicts that it returns:
+`Monitor` with handlers, `run` on a finite log, a streaming job with commits. Time advances by
+watermarks.
 
 The one rule: every record ends as a verdict or in a count. The counts of the parts of an execution
-add up to those of the whole; what a pattern's events never were (`vacuous`, `unknown`) is found of
-the whole.
+add up to those of the whole; the findings `vacuous` and `unknown` are computed for the whole only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program
 from ketal.runtime.admission.deduplication import DUPLICATE, NEW, SEEN, Tally
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.queues.reports import BEHIND_WATERMARK, came_late, is_late, overflowed
+from ketal.runtime.queues.reports import BEHIND_WATERMARK, is_late, late_verdict, overflow_verdict
 from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.silence.vacuity import MetEvents, PatternMet, add_findings, findings
@@ -41,9 +41,9 @@ from ketal.runtime.stream_release import StreamRelease
 from ketal.runtime.stretches import stretch_of
 
 Item = Event | Control | Rejected
-"""What a record may be."""
+"""The item of a record."""
 BATCH_EVENTS = 1_024
-"""So many events are admitted together."""
+"""The most events that a driver passes to `Execution.process` at once."""
 
 
 class Execution:
@@ -56,21 +56,21 @@ class Execution:
     limits : Limits, optional
         Other limits than those the program was compiled with.
     listing : bool
-        Whether verdicts are wanted, or the summary only.
+        Whether the verdicts of patterns are returned; if false, they are only counted.
     traced : collection of str
-        The patterns whose transitions are verdicts.
+        The patterns whose transitions are reported as verdicts.
     name : str
         The execution's name, put in every verdict.
     beside : sequence of CompiledPattern
-        The program's other patterns, that another `Execution` runs over the same events:
-        whether an event is late or refused is decided for all of them.
+        The program's other patterns, which another `Execution` runs over the same events:
+        whether an event is late or refused is decided for all patterns together.
     release : type of Release
-        When the runs are offered what is new.
+        Decides when the runs are offered new events.
     make_run : callable
-        Makes the run of a pattern, as `PatternRun`.
+        Makes the run of a pattern, as `PatternRun` does.
     retiring : Program, optional
-        The patterns of a stream that changed or are gone, as they were: each has a time window,
-        and finishes what it has under way (`ketal.runtime.retirement`).
+        The old versions of the patterns of a stream that changed or were removed: each has a time
+        window, and finishes its open runs (`ketal.runtime.retirement`).
     on_named : callable, optional
         Called with execution, dot and place of each new event once a node has restarted or left.
 
@@ -81,14 +81,14 @@ class Execution:
     release : Release
     retiring : RetiringRelease or None
     progress : Progress
-        The parts that it is made of.
+        The parts of the execution.
     state : ExecutionState
         Saves and restores these parts.
 
     Raises
     ------
     NotAvailableError
-        If a stream cannot have what a pattern says.
+        If a pattern uses a feature that is not available on a stream.
     """
 
     def __init__(
@@ -106,16 +106,16 @@ class Execution:
         on_named: Callable[[str, Dot, str], None] | None = None,
     ) -> None:
         patterns = program.compiled
-        given = Limits.given(limits, patterns[0].limits)
+        run_limits = Limits.given(limits, patterns[0].limits)
         self.name, self._on_named = name, on_named
         self.runs = [
-            make_run(c, given, execution=name, listing=bool(listing), trace=c.name in traced)
+            make_run(c, run_limits, execution=name, listing=bool(listing), trace=c.name in traced)
             for c in patterns
         ]
-        events_max = given.events_max if release.holds_all else None
+        events_max = run_limits.events_max if release.holds_all else None
         self._accepted_max = sys.maxsize if events_max is None else events_max
-        self.admission = Admission(patterns, given, events_max=events_max, beside=beside)
-        self.release = release(self.runs, self.admission, given, name)
+        self.admission = Admission(patterns, run_limits, events_max=events_max, beside=beside)
+        self.release = release(self.runs, self.admission, run_limits, name)
         self.retiring: RetiringRelease | None = None
         if retiring is not None:
             assert isinstance(self.release, StreamRelease), "on a finite log nothing changes"
@@ -135,25 +135,26 @@ class Execution:
         changed: bool = False,
         **options: Any,
     ) -> Self:
-        """Return an execution that goes on from a saved state.
+        """Return an execution that resumes from a saved state.
 
         Parameters
         ----------
         program, **options
-            As for `Execution`; what was retiring goes on, unless the program changed.
+            As for `Execution`; patterns that were retiring continue to, unless the program changed.
         state : bytes, or mapping of bytes to bytes
-            A snapshot; or records, with all later changes put in.
+            A snapshot; or records, with all later changes applied.
         changed : bool
-            Whether the program may be another than that of the state. What was seen, who is a
-            member and what is held back stays; a pattern that changed begins without runs
-            (`ketal.runtime.state.execution_state`), and may be put among `retiring`.
+            Whether the program may differ from that of the state. The seen dots, the membership
+            and the held-back events are kept; a pattern that changed starts without runs
+            (`ketal.runtime.state.execution_state`), and its old version may be in `retiring`.
 
         Raises
         ------
         StateError
-            If it is no state, damaged, or holds back more than `held_back_max`.
+            If the state is invalid or damaged, or holds back more than `held_back_max` events.
         OtherProgramError
-            If it is of another program, and `changed` is false; it says what changed.
+            If the state is of another program and `changed` is false; the message says what
+            changed.
         """
         saved = SavedState(program, state, changed=changed)
         options = {"name": saved.execution, "retiring": saved.retiring, **options}
@@ -169,83 +170,83 @@ class Execution:
         Parameters
         ----------
         item : Event, Control or Rejected
-            What happened, or why the record is no event.
+            The event, or the reason why the record is no event.
         place : str
-            Where an event was read, for a rejection.
+            Where an event was read, for the verdict if it is rejected.
         """
         return flat(self.process((item,), (place,).__getitem__ if place else None))
 
     def process(
         self, batch: Sequence[Item], place: Callable[[int], str] | None = None
     ) -> list[tuple[int, list[Verdict]]]:
-        """Process a batch; return the verdicts of its items, as if each were a batch of its own.
+        """Process a batch; return the same verdicts as if each item were a batch of its own.
 
         Parameters
         ----------
         batch : sequence of Event, Control or Rejected
             As for `feed`.
         place : callable, optional
-            Returns where the item of a number was read, for a rejection.
+            Returns where the item at an index was read, for the verdict if it is rejected.
 
         Returns
         -------
         list of (int, list of Verdict)
-            The number of each item that has verdicts, from 0, and these.
+            The index of each item that has verdicts, and its verdicts.
         """
         out: list[tuple[int, list[Verdict]]] = []
-        at, end = 0, len(batch)
+        index, end = 0, len(batch)
         admission, progress, release = self.admission, self.progress, self.release
         admit, counted = admission.intake.admit, progress.counted
-        while at < end:
-            room = 0  # how many events may be admitted by their counters alone
+        while index < end:
+            room = 0  # the most events that may be admitted by their counters alone
             if admission.membership is None and not (admission.closed or progress.closed):
                 room = self._accepted_max - counted.accepted
-            upto = at  # up to where events may be admitted before one is offered
+            admit_end = index  # events before this index may be admitted before one is offered
             if room > 0 and release.takes_batches:
-                upto = min(end, at + room)
-            if upto > at:
+                admit_end = min(end, index + room)
+            if admit_end > index:
                 mark_us, due = progress.watermark_us, release if self._uses_time else None
-                stretch = stretch_of(batch, at, upto, mark_us, due)
+                stretch = stretch_of(batch, index, admit_end, mark_us, due)
                 events = stretch.events
                 count = admit(events, steady=None if release.holds_all else admission.steady)
                 if count:
                     counted.accepted += count
                     new = events if count == len(events) else events[:count]
-                    progress.look(new)
+                    progress.observe(new)
                     offered = release.offer(new)
                     if count == end:
                         return offered
                     out += [(stretch.numbers[number], verdicts) for number, verdicts in offered]
-                if count or (not events and stretch.end > at):
-                    at, mark_us = stretch.after(count)
+                if count or (not events and stretch.end > index):
+                    index, mark_us = stretch.after(count)
                     if mark_us is not None and mark_us != progress.watermark_us:
                         progress.watermark_us = mark_us
                         ended = release.advance(mark_us)
                         assert not ended, "nothing was due"
                     continue
-            item: Any = batch[at]
+            item: Any = batch[index]
             if room > 0 and admit((item,)):
-                verdicts = self._admitted(item)
+                verdicts = self._take_new(item)
             else:
-                verdicts = self._take(item, "" if place is None else place(at))
+                verdicts = self._take(item, "" if place is None else place(index))
             if verdicts:
-                out.append((at, verdicts))
-            at += 1
+                out.append((index, verdicts))
+            index += 1
         return out
 
     def advance_time(self, watermark: Any) -> list[Verdict]:
-        """Process a watermark, a time as an event's: no event before it is expected any more."""
+        """Process a watermark, a time as in an event, before which no event is expected."""
         return self.feed(Control("watermark", time=watermark))
 
     def conclude(self) -> Iterator[Verdict]:
-        """End the execution; yield the verdicts that are left, as they are found."""
+        """End the execution; yield the remaining verdicts as they are found."""
         yield from self.feed(Control("end"))
         yield from self.release.remaining()
 
     def _take(self, item: Item, place: str) -> list[Verdict]:
-        """Process one record that is not plainly a new event."""
+        """Process one record that is not certainly a new event."""
         if not isinstance(item, Event):
-            return self._take_other(item)
+            return self._take_non_event(item)
         read_at, place = place, place or str(item.dot)  # as it arrived
         if self.progress.closed:
             return self._reject(place, "the execution has ended (ketal.end)")
@@ -253,27 +254,27 @@ class Execution:
             return self._overflow(item, "events_max", "the event")
         admission = self.admission
         refusing = admission.refusing(item) if admission.closed else ()
-        reason = admission.refusal(item, refusing)
+        reason = admission.refusal_reason(item, refusing)
         if reason and not (self.retiring is not None and self.retiring.has_place(item)):
             return self._reject(place, reason)
         try:
             status, event = admission.take(item)
         except EventError as error:
-            # `take` may have begun a membership, which a saved state then has.
+            # `take` may have begun a membership all the same, which is saved with the state.
             self.release.restore_clocks()
             return self._reject(place, error.reason)
         self.release.restore_clocks(event if status is NEW else None)
-        if reason:  # of the patterns that do not retire
+        if reason:  # only retiring patterns take the event
             assert self.retiring is not None
             own = self.retiring.take_identified(event, event, None, ()) if status is NEW else []
             return own + self._reject(place, reason)
         if status is not NEW:
-            return self._not_new(event, status)
+            return self._take_seen(event, status)
         if read_at and self._on_named is not None and admission.membership is not None:
             self._on_named(self.name, event.dot, read_at)
-        return self._admitted(event, [self.runs[n] for n in refusing if n < len(self.runs)])
+        return self._take_new(event, [self.runs[n] for n in refusing if n < len(self.runs)])
 
-    def _take_other(self, item: Any) -> list[Verdict]:
+    def _take_non_event(self, item: Any) -> list[Verdict]:
         """Process a record that is no event."""
         if isinstance(item, Rejected):
             self.progress.counted.rejected += 1
@@ -294,20 +295,20 @@ class Execution:
         self.release.restore_clocks()
         return self.release.control(item)
 
-    def _admitted(self, event: Event, refusing: Sequence[PatternRun] = ()) -> list[Verdict]:
-        """Pass a new event to the release policy, with a verdict if it is late."""
+    def _take_new(self, event: Event, refusing: Sequence[PatternRun] = ()) -> list[Verdict]:
+        """Count a new event and pass it to the release, with its verdict if it is late."""
         late = None
-        self.progress.look((event,))
+        self.progress.observe((event,))
         if self._uses_time and is_late(event, self.progress.watermark_us):
             self.progress.counted.late += 1
-            late = came_late(event, self.name, BEHIND_WATERMARK)
+            late = late_verdict(event, self.name, BEHIND_WATERMARK)
         else:
             self.progress.counted.accepted += 1
         return self.release.take(event, late, refusing)
 
-    def _not_new(self, event: Event, status: str) -> list[Verdict]:
+    def _take_seen(self, event: Event, status: str) -> list[Verdict]:
         if status in (DUPLICATE, SEEN):
-            verdicts = self.release.retake(event)
+            verdicts = self.release.take_redelivered(event)
             if verdicts is None:
                 self.progress.counted.duplicates += 1
                 return []
@@ -322,34 +323,34 @@ class Execution:
 
     def _overflow(self, event: Event, limit: str, given_up: str) -> list[Verdict]:
         self.progress.counted.overflow += 1
-        return [overflowed(event, self.name, limit, given_up)]
+        return [overflow_verdict(event, self.name, limit, given_up)]
 
     def drop_retired(self) -> tuple[str, ...]:
-        """Drop the retiring patterns if they are over; return their names, else nothing."""
+        """Drop the retiring patterns if they have finished; return the names of those dropped."""
         retiring = self.retiring
-        if retiring is None or not retiring.over:
+        if retiring is None or not retiring.finished:
             return ()
         assert isinstance(self.release, StreamRelease)
         self.retiring = self.release.retiring = None
         return retiring.program.names
 
-    # --- what was counted ---
+    # --- counts ---
 
     @property
     def counts(self) -> ExecutionCounts:
-        """What was counted so far."""
+        """The counts so far."""
         return ExecutionCounts(self)
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionCounts:
-    """The counts of an execution so far: of records and patterns, and what its events met."""
+    """The counts of an execution so far: of records, of verdicts, of events by guard."""
 
     execution: Execution
 
     @property
     def live_runs(self) -> int:
-        """How many runs and events of a `find any` are live, those of retiring patterns too."""
+        """How many runs, and kept events of a `find any`, are live; also of retiring patterns."""
         retiring = () if self.execution.retiring is None else self.execution.retiring.runs
         return sum(run.live_runs() for run in (*self.execution.runs, *retiring))
 
@@ -360,7 +361,7 @@ class ExecutionCounts:
 
     @property
     def met_events(self) -> MetEvents:
-        """What the events met of the patterns."""
+        """Which parts of the patterns the events satisfied."""
         progress, events = self.execution.progress, 0
         if self.execution.release.has_offered:
             events = self.tally.accepted
@@ -372,7 +373,7 @@ class ExecutionCounts:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """The numbers of the summary, which those of parts of an execution add up to."""
+        """The numbers of the summary; those of the parts of an execution add up to the whole's."""
         retiring = self.execution.retiring
         return {
             "events": self.tally.to_dict(),
@@ -383,7 +384,7 @@ class ExecutionCounts:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The summary: `events`, `patterns`, `gaps`, `holes`, and counts that are rare."""
+        """The summary: `events`, `patterns`, `gaps`, `holes`, and rarer nonzero counts."""
         out = self.numbers
         compiled = [run.compiled for run in self.execution.runs]
         add_findings(out["patterns"], findings(compiled, self.met_events))

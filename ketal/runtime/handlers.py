@@ -1,9 +1,9 @@
-"""Handlers: functions of a program's own that a `Monitor` calls with its verdicts.
+"""Handlers: functions of the user's program that a `Monitor` calls with its verdicts.
 
-A handler is for a kind of verdict (`violation`, `match`, …) or for entering a state of an
-automaton (`Pattern.state`), as transitions report it.
+A handler is registered for a kind of verdict (`violation`, `match`, …), or for a state of an
+automaton (`Pattern.state`): then it is called with the transitions that enter the state.
 
-The one rule: a handler that fails is logged and counted, and never raised into the engine.
+The one rule: a handler's exception is logged and counted, and never raised into the engine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ketal.model.verdicts.verdict_kinds import KINDS, Verdict
 from ketal.programs.program import Program
 
 Handler = Callable[[Any], object]
-"""Takes the verdicts of its kind: a function of a `Violation` is one for `violation`."""
+"""A function that takes a verdict of one kind: for `violation` it takes a `Violation`."""
 _LOGGER = logging.getLogger("ketal")
 
 
@@ -34,21 +34,21 @@ class Handlers:
     program : Program
         The patterns whose states may be named.
     trace : bool
-        Whether every transition is wanted, by a handler or not.
+        Whether `handle` returns transitions; if not, they are made for handlers only.
 
     Attributes
     ----------
     traced : frozenset of str
-        The patterns whose transitions are wanted.
+        The patterns whose transitions are needed.
     failures : int
         How many calls have failed.
 
     Raises
     ------
     SettingError
-        If there is no such kind and no such state, or a handler is a coroutine function.
+        If a key is neither a kind nor a state, or a handler is a coroutine function.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
     """
 
     def __init__(self, on: Mapping[str, Handler], program: Program, *, trace: bool) -> None:
@@ -84,7 +84,7 @@ class Handlers:
         return bool(self._by_kind or self._by_state)
 
     def handle(self, verdicts: list[Verdict]) -> list[Verdict]:
-        """Call the handlers; return verdicts without the transitions that only they wanted."""
+        """Call the handlers; return the verdicts, without transitions unless these are traced."""
         if not self:
             return verdicts
         for verdict in verdicts:
@@ -94,10 +94,10 @@ class Handlers:
         return [one for one in verdicts if not isinstance(one, Transition)]
 
     def _call_all(self, verdict: Verdict) -> None:
-        """Call the handlers that a verdict is for."""
+        """Call the handlers of a verdict's kind, and of the states that a transition enters."""
         if isinstance(verdict, Transition):
-            before = set(_split(verdict.source))
-            for state in _split(verdict.target):
+            before = set(_split_names(verdict.source))
+            for state in _split_names(verdict.target):
                 handler = self._by_state.get((verdict.pattern, state))
                 if handler is not None and state not in before:
                     self._call(handler, verdict)
@@ -113,9 +113,9 @@ class Handlers:
             _LOGGER.exception("a handler failed on: %s", verdict)
 
 
-def _split(names: str) -> list[str]:
+def _split_names(names: str) -> list[str]:
     return [name for part in names.split(",") for name in part.split("|")]
 
 
 def _state_names(compiled: CompiledPattern) -> set[str]:
-    return {name for names in compiled.automaton.names for name in _split(names)}
+    return {name for names in compiled.automaton.names for name in _split_names(names)}

@@ -1,10 +1,10 @@
 """Release of a finite log: all is read, then runs are offered the canonical linear extension.
 
 Whatever the order of the file, events are offered in canonical order; a hole in the counters
-holds nothing back. For a pattern whose order has a `gap` holes are lost events, as at the
-end of a stream. A pattern with a `mode` is judged over every linear extension, and one
-under `order arrival` beside others in the order of the file; their verdicts are yielded with
-the events that completed them.
+holds nothing back. For a pattern whose order has a `gap`, holes are lost events, as at the
+end of a stream. A pattern with a `mode` is judged over every linear extension, and a pattern
+under `order arrival` in the order of the file; their verdicts are yielded with the events that
+completed them.
 
 The one rule: verdicts are in the canonical order of the events that completed them.
 """
@@ -40,15 +40,15 @@ from ketal.operators.order import missing
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.modes.possibly_definitely import in_mode
+from ketal.runtime.modes.possibly_definitely import modal_verdicts
 from ketal.runtime.release import Release
 
 BATCH_EVENTS: Final = 64
-"""So many events are judged at once; the verdicts of so many are in memory."""
+"""Events that are judged together; their verdicts are in memory at once."""
 
 
 class LogRelease(Release):
-    """Holds the events of a finite log, and offers them once all are read.
+    """Holds the events of a finite log, and offers them when the whole log is read.
 
     The limit `lost_max` bounds the lost dots that are named.
     """
@@ -64,21 +64,22 @@ class LogRelease(Release):
         self._limits = limits
         self._name = name
         self._events: list[Event] = []
-        self._late: list[Event] = []  # not offered, but in the pasts of others
-        self._steps: list[Event | int] = []  # events and watermarks, as they were read
+        self._late: list[Event] = []  # not offered, but part of other events' pasts
+        self._steps: list[Event | int] = []  # events and watermarks, in the order of the file
         self.has_offered = False
         self._judged = 0
         self._gaps = self._impossible = self._doubtful = 0
-        self._referred: tuple[int, KnownCounters] = 0, KnownCounters(())  # of so many events
+        # (n, the counters known to the clocks of the first n events)
+        self._known_counters: tuple[int, KnownCounters] = 0, KnownCounters(())
 
     @property
     def takes_batches(self) -> bool:
-        """Several events may always be identified before one is offered."""
+        """Always true: no event is offered before the log is read."""
         return True
 
     @property
     def due_us(self) -> float:
-        """Every watermark is of use: it is held between the events."""
+        """Minus infinity: every watermark is recorded between the events."""
         return -math.inf
 
     @property
@@ -89,7 +90,7 @@ class LogRelease(Release):
     # --- while the log is read ---
 
     def offer(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
-        """Hold new events."""
+        """Record new events."""
         self._events += events
         self._steps += events
         return []
@@ -97,7 +98,7 @@ class LogRelease(Release):
     def take(
         self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
     ) -> list[Verdict]:
-        """Hold a new event; return its verdict if it is late."""
+        """Record a new event; return its verdict if it is late."""
         self._admission.arrived(event)
         if late is not None:
             self._late.append(event)
@@ -107,38 +108,38 @@ class LogRelease(Release):
         return []
 
     def advance(self, watermark_us: int) -> list[Verdict]:
-        """Hold a watermark for the patterns under `order arrival`."""
+        """Record a watermark for the patterns under `order arrival`."""
         self._steps.append(watermark_us)
         return []
 
     def counts(self) -> dict[str, int]:
-        """Return how many dots are lost or missing, and the counts that are rare."""
+        """Return how many dots are lost and missing, and the rarer counts that are not zero."""
         admission = self._admission
-        gaps, holes = self._gaps, admission.intake.holes(self._highest())
+        gaps, holes = self._gaps, admission.intake.holes(self._highest_counters())
         in_doubt = 0 if admission.membership is None else admission.membership.incarnations.doubtful
         doubtful = self._doubtful + in_doubt
-        rare = admission.rare(impossible=self._impossible, doubtful=doubtful)
-        return {"gaps": gaps, "holes": holes, **rare}
+        nonzero_counts = admission.nonzero_counts(impossible=self._impossible, doubtful=doubtful)
+        return {"gaps": gaps, "holes": holes, **nonzero_counts}
 
-    # --- once it is read ---
+    # --- when the log is read ---
 
     def remaining(self) -> Iterator[Verdict]:
-        """Judge the execution; yield its verdicts, those of a batch as soon as it is judged."""
-        self._restore()
-        yield from self._lost()
+        """Judge the execution; yield the verdicts of each batch as soon as it is judged."""
+        self._restore_clocks()
+        yield from self._declare_lost()
         arrival: dict[int, dict[Dot | None, list[Verdict]]] = {}
         for number, run in enumerate(self._runs):
             if run.compiled.pattern.mode is not None:
-                arrival[number] = self._in_every_order(run, number)
+                arrival[number] = self._modal_verdicts(run, number)
             elif not run.compiled.causal:
-                arrival[number] = self._in_file_order(run)
+                arrival[number] = self._arrival_verdicts(run)
         known = KnownCounters(self._events)
         closed = self._admission.closed
         events = canonical(self._events)
         dispatch = TypeDispatch(self._runs)
         timed = [r for r in self._runs if r.compiled.causal and ends_windows_early(r.compiled)]
         least_us = _least_times_us(events) if timed else ()
-        # Several events are judged at once where nothing else comes between their verdicts.
+        # Several events are judged together if no other verdicts belong between theirs.
         size = 1 if arrival or closed or timed else BATCH_EVENTS
         for place in range(0, len(events), size):
             self._judged = place
@@ -161,59 +162,59 @@ class LogRelease(Release):
                 elif number not in refusing:
                     yield from flat(self._runs[number].process(batch))
         self._judged = len(events)
-        self._referred = len(self._events), known
+        self._known_counters = len(self._events), known
         for number, run in enumerate(self._runs):
-            for last in arrival.get(number, {}).values():
-                yield from last
+            for verdicts in arrival.get(number, {}).values():
+                yield from verdicts
             yield from run.steps.close()
         self.has_offered = True
 
-    def _highest(self) -> dict[str, int]:
+    def _highest_counters(self) -> dict[str, int]:
         """Return the highest counter of each node that a clock refers to."""
-        count, known = self._referred
+        count, known = self._known_counters
         if count != len(self._events):
             known = KnownCounters(self._events)
             known.release(canonical(self._events))
-            self._referred = len(self._events), known
+            self._known_counters = len(self._events), known
         return known.highest
 
-    def _restore(self) -> None:
+    def _restore_clocks(self) -> None:
         """Restore the entries that clocks lost when a node left (`docs/membership.md`)."""
-        count, left = len(self._events), self._admission.left(self._events)
+        count, left = len(self._events), self._admission.departed_nodes(self._events)
         events, self._doubtful = restored_with_doubts(
             [*self._events, *self._late], left, limits=self._limits
         )
         if all(map(operator.is_, events, [*self._events, *self._late])):
             return
         self._events, self._late = events[:count], events[count:]
-        whole = {event.dot: event for event in self._events}
-        self._steps = [s if isinstance(s, int) else whole[s.dot] for s in self._steps]
+        restored = {event.dot: event for event in self._events}
+        self._steps = [s if isinstance(s, int) else restored[s.dot] for s in self._steps]
 
-    def _lost(self) -> Iterator[Gap]:
-        """Mark the dots that each run's order has lost; yield each once."""
-        named: set[Dot] = set()
-        lost_under: dict[Any, tuple[list[Dot], dict[Dot, CanonicalKey]]] = {}
+    def _declare_lost(self) -> Iterator[Gap]:
+        """Mark the lost dots of each run's order as missed by the run; yield one Gap per dot."""
+        reported: set[Dot] = set()
+        lost_by_order: dict[Any, tuple[list[Dot], dict[Dot, CanonicalKey]]] = {}
         for run in self._runs:
             pattern = run.compiled.pattern
             if not run.compiled.causal:
                 continue
             order = pattern.order, pattern.topology
-            if order not in lost_under:
-                lost_under[order] = self._lost_under(*order)
-            gaps, lows = lost_under[order]
+            if order not in lost_by_order:
+                lost_by_order[order] = self._lost_dots(*order)
+            gaps, lows = lost_by_order[order]
             for event in self._late:
                 run.miss_event(event)
             for dot in gaps:
                 run.miss(dot, lows.get(dot))
-                if dot not in named:
-                    named.add(dot)
+                if dot not in reported:
+                    reported.add(dot)
                     self._gaps += 1
                     yield Gap(pattern="", fingerprint="", execution=self._name, dot=dot)
 
-    def _lost_under(
+    def _lost_dots(
         self, order: syntax.Order, topology: syntax.Topology | None
     ) -> tuple[list[Dot], dict[Dot, CanonicalKey]]:
-        """Return the dots that an order has lost, and places that some are not before."""
+        """Return the dots lost under an order, and lower bounds of some dots' canonical places."""
         if order.gap is None:
             return [], {}
         known = [*self._events, *self._late]
@@ -229,14 +230,14 @@ class LogRelease(Release):
         self._gaps += step.unnamed
         return step.gaps, step.lowest_places
 
-    def _in_every_order(self, run: PatternRun, number: int) -> dict[Dot | None, list[Verdict]]:
-        """Return the verdicts of some, or every, linear extension, by their last events."""
+    def _modal_verdicts(self, run: PatternRun, number: int) -> dict[Dot | None, list[Verdict]]:
+        """Return the verdicts of a run with a `mode`, by the events that completed them."""
         by_event: dict[Dot | None, list[Verdict]] = {}
         known = [e for e in self._events if number not in self._admission.refusing(e)]
         run.counts.strangers = len(self._events) - len(known)
         run.count(known)
         lost = run.losses.dots() if run.losses.past_matters else ()
-        for last, verdict in in_mode(run, known):
+        for last, verdict in modal_verdicts(run, known):
             if lost and isinstance(verdict, Match | Violation):
                 verdict = msgspec.structs.replace(verdict, certain=False, depends_on=lost)
             by_event.setdefault(None if last is None else last.dot, []).append(verdict)
@@ -244,7 +245,7 @@ class LogRelease(Release):
             run.counts.uncertain = run.counts.matches + run.counts.violations
         return by_event
 
-    def _in_file_order(self, run: PatternRun) -> dict[Dot | None, list[Verdict]]:
+    def _arrival_verdicts(self, run: PatternRun) -> dict[Dot | None, list[Verdict]]:
         """Return the verdicts of a run under `order arrival`, by the events that completed them."""
         by_event: dict[Dot | None, list[Verdict]] = {}
         for timed, steps in groupby(self._steps, key=lambda step: isinstance(step, int)):
@@ -260,7 +261,7 @@ class LogRelease(Release):
 
 
 def _least_times_us(events: Sequence[Event]) -> list[int]:
-    """Return, for each place in an order, the least time of an event there or after it."""
+    """Return, for each place in an order, the least time of the events there and after it."""
     times_us = (NEVER_US if (us := event.time_us) is None else us for event in reversed(events))
     return list(accumulate(times_us, min))[::-1]
 
@@ -268,8 +269,8 @@ def _least_times_us(events: Sequence[Event]) -> list[int]:
 class KnownCounters:
     """The highest counter of each node in the clocks of the events that were released.
 
-    If the clocks are those of an execution, canonical order respects happened-before. Where an
-    event has one with a later place in its past, its clock is impossible.
+    If the clocks are those of an execution, canonical order respects happened-before. So the clock
+    of an event is impossible if its past contains an event with a later place in that order.
     """
 
     def __init__(self, events: Sequence[Event]) -> None:
@@ -278,17 +279,17 @@ class KnownCounters:
         self._counters: dict[str, list[int]] | None = None  # of each node, sorted
 
     def release(self, events: Iterable[Event]) -> int:
-        """Release events in canonical order; return how many have a later one in their past."""
+        """Release events in canonical order; return how many have a later event in their past."""
         known, count = self.highest, 0
         for event in events:
-            ahead = False
+            impossible = False
             for node, counter in event.clock.items():
                 before = known.get(node, 0)
                 if counter > before:
                     known[node] = counter
                     others = counter - 1 if node == event.node else counter
-                    ahead |= others > before and self._has_between(node, before, others)
-            count += ahead
+                    impossible |= others > before and self._has_between(node, before, others)
+            count += impossible
         return count
 
     def _has_between(self, node: str, low: int, high: int) -> bool:

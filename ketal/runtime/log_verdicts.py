@@ -1,11 +1,10 @@
-"""The verdicts of a finite log, to be iterated again and again and asked about as a whole.
+"""The verdicts of a finite log: iterable any number of times, with queries over the whole log.
 
-The log is judged when a question needs it, by one pass that yields each verdict as it is found.
-The pass that reaches the end leaves the summary, and the verdicts unless they are more than
-`verdicts_max`; later questions are answered from these. Where a question needs a verdict that is
-not kept, the log is judged again.
+The log is judged lazily: the first iteration or query starts a pass, which yields each verdict as
+it is found. A pass that reaches the end caches the summary and the first `verdicts_max` verdicts
+for later queries. A query that needs a verdict that is not cached starts another pass.
 
-The one rule: what is asked of the whole is answered of the whole, or raises.
+The one rule: an answer about the whole log comes from a complete pass, or an error is raised.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from ketal.runtime.silence.vacuity import judged_nothing
 if TYPE_CHECKING:
     import pandas
 
-NAMED = 5
-"""So many verdicts the message of a ViolationError names."""
+NAMED_MAX = 5
+"""The most verdicts that the message of a ViolationError names."""
 CELL_CHARACTERS = 200
-"""A longer value is cut in a notebook's table."""
+"""A notebook's table truncates longer values."""
 
 V = TypeVar("V", Match, Violation)
 
@@ -52,27 +51,26 @@ class Pass(Protocol):
 
 
 class Verdicts:
-    """The verdicts of a finite execution: iterable again and again.
+    """The verdicts of a finite log; they can be iterated any number of times.
 
-    `ketal.run` makes one and judges nothing yet. An iteration judges the log and yields each
-    verdict as it is found; leaving it early is cheap. `summary`, `violations`, `matches`,
+    `ketal.run` returns this object before it judges anything. An iteration judges the log and
+    yields each verdict as it is found; stopping early is cheap. `summary`, `violations`, `matches`,
     `to_pandas`, `raise_on_violation` and the table in a notebook judge the whole log first.
     `repr` judges nothing.
 
-    Once the whole log has been judged, its verdicts are kept, up to the limit `verdicts_max`
-    of them. Where there are more, and after an iteration that was left early, the next
-    question judges the log again. An iterator as log, a generator say, can be read only once:
-    where it would have to be read again, a SettingError says so. A list and a `ketal.Log`
-    can be read again.
+    A complete pass over the log caches the first `verdicts_max` verdicts. If there are more, or
+    if an iteration stopped early, the next iteration or query judges the log again. A log that is
+    an iterator, such as a generator, can be read only once: reading it again raises a
+    SettingError. A list and a `ketal.Log` can be read again.
 
     Parameters
     ----------
     judge : callable
-        Begins a pass over the log.
+        Starts a pass over the log.
     program : Program
         The patterns.
     limits : Limits
-        `verdicts_max` verdicts are kept, `shown_max` shown in a notebook.
+        `verdicts_max` bounds the cached verdicts, `shown_max` the rows shown in a notebook.
     listing : bool
         Whether the passes yield the verdicts of patterns.
     once : bool
@@ -81,9 +79,9 @@ class Verdicts:
     Raises
     ------
     SettingError
-        From any of these questions: the log cannot be read, or not again.
+        From an iteration or a query, if the log cannot be read, or not a second time.
     TypeError
-        From any of these questions: the log holds what is no event.
+        From an iteration or a query, if an item of the log is not an event.
 
     Examples
     --------
@@ -117,40 +115,41 @@ class Verdicts:
     ) -> None:
         self._judge = judge
         self._program = program
+        self._checks = [c.name for c in program.compiled if c.kind == "check"]
         self._limits = limits
         self._listing = listing
         self._once = once
-        self._begun = False
+        self._started = False
         self._summary: Summary | None = None
-        self._kept: list[Verdict] = []
+        self._cached: list[Verdict] = []
         self._count = 0
 
     def __iter__(self) -> Iterator[Verdict]:
-        if self._summary is not None and self._count == len(self._kept):
-            return iter(self._kept)
-        return self._judged()
+        if self._summary is not None and self._count == len(self._cached):
+            return iter(self._cached)
+        return self._new_pass()
 
-    def _judged(self) -> Iterator[Verdict]:
-        """Judge the log; yield each verdict as it is found, and keep what a whole pass leaves."""
-        if self._once and self._begun:
-            raise SettingError(self._why_not_again())
-        self._begun = True
-        one_pass = self._judge()
-        kept: list[Verdict] = []
+    def _new_pass(self) -> Iterator[Verdict]:
+        """Judge the log; yield each verdict as it is found, and cache the result at the end."""
+        if self._once and self._started:
+            raise SettingError(self._reread_error_text())
+        self._started = True
+        log_pass = self._judge()
+        cached: list[Verdict] = []
         count = 0
-        for verdict in one_pass:
+        for verdict in log_pass:
             if count < self._limits.verdicts_max:
-                kept.append(verdict)
+                cached.append(verdict)
             count += 1
             yield verdict
-        self._summary, self._kept, self._count = one_pass.summary, kept, count
+        self._summary, self._cached, self._count = log_pass.summary, cached, count
 
-    def _why_not_again(self) -> str:
-        why = "its verdicts were not all read"
+    def _reread_error_text(self) -> str:
+        reason = "its verdicts were not all read"
         if self._summary is not None:
-            why = f"it has {self._count} verdicts, more than are kept (limit verdicts_max)"
+            reason = f"it has {self._count} verdicts, more than are kept (limit verdicts_max)"
         return (
-            f"the log is an iterator, which can be read only once, and {why}; "
+            f"the log is an iterator, which can be read only once, and {reason}; "
             "give a list of events, or a ketal.Log"
         )
 
@@ -158,27 +157,27 @@ class Verdicts:
     def summary(self) -> Summary:
         """The summary of the whole log, as `ketal run` prints it; judges first.
 
-        With `run(…, listing=False)` it is all there is, and costs least.
+        With `run(…, listing=False)` only the summary is computed, which is fastest.
         """
         if self._summary is None:
-            deque(self._judged(), maxlen=0)
+            deque(self._new_pass(), maxlen=0)
         assert self._summary is not None
         return self._summary
 
     @property
     def violations(self) -> tuple[Violation, ...]:
         """The violations, in the order of the verdicts; judges first."""
-        return self._of(Violation)
+        return self._verdicts_of(Violation)
 
     @property
     def matches(self) -> tuple[Match, ...]:
         """The matches, in the order of the verdicts; judges first.
 
-        A pattern with `limit n` or `return count` has fewer here than its summary counts.
+        A pattern with `limit n` or `return count` lists fewer matches than its summary counts.
         """
-        return self._of(Match)
+        return self._verdicts_of(Match)
 
-    def _of(self, kind: type[V]) -> tuple[V, ...]:
+    def _verdicts_of(self, kind: type[V]) -> tuple[V, ...]:
         self._check_listing()
         return tuple(verdict for verdict in self if isinstance(verdict, kind))
 
@@ -189,10 +188,10 @@ class Verdicts:
             )
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the verdicts as a pandas DataFrame, one a row; judges first.
+        """Return the verdicts as a pandas DataFrame, one row each; judges first.
 
-        The columns are the fields of the verdicts' JSON, `time` as RFC 3339 text in UTC; of no
-        verdicts `verdict`, `pattern` and `scope`.
+        The columns are the fields of the verdicts' JSON, `time` as RFC 3339 text in UTC. If there
+        are no verdicts, they are `verdict`, `pattern` and `scope`.
 
         Raises
         ------
@@ -228,7 +227,7 @@ class Verdicts:
         Parameters
         ----------
         allow_vacuous : bool
-            Whether a check may hold because no event is in its alphabet.
+            Whether a check counts as holding if no event is in its alphabet.
 
         Raises
         ------
@@ -236,8 +235,8 @@ class Verdicts:
             If a check is violated, or the log cannot show that it holds; the message names
             the first violations, and each reason.
         SettingError
-            If no pattern of the program is a check: a `find` has matches, and whether these
-            are good or bad only its author knows.
+            If no pattern of the program is a `check`. Whether a match of a `find` is a fault is
+            known only to the author of the pattern.
 
         Examples
         --------
@@ -253,29 +252,28 @@ class Verdicts:
           violation Turns: n@3 e: nothing may follow
         """
         __tracebackhide__ = True  # pytest shows the test's line instead of this one
-        checks = [c.name for c in self._program.compiled if c.kind == "check"]
-        if not checks:
+        if not self._checks:
             raise SettingError(
                 "no pattern of the program is a `check`, so nothing can be violated; of a `find` "
                 "assert what its matches must be, as `assert not verdicts.matches`"
             )
-        counts = {name: self.summary["patterns"][name]["violations"] for name in checks}
+        counts = {name: self.summary["patterns"][name]["violations"] for name in self._checks}
         lines = [f"{_counted(n, 'violations')} of {name}" for name, n in counts.items() if n]
         violations: tuple[Violation, ...] = ()
         if lines and self._listing:
-            found = (verdict for verdict in self if isinstance(verdict, Violation))
-            violations = tuple(islice(found, self._limits.verdicts_max))
-            lines += [f"  {violation}" for violation in violations[:NAMED]]
-            more = sum(counts.values()) - NAMED
+            listed = (verdict for verdict in self if isinstance(verdict, Violation))
+            violations = tuple(islice(listed, self._limits.verdicts_max))
+            lines += [f"  {violation}" for violation in violations[:NAMED_MAX]]
+            more = sum(counts.values()) - NAMED_MAX
             lines += [f"  and {more} more"] if more > 0 else []
-        reasons = tuple(self._reasons(checks, allow_vacuous=allow_vacuous))
+        reasons = tuple(self._reasons(allow_vacuous=allow_vacuous))
         if lines or reasons:
             undecided = [f"not shown to hold: {reason}" for reason in reasons]
             raise ViolationError("\n".join([*lines, *undecided]), violations, reasons)
         return self
 
-    def _reasons(self, checks: list[str], *, allow_vacuous: bool) -> Iterator[str]:
-        """Yield why the log cannot show that checks hold."""
+    def _reasons(self, *, allow_vacuous: bool) -> Iterator[str]:
+        """Yield the reasons why the log cannot show that the checks hold."""
         summary = self.summary
         events = summary["events"]
         if events["read"] == events["rejected"]:
@@ -292,49 +290,48 @@ class Verdicts:
             )
         if events["overflow"]:
             beyond = counted(events["overflow"], "event")
-            yield f"{beyond} beyond a limit; the first: {self._overflow('')}"
-        for name in checks:
+            yield f"{beyond} beyond a limit; the first: {self._first_overflow('')}"
+        for name in self._checks:
             counts = summary["patterns"][name]
             if counts.get("overflows"):
                 yield (
                     f"{name} reached a limit {counts['overflows']} times and gave something up"
-                    f"; the first: {self._overflow(name)}"
+                    f"; the first: {self._first_overflow(name)}"
                 )
             yield from failed_guards({name: counts})
             if judged_nothing(counts.get("vacuous", ())) and not allow_vacuous:
                 yield f"no event is in the alphabet of {name} (allow_vacuous=True allows it)"
 
-    def _overflow(self, pattern: str) -> Verdict | str:
-        found = (v for v in self if isinstance(v, Overflow) and v.pattern == pattern)
-        return next(found, "not listed")
+    def _first_overflow(self, pattern: str) -> Verdict | str:
+        overflows = (v for v in self if isinstance(v, Overflow) and v.pattern == pattern)
+        return next(overflows, "not listed")
 
-    # --- shown ---
+    # --- display ---
 
     def _counts(self, summary: Summary) -> list[tuple[str, str]]:
-        """Return the counts that are not zero: of each pattern, and of the records."""
-        events = {name: n for name, n in summary["events"].items() if n} or {"read": 0}
+        """Return (name, counts that are not zero) of each pattern, and of the records."""
+        events = {name: count for name, count in summary["events"].items() if count} or {"read": 0}
         shown = [
             (name, ", ".join(_counted(counts[kind], kind) for kind in COUNTED if counts[kind]))  # type: ignore[literal-required]
             for name, counts in summary["patterns"].items()
         ]
-        records = ", ".join(f"{n} {what}" for what, n in events.items())
-        return [*((name, what or "no verdicts") for name, what in shown), ("events", records)]
+        records = ", ".join(f"{count} {text}" for text, count in events.items())
+        return [*((name, text or "no verdicts") for name, text in shown), ("events", records)]
 
     def __repr__(self) -> str:
         if self._summary is None:
             return f"<ketal.Verdicts of {', '.join(self._program.names)}: not all judged yet>"
-        shown = "; ".join(f"{name}: {what}" for name, what in self._counts(self._summary))
+        shown = "; ".join(f"{name}: {text}" for name, text in self._counts(self._summary))
         return f"<ketal.Verdicts {shown}>"
 
     def _repr_html_(self) -> str:
         """Return the counts, and a table of the first `shown_max` verdicts; judges first."""
         summary = self.summary
-        checks = [c.name for c in self._program.compiled if c.kind == "check"]
-        lines = [f"{name}: {what}" for name, what in self._counts(summary)]
-        if checks:
-            reasons = self._reasons(checks, allow_vacuous=False)
+        lines = [f"{name}: {text}" for name, text in self._counts(summary)]
+        if self._checks:
+            reasons = self._reasons(allow_vacuous=False)
             lines += [f"not shown to hold: {reason}" for reason in reasons]
-        rows = [verdict.to_dict() for verdict in self._kept[: self._limits.shown_max]]
+        rows = [verdict.to_dict() for verdict in self._cached[: self._limits.shown_max]]
         columns = dict.fromkeys(
             name for row in rows for name, value in row.items() if name != "id" and value
         )
@@ -351,7 +348,7 @@ class Verdicts:
 
 
 def failed_guards(patterns: Mapping[str, PatternCounts]) -> Iterator[str]:
-    """Yield of which patterns a registered guard failed, and how often."""
+    """Yield a message for each pattern whose registered guards failed, with the number of times."""
     for name, counts in patterns.items():
         if failures := counts.get("guard_failures"):
             yield f"a registered guard of {name} failed {counted(failures, 'time')}"

@@ -28,8 +28,8 @@ class Monitor:
     """Runs a program over a stream of events, in this process.
 
     Each event is judged when it is fed: under `order arrival` at once, under `CausalOrder`
-    as soon as its past has arrived. Leaving a `with` block closes the monitor, unless by an
-    exception.
+    as soon as its past has arrived. Leaving a `with` block without an exception closes the
+    monitor.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ class Monitor:
     limits : Limits, optional
         Other limits than those the program was compiled with.
     listing : bool
-        Whether verdicts are wanted, or the summary only.
+        Whether the verdicts of patterns are returned; if false, they are only counted.
     trace : bool
-        Whether every transition is a verdict.
+        Whether every transition is reported as a verdict.
     on : mapping of str to callable, optional
         Handlers, called with the verdict: by kind (`violation`, `match`, …), or by
         `Pattern.state` for entering a state. One that raises is logged and counted.
@@ -50,11 +50,11 @@ class Monitor:
     Raises
     ------
     NotAvailableError
-        If a pattern needs the whole log, as one with a `mode`.
+        If a pattern needs the whole log, as one with a `mode` does.
     SettingError
-        If a handler is for a kind or a state that is not there.
+        If a handler is for a kind or a state that does not exist.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
 
     Examples
     --------
@@ -99,19 +99,19 @@ class Monitor:
         Parameters
         ----------
         event : Event, Control or Rejected
-            What happened; or why a record is no event, which is counted.
+            The event; or the reason why a record is no event, which is counted.
         place : str
-            Where it was read, for a rejection.
+            Where the event was read, for the verdict if it is rejected.
 
         Returns
         -------
         list of Verdict
-            What it completes or violates, and what it releases; often empty.
+            The verdicts on this event and on the events that it releases; often empty.
 
         Raises
         ------
         TypeError
-            If it is none of these.
+            If `event` is none of these.
 
         Examples
         --------
@@ -127,14 +127,14 @@ class Monitor:
         return self._handlers.handle(verdicts) if verdicts else verdicts
 
     def feed_many(self, events: Iterable[Event | Control | Rejected]) -> list[Verdict]:
-        """Process events in turn; return the verdicts of all.
+        """Process events in turn; return all their verdicts.
 
         Parameters
         ----------
         events : iterable of Event, Control or Rejected
-            As for `feed`; of a `Log` all its records. Of an iterator each is judged before the next
-            is taken; where it raises, the verdicts until then reach handlers and the summary only.
-            A list is read in batches, so a handler adds nothing to it and calls `feed` instead.
+            As for `feed`, or a `Log`. Each item of an iterator is judged before the next is taken;
+            if the iterator raises, the verdicts until then reach only handlers and the summary. A
+            list is read in batches: a handler must not append to it, but can call `feed`.
 
         Examples
         --------
@@ -146,25 +146,25 @@ class Monitor:
         """
         out: list[Verdict] = []
         for batch in batches_of(checked_log(events, "events")):
-            # A handler may ask the monitor of each event.
+            # With handlers one event at a time: a handler may query the monitor.
             for part in batch.singly() if self._handlers else (batch,):
                 for _, verdicts in self._execution.process(part.items, part.place):
                     out += self._handlers.handle(verdicts)
         return out
 
     def advance_time(self, watermark: float | str | datetime) -> list[Verdict]:
-        """Process a watermark: no earlier event is expected; return the verdicts of what it ends.
+        """Process a watermark, before which no event is expected any more; return the verdicts.
 
         Parameters
         ----------
         watermark : float, int, str or datetime
-            As an event's time: seconds since the epoch, RFC 3339 text or a datetime. A time
+            A time as in an event: seconds since the epoch, RFC 3339 text or a datetime. A time
             before the last watermark changes nothing.
 
         Raises
         ------
         EventError
-            If it is no time.
+            If it is not a time.
 
         Examples
         --------
@@ -182,17 +182,17 @@ class Monitor:
         return self._handlers.handle(self._execution.advance_time(watermark))
 
     def leave(self, node: str) -> list[Verdict]:
-        """Process the leave of a node; return the verdicts of what that releases.
+        """Process the departure of a node; return the verdicts on the events that it releases.
 
         Parameters
         ----------
         node : str
-            Its name; no event of it is expected any more.
+            The node's name; no event of the node is expected any more.
 
         Raises
         ------
         EventError
-            If the name is none.
+            If it is not a name of a node.
 
         Examples
         --------
@@ -209,7 +209,7 @@ class Monitor:
         return self.feed(Control("leave", node=node))
 
     def close(self) -> list[Verdict]:
-        """End the stream: every window and every run; a second call does nothing.
+        """End the stream with its windows and runs; return the verdicts. Again, it does nothing.
 
         Examples
         --------
@@ -234,7 +234,7 @@ class Monitor:
         raise TypeError("a Monitor is not copied or pickled; snapshot() returns its state as bytes")
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return each event that waits, with one dot it waits for; None: it waits its turn.
+        """Return each held-back event and one dot it waits for, None if it waits for its turn.
 
         Examples
         --------
@@ -252,13 +252,13 @@ class Monitor:
 
     @property
     def summary(self) -> Summary:
-        """The summary so far: `events`, `patterns`, `gaps`, `holes`, and counts that are rare."""
+        """The summary so far: `events`, `patterns`, `gaps`, `holes`, and rarer nonzero counts."""
         failures = self._handlers.failures
         more = {"handler_failures": failures} if failures else {}
         return cast(Summary, {**self._execution.counts.summary, **more})
 
     def snapshot(self) -> bytes:
-        """Return the state: `Monitor.restore(program, blob)` goes on from it.
+        """Return the state as bytes, from which `Monitor.restore(program, blob)` resumes.
 
         Examples
         --------
@@ -286,23 +286,23 @@ class Monitor:
         on: Mapping[str, Handler] | None = None,
         execution: str | None = None,
     ) -> Monitor:
-        """Return a monitor with the state of a snapshot.
+        """Return a monitor that resumes from a snapshot.
 
         Parameters
         ----------
         program : Program
-            The program that the snapshot was taken of.
+            The program of the monitor that the snapshot is of.
         blob : bytes
-            What `snapshot` returned.
+            The bytes that `snapshot` returned.
         limits, listing, trace, on
             As for `Monitor`.
         execution : str, optional
-            Another name for the execution than that of the snapshot.
+            A new name for the execution, in place of the one in the snapshot.
 
         Raises
         ------
         StateError
-            If the bytes are no snapshot, or of another program; it says what changed.
+            If the bytes are no snapshot, or one of another program; the message says what changed.
 
         Examples
         --------

@@ -1,9 +1,9 @@
-"""What an execution asks of a release, which decides when the runs are offered what is new.
+"""The interface of a release, which decides when an execution's runs are offered new events.
 
 `ketal.runtime.stream_release` releases the events of a stream, `ketal.runtime.log_release` those
 of a finite log.
 
-The one rule: a method with a body here returns what is right where nothing waits.
+The one rule: a method with a body here is right for a release in which no event waits.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from ketal.runtime.admission.identification import Admission
 
 
 class Release(Protocol):
-    """When the runs of an execution are offered what is new.
+    """Decides when the runs of an execution are offered new events.
 
     Attributes
     ----------
     holds_all : bool
         Whether all events are in memory until the end.
     has_offered : bool
-        Whether the runs have been offered what is counted as accepted.
+        Whether the runs have been offered the events that are counted as accepted.
     window_us : int
-        So long after an event something may be due because of it.
+        The shortest time after an event's own at which the event can make something due.
     """
 
     holds_all: ClassVar[bool] = False
@@ -45,48 +45,48 @@ class Release(Protocol):
 
     @property
     def takes_batches(self) -> bool:
-        """Whether several events may be identified before one is offered."""
+        """Whether several events may be identified before the first of them is offered."""
 
     @property
     def due_us(self) -> float:
-        """The least watermark at which something is due."""
+        """The lowest watermark at which something is due."""
 
     def offer(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
-        """Take new events, none of which is late or shows a node to have left.
+        """Take new events, of which none is late or shows that a node has left.
 
         Returns
         -------
         list of (int, list of Verdict)
-            The number of each event that has verdicts, and these.
+            The index of each event that has verdicts, and its verdicts.
         """
 
     def take(
         self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
     ) -> list[Verdict]:
-        """Take a new event as it arrived.
+        """Take a new event, its clock as it arrived.
 
-        If it has a verdict `late`, no run is offered it. The closed topologies of the runs
-        `refusing` lack its node.
+        An event with a verdict `late` is not offered to any run. The closed topologies of the
+        runs `refusing` lack the node of the event.
         """
 
-    def retake(self, event: Event) -> list[Verdict] | None:
-        """Process a duplicate; return None if nothing had refused the event."""
+    def take_redelivered(self, event: Event) -> list[Verdict] | None:
+        """Process a redelivered event; return None if no queue had refused it."""
         return None
 
     def restore_clocks(self, event: Event | None = None, *, saved: bool = False) -> None:
-        """Restore clocks from now on, if a membership has begun.
+        """Restore the clocks of events from now on, if a membership has begun.
 
         Parameters
         ----------
         event : Event, optional
-            One that was admitted and is not offered yet.
+            An event that is admitted and not offered yet.
         saved : bool
-            Whether a saved state says what was offered.
+            Whether the dots that were offered are loaded from a saved state.
         """
         return
 
     def control(self, control: Control) -> list[Verdict]:
-        """Apply a `join`, `leave` or `view`, which has the names of the incarnations."""
+        """Apply a `join`, `leave` or `view` whose nodes are named by incarnation."""
         return []
 
     def advance(self, watermark_us: int) -> list[Verdict]:
@@ -97,16 +97,16 @@ class Release(Protocol):
         return []
 
     def remaining(self) -> Iterator[Verdict]:
-        """Yield the verdicts that are left after the end."""
+        """Yield the verdicts that are found after the end."""
         return iter(())
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return each event that waits, with one dot it waits for; None: it waits its turn."""
+        """Return each held-back event and one dot it waits for, None if it waits for its turn."""
         return []
 
     def tally(self, counted: Tally) -> Tally:
-        """Return the outcomes of records, by those when they were read."""
+        """Return the outcomes of the records now, given those when they were read."""
         return counted
 
     def counts(self) -> dict[str, int]:
-        """Return how many dots are lost or missing, and the counts that are rare."""
+        """Return how many dots are lost and missing, and the rarer counts that are not zero."""

@@ -1,13 +1,13 @@
-"""Retirement: patterns that changed under a stream finish the runs that they have.
+"""Retirement: patterns that a new program changes or removes finish their open runs.
 
-From a change on, a new event is offered to a second release as well, over the same admission
-(`StreamRelease.retiring`). Its runs are those of the patterns that changed or are gone. They
+After the change, each new event is also offered to a second release, which shares the admission
+(`StreamRelease.retiring`) and has the runs of the patterns that changed or were removed. They
 report the matches and time-outs with at least one event from before the change, and the new
-patterns those with none, so each occurrence is reported by one program. The verdicts of the
-execution (late, lost, rejected) are the new program's.
+patterns those with none, so each occurrence is reported by one program. Verdicts on the
+execution (late, lost, rejected) are reported by the new program.
 
-A window ends every run of a retiring pattern, so after a while no run and no queue holds an event
-from before the change, and the runs are dropped. Whether one does is looked up, since the
+Every retiring pattern has a time window, so eventually no run and no queue holds an event from
+before the change, and the runs are dropped. This is found by a scan of the held events, since the
 watermark alone does not show it.
 
 The one rule: an event is before the change or after it, of each pattern, and never both.
@@ -35,20 +35,20 @@ from ketal.operators.topology.domains import closed_nodes, takes_part
 from ketal.programs.program import Program
 from ketal.runtime.admission.identification import Admission, reads_clocks
 from ketal.runtime.queues.execution_queues import Queues
-from ketal.runtime.queues.reports import came_late, is_late
+from ketal.runtime.queues.reports import is_late, late_verdict
 from ketal.runtime.stream_release import StreamRelease
 
 
 @dataclass(frozen=True)
 class Before:
-    """The dots that were seen before a change and that a new pattern is not offered.
+    """The dots seen before a change, except those that the new pattern may still be offered.
 
     Attributes
     ----------
     seen : mapping of str to (int, set of int)
-        Of each node the counter up to which all was seen, and those seen beyond.
+        For each node the counter up to which all were seen, and the counters seen beyond it.
     pending : set of Dot
-        Those among them that the new pattern may still be offered.
+        The seen dots that the new pattern may still be offered.
     """
 
     seen: Mapping[str, tuple[int, frozenset[int]]]
@@ -56,7 +56,7 @@ class Before:
 
     @classmethod
     def of(cls, seen: Mapping[str, Sequence[Any]], pending: Iterable[Dot] = ()) -> Before:
-        """Return the dots that `Intake.seen` returned, without those that are pending."""
+        """Return the dots that `Intake.seen` returned, except those that are pending."""
         own = {node: (upto, frozenset(beyond)) for node, (upto, beyond) in seen.items()}
         return cls(own, frozenset(pending))
 
@@ -65,29 +65,29 @@ class Before:
         return (dot.counter <= upto or dot.counter in beyond) and dot not in self.pending
 
     def save(self) -> Any:
-        """Return it as plain data."""
+        """Return the dots as plain data."""
         seen = {node: [upto, sorted(beyond)] for node, (upto, beyond) in self.seen.items()}
         return [seen, sorted(map(list, self.pending))]
 
     @classmethod
     def load(cls, value: Any) -> Before:
-        """Return the value that `save` returned as plain data."""
+        """Return the dots that `save` returned as plain data."""
         seen, pending = value
         return cls.of(seen, (Dot(*dot) for dot in pending))
 
 
 class RetiringRelease(StreamRelease):
-    """The release of retiring patterns: it returns the verdicts that are theirs to report.
+    """The release of retiring patterns; it returns only the verdicts that they have to report.
 
-    Its program is that of the patterns that changed or are gone, as they were; each has a time
-    window. The admission is that of the execution: an event is identified once.
+    Its program has the old versions of the patterns that changed or were removed; each has a time
+    window. It shares the execution's admission, so an event is identified once.
 
     Attributes
     ----------
     before : dict of str to Before
-        Of each pattern, the dots from before the change.
+        For each pattern, the dots from before the change.
     reported : dict of str to Counter of str
-        How many verdicts of each kind each pattern has reported since.
+        For each pattern, how many verdicts of each kind it has reported since the change.
     """
 
     def __init__(
@@ -106,10 +106,10 @@ class RetiringRelease(StreamRelease):
         closed = ((run, closed_nodes(run.compiled.pattern.topology)) for run in runs)
         self._closed = [(run, nodes) for run, nodes in closed if nodes is not None]
         self._windows_us = {c.name: c.window_us or 0 for c in program.compiled}
-        self._until_us: int | None = None
+        self._next_scan_us: int | None = None
 
     def begin(self, queues: Queues) -> None:
-        """Begin the change: what was seen is before it, but for what new queues have pending."""
+        """Start: all dots seen so far are before the change, but for those pending in `queues`."""
         seen = self._admission.intake.seen()
         self.before = {name: Before.of(seen, pending(queues, name)) for name in self.program}
 
@@ -122,36 +122,36 @@ class RetiringRelease(StreamRelease):
     def take_identified(
         self, event: Event, known: Event, late: Late | None, refusing: Sequence[PatternRun]
     ) -> list[Verdict]:
-        """Pass a new event to the runs and the queues; whether it is late is decided again here."""
+        """Pass a new event to the runs and the queues; these decide again whether it is late."""
         refusing = self._refusing(event)
         if len(refusing) == len(self.runs):
             return []
-        late = came_late(event, "", "") if is_late(event, self.queues.watermark_us) else None
-        return self._reports(super().take_identified(event, known, late, refusing))
+        late = late_verdict(event, "", "") if is_late(event, self.queues.watermark_us) else None
+        return self._select_reports(super().take_identified(event, known, late, refusing))
 
-    def retake(self, event: Event) -> list[Verdict] | None:
-        """Process a duplicate: push it to the queues that had no room for the event."""
-        return self._reports(super().retake(event) or [])
+    def take_redelivered(self, event: Event) -> list[Verdict] | None:
+        """Process a redelivered event: push it to the queues that had refused it."""
+        return self._select_reports(super().take_redelivered(event) or [])
 
     def control(self, control: Control) -> list[Verdict]:
-        """Apply a `join`, `leave` or `view`, which has the names of the incarnations."""
-        out = self._reports(super().control(control))
-        self.drop_if_over(self.queues.watermark_us)
+        """Apply a `join`, `leave` or `view` whose nodes are named by incarnation."""
+        out = self._select_reports(super().control(control))
+        self.drop_if_finished(self.queues.watermark_us)
         return out
 
     def leave(self, node: str) -> list[Verdict]:
-        """Wait no longer for a node that an event shows to have left."""
-        return self._reports(super().leave(node))
+        """Stop waiting for a node that left, as an event showed."""
+        return self._select_reports(super().leave(node))
 
     def advance(self, watermark_us: int) -> list[Verdict]:
         """Advance the queues and the windows to a watermark that is higher than the last."""
-        out = self._reports(super().advance(watermark_us))
-        self.drop_if_over(watermark_us)
+        out = self._select_reports(super().advance(watermark_us))
+        self.drop_if_finished(watermark_us)
         return out
 
     def end(self) -> list[Verdict]:
         """End every queue, window and run; drop the runs."""
-        out = self._reports(super().end())
+        out = self._select_reports(super().end())
         self._drop()
         return out
 
@@ -159,12 +159,12 @@ class RetiringRelease(StreamRelease):
         """Return the runs whose closed topology lacks the node of an event."""
         return [run for run, nodes in self._closed if not takes_part(event.node, nodes)]
 
-    def _reports(self, verdicts: list[Verdict]) -> list[Verdict]:
-        """Return the verdicts that are the retiring patterns' to report, and count them."""
+    def _select_reports(self, verdicts: list[Verdict]) -> list[Verdict]:
+        """Return, and count, the verdicts that the retiring patterns have to report."""
         out: list[Verdict] = []
         for verdict in verdicts:
             if not isinstance(verdict, PatternVerdict) or not verdict.pattern:
-                continue  # of the execution: the release of the new program reports it
+                continue  # on the execution: the release of the new program reports it
             if isinstance(verdict, Match | TimedOut):
                 before = self.before[verdict.pattern]
                 if not any(dot in before for _, dot in verdict.steps):
@@ -177,25 +177,27 @@ class RetiringRelease(StreamRelease):
 
     @property
     def summary(self) -> dict[str, dict[str, int]]:
-        """How many matches and time-outs each pattern has reported since."""
+        """How many matches and time-outs each pattern has reported since the change."""
         return {
             name: {"matches": counts["match"], "timed_out": counts["timed_out"]}
             for name, counts in self.reported.items()
         }
 
-    # --- until when ---
+    # --- end of retirement ---
 
     @property
-    def over(self) -> bool:
-        """Whether the patterns have nothing left to report, so that their runs are dropped."""
+    def finished(self) -> bool:
+        """Whether the patterns have nothing left to report and their runs are dropped."""
         return not self.runs
 
-    def drop_if_over(self, watermark_us: int | None) -> None:
+    def drop_if_finished(self, watermark_us: int | None) -> None:
         """Drop the runs once neither they nor their queues hold an event from before the change.
 
-        The events are looked up again when the windows of those found last are over.
+        The next scan is due when the windows of the events found by the last one have ended.
         """
-        if self._until_us is not None and (watermark_us is None or watermark_us < self._until_us):
+        if self._next_scan_us is not None and (
+            watermark_us is None or watermark_us < self._next_scan_us
+        ):
             return
         holding = [
             (event, self._windows_us[name])
@@ -208,21 +210,21 @@ class RetiringRelease(StreamRelease):
             return
         ends_us = [e.time_us + window_us for e, window_us in holding if e.time_us is not None]
         if watermark_us is not None:
-            # Held back until a dot arrives: looked up again after the longest window.
+            # Events held back for a missing dot: the next scan is after the longest window.
             ends_us.append(watermark_us + max(self._windows_us.values()))
-        self._until_us = max(ends_us, default=0)
+        self._next_scan_us = max(ends_us, default=0)
 
     def _held_events(self, name: str) -> Iterator[Event]:
         """Yield the events that the runs and the queue of a pattern hold."""
         for run in self.runs:
             if run.compiled.name == name:
                 yield from _held_events(run)
-        queue = self.queues.of(name)
+        queue = self.queues.queue_of(name)
         if queue is not None:
             yield from (event for event, _ in queue.held_back())
 
     def _drop(self) -> None:
-        """Drop the runs and their queues; the counts of what was reported stay."""
+        """Drop the runs and their queues; keep the counts of reported verdicts."""
         super().__init__((), self._admission, self._limits, self._name)
         self._closed = []
         if self._alone_reads_clocks:
@@ -231,14 +233,14 @@ class RetiringRelease(StreamRelease):
     # --- state ---
 
     def load(self, reported: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-        """Load the counts of what was reported, and what `Before.save` returned of each pattern."""
+        """Load the counts of reported verdicts, and the saved `Before` of each pattern."""
         self.before = {name: Before.load(row) for name, row in before.items()}
         self.reported = {name: Counter(counts) for name, counts in reported.items()}
 
 
 def pending(queues: Queues, name: str) -> set[Dot]:
-    """Return the dots that were seen and may still be offered to a pattern, by its queue."""
-    queue = queues.of(name)
+    """Return the seen dots that a pattern's queue may still offer to the pattern."""
+    queue = queues.queue_of(name)
     return set() if queue is None else queue.pending()
 
 

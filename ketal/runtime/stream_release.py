@@ -1,9 +1,9 @@
-"""Release in a stream: runs are offered events as they come, or when a queue releases them.
+"""Release in a stream: runs are offered events as they arrive, or when a queue releases them.
 
 A pattern under `order arrival`, or one whose answer needs no order (`find any` under
-CausalOrder without `not`), is offered each event at once; the others what a hold-back
-queue releases (`ketal.runtime.queues.execution_queues`). Once a node has left or started again,
-clocks are restored before any pattern sees them (`docs/membership.md`).
+CausalOrder without `not`), is offered each event at once; the others are offered events when a
+hold-back queue releases them (`ketal.runtime.queues.execution_queues`). Once a node has left or
+restarted, clocks are restored before any pattern reads them (`docs/membership.md`).
 
 The one rule: an event of a run's topology is offered to it once, or recorded as missed by it.
 """
@@ -33,12 +33,12 @@ from ketal.runtime.release import Release
 
 
 def refuse_unavailable(compiled: CompiledPattern) -> None:
-    """Refuse what the language has and a stream cannot have.
+    """Raise an error if a pattern uses a feature of the language that a stream cannot have.
 
     Raises
     ------
     NotAvailableError
-        For `mode`.
+        If the pattern has a `mode`.
     """
     mode = compiled.pattern.mode
     if mode is not None:
@@ -57,15 +57,15 @@ class StreamRelease(Release):
     window_us : int
         The shortest time window of a pattern.
     retiring : StreamRelease or None
-        That of the patterns that changed under the stream (`ketal.runtime.retirement`): it is
-        offered the same, before the runs of this one.
+        The release of the patterns that changed under the stream (`ketal.runtime.retirement`): it
+        is offered the same events, before the runs of this release.
 
     Raises
     ------
     NotAvailableError
-        If a pattern is none for streams.
+        If a pattern is not available on a stream.
     PatternError
-        If the domains of a topology pass a limit.
+        If the domains of a topology exceed a limit.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class StreamRelease(Release):
             [run for run in runs if run not in self._direct.runs],
             limits,
             name,
-            free=self._free(),
+            free=self._order_free_runs(),
             arrived=admission.intake.nodes,
         )
         self.retiring: StreamRelease | None = None
@@ -92,21 +92,21 @@ class StreamRelease(Release):
 
     @property
     def takes_batches(self) -> bool:
-        """Whether several events may be identified before one is offered.
+        """Whether several events may be identified before the first of them is offered.
 
-        Nobody asks what has arrived so far then.
+        Not if missing dots or retiring patterns depend on what has arrived before each event.
         """
         return not (self.queues.missing or self.retiring)
 
     @property
     def due_us(self) -> float:
-        """The least watermark that may bring something about, by what was offered so far."""
+        """The lowest watermark at which something may be due, given the events offered so far."""
         if self.retiring is not None:
             return -math.inf
         direct_us = min([run.steps.due_us for run in self._direct.runs], default=math.inf)
         return min(direct_us, self.queues.due_us)
 
-    def _free(self) -> list[PatternRun]:
+    def _order_free_runs(self) -> list[PatternRun]:
         """Return the runs under CausalOrder that need no order."""
         return [run for run in self._direct.runs if run.compiled.causal]
 
@@ -145,14 +145,14 @@ class StreamRelease(Release):
     def take_identified(
         self, event: Event, known: Event, late: Late | None, refusing: Sequence[PatternRun]
     ) -> list[Verdict]:
-        """Pass a new event to the runs and the queues, as `take` does, its clock restored.
+        """Pass a new event to the runs and the queues, as `take` does.
 
         Parameters
         ----------
         event, late, refusing
             As for `Release.take`.
         known : Event
-            The event with its clock restored as far as is known now.
+            The event with its clock restored as far as is possible now.
         """
         out: list[Verdict] = []
         if self.queues.missing:
@@ -161,7 +161,7 @@ class StreamRelease(Release):
             for run in self._direct.runs:
                 if run.compiled.causal and run not in refusing:
                     run.miss_event(event)
-            # Its dependants must not wait for it, though no pattern is offered it.
+            # No pattern is offered the late event, but its dependants must not wait for it.
             queued = self.queues.take((event,), withheld=True, refusing=refusing)
             return [*out, late, *flat(queued)]
         for run in refusing:
@@ -176,17 +176,17 @@ class StreamRelease(Release):
             out += flat(self.queues.take((event,), refusing=refusing))
         return out
 
-    def retake(self, event: Event) -> list[Verdict] | None:
-        """Process a duplicate; return None if every queue had room for the event."""
-        # Patterns that were offered it the first time are not offered it again.
-        out = self.queues.push_again(event)
+    def take_redelivered(self, event: Event) -> list[Verdict] | None:
+        """Process a redelivered event; return None if no queue had refused it."""
+        # Patterns that were offered the event the first time are not offered it again.
+        out = self.queues.push_redelivered(event)
         if self.retiring is not None:
-            own = self.retiring.retake(event)
-            out = [*own, *(out or [])] if own else out
+            retiring_verdicts = self.retiring.take_redelivered(event)
+            out = [*retiring_verdicts, *(out or [])] if retiring_verdicts else out
         return out
 
     def restore_clocks(self, event: Event | None = None, *, saved: bool = False) -> None:
-        """Restore clocks from now on, if a membership has begun."""
+        """Restore the clocks of events from now on, if a membership has begun."""
         membership = self._admission.membership
         if membership is None or self._restores_clocks:
             return
@@ -194,7 +194,7 @@ class StreamRelease(Release):
         if self.retiring is not None:
             self.retiring.restore_clocks(event, saved=saved)
         if self._admission.reads_clocks:
-            free = self._free()
+            free = self._order_free_runs()
             self._direct = TypeDispatch(
                 [run for run in self._direct.runs if not run.compiled.causal]
             )
@@ -206,7 +206,7 @@ class StreamRelease(Release):
     # --- membership and time ---
 
     def control(self, control: Control) -> list[Verdict]:
-        """Apply a `join`, `leave` or `view`, which has the names of the incarnations."""
+        """Apply a `join`, `leave` or `view` whose nodes are named by incarnation."""
         out: list[Verdict] = [] if self.retiring is None else self.retiring.control(control)
         if control.kind == "view":
             return out + self.queues.view(control.members)
@@ -216,7 +216,7 @@ class StreamRelease(Release):
         return out + self.queues.leave(control.node)
 
     def leave(self, node: str) -> list[Verdict]:
-        """Wait no longer for a node that an event shows to have left."""
+        """Stop waiting for a node that left, as an event showed."""
         out: list[Verdict] = [] if self.retiring is None else self.retiring.leave(node)
         return out + self.queues.leave(node)
 
@@ -236,14 +236,14 @@ class StreamRelease(Release):
             out += run.steps.close()
         return out
 
-    # --- its counts ---
+    # --- counts ---
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return each event that waits, with one dot it waits for; None: it waits its turn."""
+        """Return each held-back event and one dot it waits for, None if it waits for its turn."""
         return self.queues.held_back()
 
     def tally(self, counted: Tally) -> Tally:
-        """Return the outcomes of records, of which the queues changed those of accepted ones."""
+        """Return the outcomes of the records now: queues hold back, refuse, or find late some."""
         waiting, reports = self.queues.waiting, self.queues.reports
         return replace(
             counted,
@@ -254,8 +254,8 @@ class StreamRelease(Release):
         )
 
     def counts(self) -> dict[str, int]:
-        """Return how many dots are lost or missing, and the counts that are rare."""
+        """Return how many dots are lost and missing, and the rarer counts that are not zero."""
         membership = self._admission.membership
         doubtful = 0 if membership is None else membership.in_doubt
         gaps, holes = self.queues.reports.gaps, self._admission.intake.holes()
-        return {"gaps": gaps, "holes": holes, **self._admission.rare(doubtful=doubtful)}
+        return {"gaps": gaps, "holes": holes, **self._admission.nonzero_counts(doubtful=doubtful)}

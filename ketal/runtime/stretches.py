@@ -1,9 +1,9 @@
-"""Stretches of a batch: events that may be admitted and offered together.
+"""Stretches of a batch: consecutive events that can be admitted and offered together.
 
-Between two events a watermark may advance. While nothing is due, all that follows from it is which
-of the later events are late, so the events on both sides of it are one stretch.
+A batch may have watermarks between its events. If nothing is due at a watermark, its only effect is
+that later events with earlier times are late, so the events on both sides are one stretch.
 
-The one rule: what becomes of a stretch is what would become of its items one by one.
+The one rule: processing a stretch gives the same result as processing its items one by one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Stretch(NamedTuple):
     events : sequence of Event
         Its events, in order.
     numbers : sequence of int
-        Of each its number in the batch.
+        The index in the batch of each event.
     marks_us : sequence of int or None
-        Of each the watermark before it, in microseconds.
+        The watermark before each event, in microseconds.
     end : int
-        The number of the first item that is left.
+        The index in the batch of the first item after the stretch.
     mark_us : int or None
-        The watermark there.
+        The watermark before that item.
     """
 
     events: Sequence[Event]
@@ -40,7 +40,7 @@ class Stretch(NamedTuple):
     mark_us: int | None
 
     def after(self, count: int) -> tuple[int, int | None]:
-        """Return the number of the item after the first so many events, and the watermark there."""
+        """Return the batch index after the first `count` events, and the watermark there."""
         if count == len(self.events):
             return self.end, self.mark_us
         return self.numbers[count], self.marks_us[count]
@@ -49,26 +49,27 @@ class Stretch(NamedTuple):
 def stretch_of(
     batch: Sequence[Any], begin: int, end: int, mark_us: int | None, due: Release | None
 ) -> Stretch:
-    """Return the stretch that begins at an item.
+    """Return the stretch that begins at an index of a batch.
 
-    A late event ends it, the first watermark or one at which something is due, and what is neither.
+    It ends before a late event, before the first watermark of the execution, before a watermark at
+    which something is due, and before an item that is neither an event nor a watermark.
 
     Parameters
     ----------
     batch : sequence of Event, Control or Rejected
         The items.
     begin, end : int
-        From where to where they are looked through.
+        The range of indices that the stretch may cover.
     mark_us : int or None
         The watermark at the beginning.
     due : Release or None
-        Has what may be due at a watermark; None where no pattern has a time window.
+        The release, which says when something is due; None where no pattern has a time window.
     """
-    some = batch if end - begin == len(batch) else batch[begin:end]
-    # What is left of a batch is looked at as far as its stretch goes, not to its end each time.
-    looked_at = mark_us is None or len(some) == len(batch)
-    if due is None or (looked_at and _is_under_one_mark(some, mark_us)):
-        return Stretch(some, range(begin, end), [mark_us] * len(some), end, mark_us)
+    items = batch if end - begin == len(batch) else batch[begin:end]
+    # Checking the whole rest of a batch for each of its stretches would take quadratic time.
+    may_check_rest = mark_us is None or len(items) == len(batch)
+    if due is None or (may_check_rest and _share_watermark(items, mark_us)):
+        return Stretch(items, range(begin, end), [mark_us] * len(items), end, mark_us)
     due_us, window_us = due.due_us, due.window_us
     events: list[Event] = []
     numbers: list[int] = []
@@ -87,20 +88,20 @@ def stretch_of(
             marks_us.append(mark_us)
         elif isinstance(item, Control) and item.kind == "watermark":
             assert item.time is not None
-            given_us = round(item.time * 1e6)
-            if mark_us is None or given_us >= due_us:
+            watermark_us = round(item.time * 1e6)
+            if mark_us is None or watermark_us >= due_us:
                 break
-            mark_us = max(mark_us, given_us)
+            mark_us = max(mark_us, watermark_us)
         else:
             break
         number += 1
     return Stretch(events, numbers, marks_us, number, mark_us)
 
 
-def _is_under_one_mark(items: Sequence[Any], mark_us: int | None) -> bool:
-    """Return whether no watermark is among some items, and none is late by that before them."""
+def _share_watermark(items: Sequence[Any], mark_us: int | None) -> bool:
+    """Return whether no item is a watermark, or late by the watermark before the items."""
     types = set(map(type, items))
-    if mark_us is None or not all(issubclass(of, Event) for of in types):
+    if mark_us is None or not all(issubclass(cls, Event) for cls in types):
         return mark_us is None and Control not in types
     times = [item.time for item in items if item.time is not None]
     return not times or round(min(times) * 1e6) >= mark_us

@@ -1,6 +1,6 @@
 """Vector clocks for a Python program: `Tracer` stamps its events and its messages.
 
-Names load when they are first used, as those of `ketal`.
+Modules are imported when a name is first used, as in `ketal`.
 """
 
 from __future__ import annotations

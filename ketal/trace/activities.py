@@ -1,16 +1,18 @@
 """The activities of a program: lines of the space-time diagram, each with a vector clock.
 
-An activity is the process, a thread, or an asyncio task. Several concurrent activities that share
-one clock would be ordered by it although nothing orders them ("Interleaving clocks", Fig. 1), so
-each has its own line: `n1`, `n1/1`, `n1/2`. A line begins with what its creator knew when it was
-created: tasks copy the context of their creator, and the context holds the clock of the last event
-there. A clock in a context is never changed, so what the creator does later is not in it.
+An activity is the process, a thread, or an asyncio task. Concurrent activities that shared
+one clock would be ordered by it although they are concurrent ("Interleaving clocks", Fig. 1), so
+each has its own line, a node of the execution: `n1`, `n1/1`, `n1/2`. The clock of a line starts
+with the events that its creator knew: tasks copy the context of their creator, which has the clock
+of its last event. A clock in a context is never modified, so later events of the creator are not in
+it.
 
-Once an activity is over its line goes on as another one that knows all of its events: these are
-ordered in truth. So a program that joins what it starts has as many lines, and entries in its
-clocks, as it has activities at one time.
+The line of an activity that has ended is reused for a new activity that knows all of its events,
+since that activity comes after them in any case. So a program that joins the activities that it
+starts has as many lines, and clock entries, as it has concurrent activities.
 
-The one rule: a clock grows by the events of its own line, and by clocks that are handed over.
+The one rule: a clock grows only by events of its own line and by merging clocks that are passed to
+it.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ from weakref import WeakKeyDictionary
 from ketal.clocks.scheme import Clock
 
 LINES_FREE_MAX = 1_000
-"""Lines of activities that are over, which wait to go on as others; of more, the latest."""
+"""Maximum number of free lines, of activities that have ended; the oldest are evicted."""
 Kind = Literal["process", "thread", "task"]
 
 
 class Line:
-    """A line of events, with its clock; its lock is held (`with line`) to read or change it.
+    """A line of events, with its clock; hold its lock (`with line`) to read or change it.
 
-    A line that goes on as that of another activity has had so many `events` already.
+    `events` is the number of events that a reused line has already had.
     """
 
     __slots__ = ("_clock", "_counters", "lock", "node")
@@ -59,24 +61,24 @@ class Line:
                 own[node] = counter
 
     def tick(self) -> dict[str, int]:
-        """Advance the line's own counter; return the clock of the event, a copy."""
-        # A signal handler that has an event may come between any two of these lines.
+        """Increment the line's own entry for an event; return a copy of the event's clock."""
+        # A signal handler may record an event between any two of these statements.
         counter = next(self._counters)
-        clock = self.known()
+        clock = self.copy_clock()
         clock[self.node] = counter
         self.merge(clock)
         return clock
 
-    def known(self) -> dict[str, int]:
-        """Return a copy of the line's clock: of its last event, and of what was handed over."""
+    def copy_clock(self) -> dict[str, int]:
+        """Return a copy of the line's clock: that of its last event, and clocks merged since."""
         return self._clock.copy()
 
 
 class Activities:
     """The lines of the activities of one process.
 
-    The first activity that has an event has the name of the process. From the second incarnation
-    on the names end with `#2`, `#3`.
+    The line of the first activity with an event has the name of the process. In later incarnations
+    the names end with `#2`, `#3`, ….
     """
 
     def __init__(self, node: str, incarnation: int, kind: Kind) -> None:
@@ -84,20 +86,20 @@ class Activities:
         self._suffix = f"#{incarnation}" if incarnation > 1 else ""
         self._lock = threading.Lock()
         self._forks = 0
-        self._begin(node, {})
+        self._start(node, {})
 
-    def _begin(self, node: str, clock: Clock) -> None:
+    def _start(self, node: str, clock: Clock) -> None:
         self._node = node
-        self._born: Clock = clock
+        self._initial_clock: Clock = clock
         self._lines: WeakKeyDictionary[Any, Line] = WeakKeyDictionary()
-        self._over: WeakKeyDictionary[Any, Clock] = WeakKeyDictionary()
-        self._free: deque[tuple[str, int]] = deque(maxlen=LINES_FREE_MAX)
+        self._ended_clocks: WeakKeyDictionary[Any, Clock] = WeakKeyDictionary()
+        self._free_lines: deque[tuple[str, int]] = deque(maxlen=LINES_FREE_MAX)
         self._count = 0
-        # The clock of the last event in this context; None where the process began.
+        # The clock of the last event in this context; None before the first event.
         self._context: ContextVar[Clock | None] = ContextVar(f"ketal:{node}", default=None)
 
     def current(self) -> Line:
-        """Return the line of the running activity, with what its context knows."""
+        """Return the line of the running activity, after merging the clock of the context."""
         owner = self._owner()
         known = None if self.kind == "process" else self._context.get()
         line = self._lines.get(owner)
@@ -108,21 +110,21 @@ class Activities:
         return line
 
     def hand_over(self, clock: Clock) -> None:
-        """Set the context's clock, which activities that are created from it inherit."""
+        """Set the clock of the current context, which activities created in it inherit."""
         if self.kind != "process":
             self._context.set(clock)
 
-    def known_by(self, owner: threading.Thread | asyncio.Future[Any]) -> Clock:
-        """Return the clock of a thread or a task; free the line of one that has ended."""
+    def activity_clock(self, owner: threading.Thread | asyncio.Future[Any]) -> Clock:
+        """Return the clock of a thread or a task; free its line if it has ended."""
         with self._lock:
-            clock = self._over.get(owner)
+            clock = self._ended_clocks.get(owner)
             line = self._lines.get(owner)
             if clock is None and line is not None:
-                clock = line.known()
-                if _is_over(owner):
-                    self._over[owner] = clock
+                clock = line.copy_clock()
+                if _has_ended(owner):
+                    self._ended_clocks[owner] = clock
                     del self._lines[owner]
-                    self._free.append((line.node, clock.get(line.node, 0)))
+                    self._free_lines.append((line.node, clock.get(line.node, 0)))
         return clock or {}
 
     def _owner(self) -> Any:
@@ -131,7 +133,7 @@ class Activities:
         if self.kind == "task":
             try:
                 task = asyncio.current_task()
-            except RuntimeError:  # no loop runs in this thread
+            except RuntimeError:  # no event loop runs in this thread
                 task = None
             if task is not None:
                 return task
@@ -141,15 +143,18 @@ class Activities:
         with self._lock:
             line = self._lines.get(owner)
             if line is None:
-                name, events = self._name(known)
-                line = self._lines[owner] = Line(name, self._born, events)
+                name, events = self._claim_name(known)
+                line = self._lines[owner] = Line(name, self._initial_clock, events)
         return line
 
-    def _name(self, known: Clock) -> tuple[str, int]:
-        """Return the name of a line that is over and known, or a new one, and its events so far."""
-        for name, events in reversed(self._free):
+    def _claim_name(self, known: Clock) -> tuple[str, int]:
+        """Return the name of a line, and the number of its events so far.
+
+        Reuses a free line all of whose events are `known`, else makes a new one.
+        """
+        for name, events in reversed(self._free_lines):
             if known.get(name, 0) >= events:
-                self._free.remove((name, events))
+                self._free_lines.remove((name, events))
                 return name, events
         name = f"{self._node}/{self._count}" if self._count else self._node
         self._count += 1
@@ -158,24 +163,24 @@ class Activities:
     # --- a fork of the process ---
 
     def before_fork(self) -> None:
-        """Lock the running activity's line, so that the child's copy is whole; number the fork."""
-        held = self.current()
-        held.lock.acquire()
+        """Lock the running activity's line, for a consistent copy in the child; count the fork."""
+        line = self.current()
+        line.lock.acquire()
         self._lock.acquire()
-        self._held = held  # Not before: another thread may be forking.
+        self._forking_line = line  # Set under the lock: another thread may be forking.
         self._forks += 1
 
     def after_fork(self, *, child: bool) -> None:
-        """Unlock the line; in the child, begin lines of its own with the parent's clock."""
-        held, forks = self._held, self._forks
+        """Unlock the line; in the child, start new lines with the parent's clock."""
+        line, forks = self._forking_line, self._forks
         if child:
             self._lock = threading.Lock()
             self._forks = 0
-            self._begin(f"{self._node}/f{forks}", held.known())
+            self._start(f"{self._node}/f{forks}", line.copy_clock())
         else:
             self._lock.release()
-            held.lock.release()
+            line.lock.release()
 
 
-def _is_over(owner: threading.Thread | asyncio.Future[Any]) -> bool:
+def _has_ended(owner: threading.Thread | asyncio.Future[Any]) -> bool:
     return not owner.is_alive() if isinstance(owner, threading.Thread) else owner.done()

@@ -1,6 +1,6 @@
-"""Calls of functions as events: at the end of each call, or at its beginning.
+"""Record calls of functions as events, at the end or at the beginning of each call.
 
-The one rule: a traced function takes, returns and raises what the bare one does.
+The one rule: a traced function has the same arguments, results and exceptions as the original.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from functools import partial
 from typing import Any, Literal
 
 from ketal.errors import SettingError, wrong_type
-from ketal.trace.recording import EventRecording, error_text
+from ketal.trace.recording import EventRecorder, error_text
 
 CallPoint = Literal["begin", "end"]
-"""Where in a call its event is."""
+"""The point of a call at which its event is recorded."""
 CALLS_MAX = 16
-"""Calls within which a message was sent that it names; of more, the innermost."""
+"""Maximum number of enclosing calls that a message names, the innermost ones."""
 OPEN_CALLS: ContextVar[tuple[tuple[str, int], ...]] = ContextVar("ketal:calls", default=())
-"""Node and counter of the calls, recorded at their beginning, that have not ended here."""
-OWN = frozenset({"result", "result_type", "error", "message", "arg_types"})
-"""Attributes that are not arguments; an argument of such a name has `arg_` before it."""
-_Reader = Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]
-"""What makes attributes of the arguments of a call."""
-_Ended = Callable[[Any, BaseException | None], object]
-"""What is called at the end of a call, with what it returned or raised."""
-_Begun = Callable[[tuple[Any, ...], dict[str, Any]], _Ended]
-"""What is called at its beginning, with its arguments."""
+"""Node and counter of the events of open calls in this context, recorded at their beginning."""
+RESERVED_NAMES = frozenset({"result", "result_type", "error", "message", "arg_types"})
+"""Attributes of a call besides its arguments; arguments with these names get the prefix `arg_`."""
+_ArgumentsReader = Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]
+"""Converts the arguments of a call to attributes."""
+_EndCallback = Callable[[Any, BaseException | None], object]
+"""A callback at the end of a call, with its result or its exception."""
+_BeginCallback = Callable[[tuple[Any, ...], dict[str, Any]], _EndCallback]
+"""A callback at the beginning of a call, with its arguments; returns the one for the end."""
 
 
 def call_recorder(
-    recording: EventRecording, *, type: str | None, result: bool, arguments: bool, at: CallPoint
+    recorder: EventRecorder, *, type: str | None, result: bool, arguments: bool, at: CallPoint
 ) -> Callable[[Any], Any]:
-    """Return what makes a traced function of one, or of a class's or static method.
+    """Return a decorator that traces a function, a class method or a static method.
 
     The options are those of `Tracer.event`.
     """
@@ -47,68 +47,68 @@ def call_recorder(
         if not callable(function):
             wanted = "a function (Tracer.record records one event)"
             raise wrong_type("what is traced", wanted, function)
-        name = type or _name_of(function)
+        name = type or _function_name(function)
         read = _arguments_reader(function) if arguments else lambda args, kwargs: {}
         if at == "begin":
-            return _watched(function, _recorded_at_begin(recording, name, read))
-        return _watched(function, _recorded_at_end(recording, name, read, result=result))
+            return _wrap_calls(function, _begin_recorder(recorder, name, read))
+        return _wrap_calls(function, _end_recorder(recorder, name, read, result=result))
 
     return traced
 
 
-def _watched(function: Callable[..., Any], begun: _Begun) -> Callable[..., Any]:
-    """Return a function that calls `begun` at each call, and what that returned at its end."""
+def _wrap_calls(function: Callable[..., Any], on_begin: _BeginCallback) -> Callable[..., Any]:
+    """Wrap a function to call `on_begin` at each call, and the returned callback at its end."""
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            ended = begun(args, kwargs)
+            on_end = on_begin(args, kwargs)
             try:
                 value = await function(*args, **kwargs)
             except BaseException as error:
-                ended(None, error)
+                on_end(None, error)
                 raise
-            ended(value, None)
+            on_end(value, None)
             return value
 
         return awaited
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        ended = begun(args, kwargs)
+        on_end = on_begin(args, kwargs)
         try:
             value = function(*args, **kwargs)
         except BaseException as error:
-            ended(None, error)
+            on_end(None, error)
             raise
-        ended(value, None)
+        on_end(value, None)
         return value
 
     return called
 
 
-def _recorded_at_begin(recording: EventRecording, name: str, read: _Reader) -> _Begun:
-    """Return what records calls at their beginning; what is sent within one names it."""
+def _begin_recorder(recorder: EventRecorder, name: str, read: _ArgumentsReader) -> _BeginCallback:
+    """Return a callback that records calls at their beginning; messages sent within name them."""
 
-    def begun(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Ended:
+    def on_begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _EndCallback:
         calls = OPEN_CALLS.get()
-        with recording:
-            event = recording.stamp(name, read(args, kwargs))
+        with recorder:
+            event = recorder.stamp(name, read(args, kwargs))
             node = event["node"]
             OPEN_CALLS.set((*calls[1 - CALLS_MAX :], (node, event["clock"][node])))
-            recording.feed(event)
+            recorder.feed(event)
         return lambda value, error: OPEN_CALLS.set(calls)
 
-    return begun
+    return on_begin
 
 
-def _recorded_at_end(
-    recording: EventRecording, name: str, read: _Reader, *, result: bool
-) -> _Begun:
-    """Return what records calls at their end, also one that raises."""
+def _end_recorder(
+    recorder: EventRecorder, name: str, read: _ArgumentsReader, *, result: bool
+) -> _BeginCallback:
+    """Return a callback that records calls at their end, also if they raise."""
 
-    def ended(args: Any, kwargs: Any, value: Any, error: BaseException | None) -> None:
-        with recording:
+    def on_end(args: Any, kwargs: Any, value: Any, error: BaseException | None) -> None:
+        with recorder:
             data = read(args, kwargs)
             if error is not None:
                 data["error"] = error.__class__.__name__
@@ -116,46 +116,50 @@ def _recorded_at_end(
             elif result:
                 data["result"] = value
                 data["result_type"] = value.__class__.__name__
-            recording.record(name, data)
+            recorder.record(name, data)
 
-    return lambda args, kwargs: partial(ended, args, kwargs)
+    return lambda args, kwargs: partial(on_end, args, kwargs)
 
 
-def _name_of(function: Callable[..., Any]) -> str:
-    # An object that can be called has no name; its class has.
+def _function_name(function: Callable[..., Any]) -> str:
+    # A callable object has no `__qualname__`; use that of its class.
     name: str = getattr(function, "__qualname__", function.__class__.__qualname__)
     return name.rpartition("<locals>.")[2]
 
 
-def _arguments_reader(function: Callable[..., Any]) -> _Reader:
-    """Return what makes attributes of the arguments of a call, without a method's `self` or `cls`.
+def _arguments_reader(function: Callable[..., Any]) -> _ArgumentsReader:
+    """Return a function that converts the arguments of a call to attributes, without `self`, `cls`.
 
-    It costs no more than a mapping of them; whether they fit the function is the call's own affair.
+    It does not check that the arguments fit the signature, so it costs no more than building the
+    mapping; the call itself raises the error.
     """
     try:
         signature = inspect.signature(function)
-    except ValueError:  # One of those that are written in C.
+    except ValueError:  # A function written in C may have no signature.
         signature = inspect.signature(lambda *args, **kwargs: None)
     parameters = list(signature.parameters.values())
     first = 1 if parameters and parameters[0].name in ("self", "cls") else 0
     positional = [
         p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ][first:]
-    others = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
+    var_positional = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
     names = [p.name for p in parameters[first:]]
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
 
     def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        given = dict(zip(positional, args[first:], strict=False))
-        more = args[first + len(positional) :]
-        if more and others:
-            given[others] = more
-        values = {**defaults, **given, **kwargs}
+        arguments = dict(zip(positional, args[first:], strict=False))
+        extra = args[first + len(positional) :]
+        if extra and var_positional:
+            arguments[var_positional] = extra
+        values = {**defaults, **arguments, **kwargs}
         ordered = {name: values.pop(name) for name in names if name in values}
-        ordered |= values  # what `**others` of the function takes
-        out = {(f"arg_{name}" if name in OWN else name): one for name, one in ordered.items()}
+        ordered |= values  # the keyword arguments that `**kwargs` of the function takes
+        attributes = {
+            (f"arg_{name}" if name in RESERVED_NAMES else name): value
+            for name, value in ordered.items()
+        }
         if ordered:
-            out["arg_types"] = [value.__class__.__name__ for value in ordered.values()]
-        return out
+            attributes["arg_types"] = [value.__class__.__name__ for value in ordered.values()]
+        return attributes
 
     return read

@@ -1,10 +1,10 @@
-"""A fork of the process: locks that other threads hold are acquired first, so that all is whole.
+"""Make tracing safe across `fork`: acquire its locks first, so that the child's copy is consistent.
 
-Of the sockets of the process the child has none: its copy would leave a connection open, or a port
-taken, when the process that serves it is gone.
+Sockets of the tracer are closed in the child: its copies would keep a connection open, or a port
+bound, after the parent has ended.
 
-The one rule: the locks of monitors are taken before those of clocks, as elsewhere: a handler of a
-monitor may have an event of its own.
+The one rule: the locks of monitors are acquired before those of clocks, as elsewhere, since a
+handler of a monitor may record an event.
 """
 
 from __future__ import annotations
@@ -18,55 +18,57 @@ from functools import partial
 from typing import Any
 
 WAIT_S = 5.0
-"""How long a fork waits at most for what is under a lock: a handler of a monitor may be waiting for
-the thread that forks. Of what is not free by then a child has a copy that may be broken."""
+"""Maximum time that a fork waits for the locks of monitors, since a handler may be waiting for the
+forking thread. A child's copy of an object whose lock was not acquired may be inconsistent."""
 
 
 UNDER_LOCK: weakref.WeakSet[Any] = weakref.WeakSet()
-"""What has a `lock` that a fork acquires first; a child's is a new one."""
+"""Objects with a `lock` that a fork acquires first, and that is replaced in the child."""
 CLOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
-"""What has clocks: `before_fork()` acquires its locks, `after_fork(child=…)` releases them; a child
-begins clocks of its own."""
+"""Objects with clocks: `before_fork()` acquires their locks, `after_fork(child=…)` releases them,
+and in the child starts new clocks."""
 OWN_SOCKETS: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
-def own(one: socket.socket) -> socket.socket:
+def close_in_child(connection: socket.socket) -> socket.socket:
     """Register a socket to be closed in every child of a fork; return it."""
-    OWN_SOCKETS.add(one)
-    return one
+    OWN_SOCKETS.add(connection)
+    return connection
 
 
-_HELD = threading.local()
-"""The locks that a forking thread has taken; other threads may fork too."""
+_FORK_LOCKS = threading.local()
+"""The locks that the forking thread holds; thread-local, as other threads may fork too."""
 
 
-def _before() -> None:
-    # In the same order in each thread, so that none waits for another that waits for it.
+def _before_fork() -> None:
+    # In the same order in all threads, to avoid deadlock.
     under_lock = sorted(UNDER_LOCK, key=id)
     end = time.monotonic() + WAIT_S
-    taken = [one.lock.acquire(timeout=max(0.0, end - time.monotonic())) for one in under_lock]
-    _HELD.under_lock = list(zip(under_lock, taken, strict=True))
-    _HELD.clocks = sorted(CLOCKS, key=id)
-    for clocks in _HELD.clocks:
+    acquired = [
+        locked.lock.acquire(timeout=max(0.0, end - time.monotonic())) for locked in under_lock
+    ]
+    _FORK_LOCKS.under_lock = list(zip(under_lock, acquired, strict=True))
+    _FORK_LOCKS.clocks = sorted(CLOCKS, key=id)
+    for clocks in _FORK_LOCKS.clocks:
         clocks.before_fork()
 
 
-def _after(*, child: bool) -> None:
+def _after_fork(*, child: bool) -> None:
     for connection in [*OWN_SOCKETS] if child else ():
         connection.close()
-    for clocks in _HELD.clocks:
+    for clocks in _FORK_LOCKS.clocks:
         clocks.after_fork(child=child)
-    for one, is_taken in _HELD.under_lock:
+    for locked, is_acquired in _FORK_LOCKS.under_lock:
         if child:
-            one.lock = threading.RLock()
-        elif is_taken:
-            one.lock.release()
-    del _HELD.clocks, _HELD.under_lock
+            locked.lock = threading.RLock()
+        elif is_acquired:
+            locked.lock.release()
+    del _FORK_LOCKS.clocks, _FORK_LOCKS.under_lock
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before,
-        after_in_parent=partial(_after, child=False),
-        after_in_child=partial(_after, child=True),
+        before=_before_fork,
+        after_in_parent=partial(_after_fork, child=False),
+        after_in_child=partial(_after_fork, child=True),
     )

@@ -1,10 +1,10 @@
-"""Calls of `grpc.aio`, each with its clock in the metadata, as those of `grpc_interceptors`.
+"""Interceptors for `grpc.aio` that send clocks in the metadata, as in `grpc_interceptors`.
 
-An interceptor runs in a task of gRPC's own. So the end of a call is an event of the task that first
-waits for it: for the response, the last of the responses, the code, the details or the trailing
-metadata. A call that nobody waits for has no such event.
+An interceptor runs in a task of gRPC's own. So the end of a call is recorded as an event of the
+task that first waits for it: for the response, the last of the responses, the code, the details or
+the trailing metadata. If no task waits for a call, its end is not recorded.
 
-The one rule: who waited for the end of a call knows what the server knew.
+The one rule: a task that has waited for the end of a call has merged the server's clock.
 """
 
 from __future__ import annotations
@@ -22,55 +22,55 @@ if TYPE_CHECKING:
 
 
 class _TracedCall:
-    """A call whose end is recorded; all else is left to the call."""
+    """A call whose end is recorded; all other attributes are those of the call."""
 
     def __init__(self, call: Any, tracer: Tracer, details: Any) -> None:
         self._call, self._tracer, self._details = call, tracer, details
-        self._begun_in = asyncio.current_task()
-        self._ended_in: asyncio.Task[Any] | None = None
+        self._begin_task = asyncio.current_task()
+        self._end_task: asyncio.Task[Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._call, name)
 
     def __await__(self) -> Generator[Any, None, Any]:
-        return self._with_end(self._call).__await__()
+        return self._await_end(self._call).__await__()
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         try:
             async for response in self._call:
                 yield response
         finally:
-            await self._end()
+            await self._record_end()
 
     async def code(self) -> Any:
-        """Wait for the end, and return its code."""
-        return await self._with_end(self._call.code())
+        """Wait for the end of the call, and return its status code."""
+        return await self._await_end(self._call.code())
 
     async def details(self) -> Any:
-        """Wait for the end, and return its details."""
-        return await self._with_end(self._call.details())
+        """Wait for the end of the call, and return its details."""
+        return await self._await_end(self._call.details())
 
     async def trailing_metadata(self) -> Any:
-        """Wait for the end, and return its metadata."""
-        return await self._with_end(self._call.trailing_metadata())
+        """Wait for the end of the call, and return its trailing metadata."""
+        return await self._await_end(self._call.trailing_metadata())
 
-    async def _with_end(self, waiting: Awaitable[Any]) -> Any:
+    async def _await_end(self, waiting: Awaitable[Any]) -> Any:
         try:
             return await waiting
         finally:
-            await self._end()
+            await self._record_end()
 
-    async def _end(self) -> None:
-        """Record the end of the call, where it has ended; later, know what was known with it."""
+    async def _record_end(self) -> None:
+        """Record the end of the call, if it has ended; if recorded already, merge its clock."""
         if not self._call.done():
             return
-        if self._ended_in is not None:
-            self._tracer.joined(self._ended_in)
+        if self._end_task is not None:
+            self._tracer.joined(self._end_task)
             return
-        self._ended_in = asyncio.current_task()
+        self._end_task = asyncio.current_task()
         code, metadata = await self._call.code(), await self._call.trailing_metadata()
-        if self._begun_in is not None:
-            self._tracer.joined(self._begun_in)
+        if self._begin_task is not None:
+            self._tracer.joined(self._begin_task)
         end_call(self._tracer, self._details, code, metadata)
 
 
@@ -83,14 +83,14 @@ class _Interceptor:
         self._tracer = tracer
 
     async def _intercept(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
-        call = await continuation(_with_metadata(begin_call(self._tracer, details)), request)
+        call = await continuation(_aio_details(begin_call(self._tracer, details)), request)
         return _TracedCall(call, self._tracer, details)
 
     intercept_unary_unary = intercept_unary_stream = _intercept
     intercept_stream_unary = intercept_stream_stream = _intercept
 
 
-def _with_metadata(details: Any) -> Any:
+def _aio_details(details: Any) -> Any:
     return aio.ClientCallDetails(
         details.method, details.timeout, aio.Metadata(*details.metadata), details.credentials,
         details.wait_for_ready,
@@ -98,14 +98,15 @@ def _with_metadata(details: Any) -> Any:
 
 
 def client_interceptors(tracer: Tracer) -> list[Any]:
-    """Return interceptors that send the clock with each call, and take over that of its end.
+    """Return interceptors that send the clock with each call, and merge the clock of its end.
 
     There is one for each kind of call, since a channel uses an interceptor for one kind only.
 
     Parameters
     ----------
     tracer : Tracer
-        Who calls: `grpc.aio.insecure_channel(target, interceptors=client_interceptors(tracer))`.
+        The client's tracer:
+        `grpc.aio.insecure_channel(target, interceptors=client_interceptors(tracer))`.
     """
     kinds = (
         aio.UnaryUnaryClientInterceptor, aio.UnaryStreamClientInterceptor,
@@ -115,12 +116,12 @@ def client_interceptors(tracer: Tracer) -> list[Any]:
 
 
 class AioServerInterceptor(aio.ServerInterceptor):  # type: ignore[misc]
-    """Takes over the clock of each call, and sends that of its end.
+    """Merges the clock of each call, and sends the clock of its end.
 
     Parameters
     ----------
     tracer : Tracer
-        Who serves: `grpc.aio.server(interceptors=[AioServerInterceptor(tracer)])`.
+        The server's tracer: `grpc.aio.server(interceptors=[AioServerInterceptor(tracer)])`.
     """
 
     def __init__(self, tracer: Tracer) -> None:
@@ -129,7 +130,7 @@ class AioServerInterceptor(aio.ServerInterceptor):  # type: ignore[misc]
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], details: Any
     ) -> Any:
-        """Return the handler of a call, traced."""
+        """Return the traced handler of a call."""
         return traced_handler(self._tracer, details, await continuation(details))
 
 

@@ -1,10 +1,10 @@
-"""Calls of gRPC, each with its clock in the metadata.
+"""Interceptors for gRPC that send clocks in the metadata of calls.
 
-A call is a message to the server, with the clock in the metadata of the invocation, and its end a
-message back, with the clock in the trailing metadata; the messages of a stream within a call carry
-none. Those of `grpc.aio` are in `grpc_aio_interceptors`.
+A call is a message to the server, with the clock in the invocation metadata; its end is a
+message back, with the clock in the trailing metadata. The messages of a stream within a call have
+no clocks. Interceptors for `grpc.aio` are in `grpc_aio_interceptors`.
 
-The one rule: a call without a clock is served as any other.
+The one rule: a call without a clock is served like any other.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
-# --- who calls ---
+# --- clients ---
 
 
 class CallDetails(grpc.ClientCallDetails):  # type: ignore[misc]
-    """The details of a call, with other metadata."""
+    """A copy of the details of a call, with other metadata."""
 
     def __init__(self, details: Any, metadata: list[tuple[str, str | bytes]]) -> None:
         self.method = details.method
@@ -40,15 +40,15 @@ class CallDetails(grpc.ClientCallDetails):  # type: ignore[misc]
 
 
 def begin_call(tracer: Tracer, details: Any) -> CallDetails:
-    """Record that a call begins; return its details with the clock."""
+    """Record the beginning of a call; return its details with the clock in the metadata."""
     headers = tracer.send_within(SHORT_MAX, "grpc.call", method=_method(details))
     return CallDetails(details, [*(details.metadata or ()), *headers.items()])
 
 
 def end_call(tracer: Tracer, details: Any, code: Any, trailing_metadata: Any) -> None:
-    """Record that a call has ended, and with what."""
+    """Record the end of a call with its status, and merge the clock in its trailing metadata."""
     status = getattr(code, "name", str(code))
-    # By pairs: the `items` of the metadata of `grpc.aio` are names with lists.
+    # As pairs: `items()` of the metadata of `grpc.aio` yields lists of values.
     headers = list(trailing_metadata or ())
     tracer.receive(headers, "grpc.answered", method=_method(details), status=status)
 
@@ -64,15 +64,15 @@ class ClientInterceptor(
     grpc.StreamUnaryClientInterceptor,  # type: ignore[misc]
     grpc.StreamStreamClientInterceptor,  # type: ignore[misc]
 ):
-    """Sends the clock with each call of a channel, and takes over that of its end.
+    """Sends the clock with each call of a channel, and merges the clock of its end.
 
-    Of a call whose end is not waited for, and of one whose responses are a stream, the end is an
-    event of the thread in which gRPC learns of it.
+    The end of a call that is not waited for, or whose responses are a stream, is recorded as an
+    event of the gRPC thread that calls back.
 
     Parameters
     ----------
     tracer : Tracer
-        Who calls: `grpc.intercept_channel(channel, ClientInterceptor(tracer))`.
+        The client's tracer: `grpc.intercept_channel(channel, ClientInterceptor(tracer))`.
     """
 
     def __init__(self, tracer: Tracer) -> None:
@@ -81,26 +81,27 @@ class ClientInterceptor(
     def _intercept(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
         call = continuation(begin_call(self._tracer, details), request)
 
-        def ended(done: Any) -> None:
+        def on_done(done: Any) -> None:
             end_call(self._tracer, details, done.code(), done.trailing_metadata())
 
         if call.done():
-            ended(call)
+            on_done(call)
         else:
-            call.add_done_callback(ended)
+            call.add_done_callback(on_done)
         return call
 
     intercept_unary_unary = intercept_unary_stream = _intercept
     intercept_stream_unary = intercept_stream_stream = _intercept
 
 
-# --- who serves ---
+# --- servers ---
 
 
 class ServedCall:
-    """The context of a call that is served, which records its begin and its end.
+    """The context of a served call, which records its beginning and its end.
 
-    All but the end is left to the service's own context; its trailing metadata is kept.
+    Everything else is delegated to gRPC's own context; the service's trailing metadata is sent as
+    well as the clock.
     """
 
     def __init__(self, tracer: Tracer, details: Any, context: Any) -> None:
@@ -114,95 +115,95 @@ class ServedCall:
         return getattr(self._context, name)
 
     def set_trailing_metadata(self, metadata: Any) -> None:
-        """Set what is sent at the end of the call."""
+        """Set the metadata to send at the end of the call."""
         self._context.set_trailing_metadata(metadata)
         self._trailing = tuple(metadata)
 
     def abort(self, code: Any, details: str = "", trailing_metadata: Any = ()) -> Any:
-        """End the call with an error; under `grpc.aio` it is sent here."""
+        """End the call with an error; under `grpc.aio` this returns an awaitable."""
         if trailing_metadata:
             self.set_trailing_metadata(trailing_metadata)
-        self._end()
+        self._record_end()
         return self._context.abort(code, details)
 
     def abort_with_status(self, status: Any) -> Any:
         """End the call with a status."""
         return self.abort(status.code, status.details, status.trailing_metadata)
 
-    def _end(self) -> None:
+    def _record_end(self) -> None:
         if self._has_ended:
             return
         self._has_ended = True
         headers = self._tracer.send_within(SHORT_MAX, "grpc.answer", method=self._method)
-        # That of a handler under `grpc.aio` that is no coroutine cannot be asked.
-        asked = getattr(self._context, "trailing_metadata", lambda: self._trailing)
-        self._context.set_trailing_metadata((*(asked() or ()), *headers.items()))
+        # `grpc.aio` gives handlers that are not coroutines a context without this method.
+        read_trailing = getattr(self._context, "trailing_metadata", lambda: self._trailing)
+        self._context.set_trailing_metadata((*(read_trailing() or ()), *headers.items()))
 
     def __enter__(self) -> ServedCall:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._end()
+        self._record_end()
 
 
 grpc.ServicerContext.register(ServedCall)
 
 
 def traced_handler(tracer: Tracer, details: Any, handler: Any) -> Any:
-    """Return the handler of a call, which records its begin and its end; None if there is none."""
+    """Wrap the handler of a call to record its beginning and its end; return None for None."""
     if handler is None:
         return None
     kind = next(kind for kind in _KINDS if getattr(handler, kind) is not None)
     behaviour = getattr(handler, kind)
 
-    def begun(context: Any) -> ServedCall:
+    def served_call(context: Any) -> ServedCall:
         return ServedCall(tracer, details, context)
 
     async def streamed(request: Any, context: Any) -> AsyncIterator[Any]:
-        with begun(context) as call:
+        with served_call(context) as call:
             async with contextlib.aclosing(behaviour(request, call)) as responses:
                 async for response in responses:
                     yield response
 
     async def awaited(request: Any, context: Any) -> Any:
-        with begun(context) as call:
+        with served_call(context) as call:
             return await behaviour(request, call)
 
     def yielded(request: Any, context: Any) -> Iterator[Any]:
-        with begun(context) as call:
+        with served_call(context) as call:
             yield from behaviour(request, call)
 
     def returned(request: Any, context: Any) -> Any:
-        with begun(context) as call:
+        with served_call(context) as call:
             return behaviour(request, call)
 
-    # As `grpc.aio` asks what a handler is; of `grpc.server` it is one of the last two.
-    served: Any = returned
+    # `grpc.aio` inspects a handler in the same way; for `grpc.server` it is one of the last two.
+    wrapper: Any = returned
     if inspect.isasyncgenfunction(behaviour):
-        served = streamed
+        wrapper = streamed
     elif inspect.iscoroutinefunction(behaviour):
-        served = awaited
+        wrapper = awaited
     elif kind.endswith("_stream"):
-        served = yielded
+        wrapper = yielded
     return getattr(grpc, f"{kind}_rpc_method_handler")(
-        served,
+        wrapper,
         request_deserializer=handler.request_deserializer,
         response_serializer=handler.response_serializer,
     )
 
 
 class ServerInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]
-    """Takes over the clock of each call, and sends that of its end.
+    """Merges the clock of each call, and sends the clock of its end.
 
     Parameters
     ----------
     tracer : Tracer
-        Who serves: `grpc.server(pool, interceptors=[ServerInterceptor(tracer)])`.
+        The server's tracer: `grpc.server(pool, interceptors=[ServerInterceptor(tracer)])`.
     """
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
-        """Return the handler of a call, traced."""
+        """Return the traced handler of a call."""
         return traced_handler(self._tracer, details, continuation(details))

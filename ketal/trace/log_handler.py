@@ -1,6 +1,6 @@
-"""Records of `logging` as events.
+"""Record log records of `logging` as events.
 
-The one rule: what a tracer itself logs is no event, nor is what its sink logs while it writes one.
+The one rule: log records of the tracer, or of its sink while it writes an event, are not recorded.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 class LogHandler(logging.Handler):
     """A handler that records each log record as an event of type `log`.
 
-    Its attributes are `logger`, `level` and `message`, and `error` of a record with an exception.
+    The attributes are `logger`, `level` and `message`, and `error` if the record has an exception.
 
     Parameters
     ----------
     tracer : Tracer
-        Whose events they are.
+        The tracer that records the events.
 
     Examples
     --------
@@ -48,9 +48,9 @@ class LogHandler(logging.Handler):
         Parameters
         ----------
         record : logging.LogRecord
-            The record.
+            The log record.
         """
-        # `handle` holds the handler's lock, so that it is this thread which is recording.
+        # `Handler.handle` holds the handler's lock, so `_recording` was set by this thread.
         if record.name == "ketal.trace" or self._recording:
             return
         try:

@@ -3,14 +3,14 @@
     ketal-clock: 1;n1;n1=3,n2=5
     ketal-clock: 1;n1;n1=3,n2=5;n1=2
 
-The version of the format, the node that sent, the clock of the send event, whose own counter is the
-sender's entry, and where there are any the events of the calls within which it was sent. Clock and
-calls are lists of members, as W3C's headers `tracestate` and `baggage` have them. Names are
-percent-encoded, so the text is one of visible ASCII characters that HTTP, Kafka, gRPC and SMTP
-carry unchanged.
+The fields are the version of the format, the sender's node, the clock of the send (whose own
+counter is the sender's entry), and the events of the enclosing calls, if any. Clock and
+calls are lists of members, as in W3C's headers `tracestate` and `baggage`. Names are
+percent-encoded, so the text consists of visible ASCII characters, which HTTP, Kafka, gRPC and SMTP
+transfer unchanged.
 
-The one rule: `decoded(encoded(node, clock, calls))` has the node, the clock, and the send and the
-calls as its dots.
+The one rule: `decoded(encoded(node, clock, calls))` returns the clock, and the dots of the send and
+of the calls.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ NAME = "ketal-clock"
 """The name of the header."""
 VERSION = "1"
 BYTES_MAX = 65_000
-"""A longer header is neither written nor read; `http.client` reads lines of 65,536 bytes."""
+"""Maximum length of a header; longer ones are neither written nor read. `http.client` reads lines
+of 65,536 bytes at most."""
 SHORT_MAX = 4_096
-"""Where headers are to be short: servers of HTTP and gRPC refuse requests with some 8,000 bytes of
-them, and OpenTelemetry carries no entry of baggage that is longer than this."""
+"""Maximum length for HTTP and gRPC, whose servers refuse requests with about 8,000 bytes of
+headers, and for OpenTelemetry, which drops longer entries of baggage."""
 
 _COUNTER = re.compile(r"[0-9]{1,19}", re.ASCII)
 
@@ -37,7 +38,7 @@ Text = str | bytes
 
 
 class NamedHeaders(Protocol):
-    """Headers by name, as a mapping or an `email.message.Message` has them."""
+    """Headers by name, as in a mapping or an `email.message.Message`."""
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         """Return names and values."""
@@ -47,26 +48,26 @@ Headers = NamedHeaders | Iterable[tuple[Text, Text]] | Text | None
 
 
 class SenderKnowledge(NamedTuple):
-    """What a header says of a message."""
+    """The content of a message's header: the knowledge of its sender."""
 
     clock: dict[str, int]
-    """The clock of the send event."""
+    """The clock of the send."""
     dots: tuple[str, ...]
-    """The send event, and those of the calls within which it was sent, as `node@counter`."""
+    """The dots of the send and of its enclosing calls, as `node@counter`."""
 
 
 NO_KNOWLEDGE = SenderKnowledge({}, ())
 
 
 def encoded(node: str, clock: Mapping[str, int], calls: Iterable[tuple[str, int]] = ()) -> str:
-    """Return the header of a message that a node sends within calls, by node and counter."""
+    """Return the header of a message: sender, clock, and the enclosing calls (node, counter)."""
     text = f"{VERSION};{quote(node, safe='')};{_members_text(clock.items())}"
-    within = _members_text(calls)
-    return f"{text};{within}" if within else text
+    calls_text = _members_text(calls)
+    return f"{text};{calls_text}" if calls_text else text
 
 
 def decoded(text: str | bytes) -> SenderKnowledge:
-    """Return what a header says; raise a ValueError of a text that is none of this version."""
+    """Parse a header; raise a ValueError if it is malformed, too long or of another version."""
     if len(text) > BYTES_MAX:
         raise ValueError(f"the header has {len(text):,} bytes, and {BYTES_MAX:,} are read at most")
     if isinstance(text, bytes):
@@ -90,7 +91,7 @@ def _members_text(entries: Iterable[tuple[str, int]]) -> str:
 
 
 def _members(text: str) -> list[tuple[str, int]]:
-    """Return the names and counters of a list of members, in its order."""
+    """Return the names and counters of a list of members, in order."""
     members = []
     for part in text.split(","):
         name, _, counter = part.rpartition("=")
@@ -102,45 +103,45 @@ def _members(text: str) -> list[tuple[str, int]]:
     return members
 
 
-def sender_knowledge(headers: Headers, failed: Callable[[str], None]) -> SenderKnowledge:
-    """Return what the headers of a message say, or the text of the one that is its clock.
+def sender_knowledge(headers: Headers, count_failure: Callable[[str], None]) -> SenderKnowledge:
+    """Return the sender's knowledge from a message's headers, or from the text of its clock.
 
-    Where there is no clock, or none that can be read, that is nothing, and `failed` is given the
-    reason.
+    If the clock is missing or malformed, calls `count_failure` with the reason and returns
+    `NO_KNOWLEDGE`.
     """
     try:
         text = _clock_text(headers)
         if text is not None:
             return decoded(text)
-        failed(f"a message without the header {NAME} was received")
-    except Exception as error:  # The headers are whatever the program has.
-        failed(f"a message's clock cannot be read: {error}")
+        count_failure(f"a message without the header {NAME} was received")
+    except Exception as error:  # The headers may be any object of the program.
+        count_failure(f"a message's clock cannot be read: {error}")
     return NO_KNOWLEDGE
 
 
 def _clock_text(headers: Headers) -> Text | None:
-    """Return the clock of a message's headers, whose names may be in any case; None without one."""
+    """Return the header of the clock, by its case-insensitive name; None if it is missing."""
     if headers is None or isinstance(headers, str | bytes):
         return headers
     items = getattr(headers, "items", None)
     pairs = cast("Iterable[tuple[Text, Text]]", headers if items is None else items())
-    return next((value for name, value in pairs if _is_clock(name)), None)
+    return next((value for name, value in pairs if _is_clock_name(name)), None)
 
 
-def _is_clock(name: Text) -> bool:
+def _is_clock_name(name: Text) -> bool:
     text = name.decode("latin-1") if isinstance(name, bytes) else name
     return text.lower() == NAME
 
 
 def kafka_headers(headers: Mapping[str, str]) -> list[tuple[str, bytes]]:
-    """Return the headers of a message as those of a record of Kafka.
+    """Convert the headers of a message to the headers of a Kafka record.
 
-    `Tracer.receive` takes a record's headers as they are.
+    `Tracer.receive` accepts the headers of a Kafka record unchanged.
 
     Parameters
     ----------
     headers : mapping
-        What `Tracer.send` returned.
+        The headers that `Tracer.send` returned.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""OpenTelemetry: the clocks of a program that has spans already.
+"""Trace programs that use OpenTelemetry: clocks in spans and in baggage.
 
-Convention: a span bears the clock of its beginning in the attributes `ketal.node` and
-`ketal.clock`, and a message bears the clock of its send in the entry `ketal.clock` of its baggage
-(W3C), in the form of `ketal.trace.message_header`. Who knows nothing of ketal and passes baggage
-on, as OpenTelemetry does, loses none of it.
+Convention: a span has the clock of its beginning in the attributes `ketal.node` and
+`ketal.clock`, and a message has the clock of its send in the entry `ketal.clock` of its W3C
+baggage, in the format of `ketal.trace.message_header`. Services without ketal that pass baggage
+on, as OpenTelemetry does, pass on the clock too.
 
     tracer = Tracer("shop", "shop.jsonl", activity="task")
     provider = TracerProvider()
@@ -11,7 +11,7 @@ on, as OpenTelemetry does, loses none of it.
     propagate.set_global_textmap(CompositePropagator(
         [TraceContextTextMapPropagator(), ClockPropagator(tracer)]))
 
-The one rule: spans and baggage are as they would be without; the clock is one entry more.
+The one rule: apart from the clock's own entries, spans and baggage are unchanged.
 """
 
 from __future__ import annotations
@@ -35,40 +35,42 @@ from ketal.trace import message_header
 from ketal.trace.tracer import Tracer
 
 ENTRY = "ketal.clock"
-"""The entry in the baggage, and the attribute of a span."""
+"""The name of the clock's entry in the baggage, and of its span attribute."""
 NODE = "ketal.node"
 
 
 class ClockSpanProcessor(SpanProcessor):
-    """Makes an event of the beginning and of the end of each span.
+    """Records an event at the beginning and at the end of each span.
 
-    Their type is the span's name; `phase` is `start` or `end`, `trace` and `span` its ids, and the
-    end has its attributes and, of one that failed, `error`.
+    The type of the events is the name of the span; `phase` is `start` or `end`, `trace` and `span`
+    are its ids. The end also has the attributes of the span, and `error` if the span failed.
 
     Parameters
     ----------
     tracer : Tracer
-        Whose events they are.
+        The tracer that records the events.
     """
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Record that a span begins, and write the clock into its attributes."""
-        headers = self._tracer.send(span.name, phase="start", **_ids(span))
+        """Record the beginning of a span, and set the clock in its attributes."""
+        headers = self._tracer.send(span.name, phase="start", **_span_ids(span))
         if message_header.NAME in headers:
             span.set_attribute(NODE, self._tracer.node)
             span.set_attribute(ENTRY, headers[message_header.NAME])
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Record that a span has ended."""
-        given = {n: value for n, value in (span.attributes or {}).items() if n not in (NODE, ENTRY)}
+        """Record the end of a span."""
+        attributes = {
+            n: value for n, value in (span.attributes or {}).items() if n not in (NODE, ENTRY)
+        }
         error = {} if span.status.is_ok else {"error": span.status.description or "error"}
-        self._tracer.record(span.name, **{**given, "phase": "end", **_ids(span), **error})
+        self._tracer.record(span.name, **{**attributes, "phase": "end", **_span_ids(span), **error})
 
 
-def _ids(span: ReadableSpan) -> dict[str, str]:
+def _span_ids(span: ReadableSpan) -> dict[str, str]:
     context = span.get_span_context()
     if context is None:
         return {}
@@ -76,15 +78,15 @@ def _ids(span: ReadableSpan) -> dict[str, str]:
 
 
 class ClockPropagator(TextMapPropagator):
-    """OpenTelemetry's propagator of baggage, with the clock of the message in it.
+    """OpenTelemetry's propagator of baggage, with the clock of the message as an entry.
 
-    It takes the place of `W3CBaggagePropagator`: what is injected is a send, an event `send`, and
-    what is extracted a receipt, an event `receive`.
+    It replaces `W3CBaggagePropagator`: injecting records an event `send`, extracting an event
+    `receive`.
 
     Parameters
     ----------
     tracer : Tracer
-        Who sends and receives.
+        The tracer that sends and receives.
     """
 
     def __init__(self, tracer: Tracer) -> None:
@@ -114,11 +116,11 @@ class ClockPropagator(TextMapPropagator):
         text: Any = baggage.get_baggage(ENTRY, context)
         if text:
             self._tracer.receive(str(text))
-            # It is of this message: what is sent from here has a clock of its own.
+            # The clock is only for this message: later sends in this context add their own.
             context = baggage.remove_baggage(ENTRY, context)
         return context
 
     @property
     def fields(self) -> set[str]:
-        """The headers that it writes."""
+        """The names of the headers that `inject` writes."""
         return self._baggage.fields

@@ -1,6 +1,6 @@
-"""The events of a tracer: stamped, written to its sink, fed to its monitor.
+"""Record the events of a tracer: stamp them, write them to its sink, feed them to its monitor.
 
-The one rule: what fails is counted and logged once, and never raised.
+The one rule: failures are counted and logged once per reason, and never raised.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from typing import Any, NoReturn
 from ketal.errors import SettingError, wrong_type
 from ketal.model.events.control import CONTROL_PREFIX
 from ketal.trace.activities import Activities, Kind
-from ketal.trace.delivery.sinks import EventSink, Feeding, JsonLines, default_sink
+from ketal.trace.delivery.sinks import EventSink, Feedable, JsonLines, default_sink
 from ketal.trace.forks import CLOCKS
 from ketal.trace.message_header import NO_KNOWLEDGE, SenderKnowledge
 from ketal.trace.plain_values import cut_text, plain
 
 _LOG = logging.getLogger("ketal.trace")
 FAILURES_MAX = 100
-"""Different failures that are counted apart."""
+"""Maximum number of failure reasons that are counted separately."""
 
 
-class EventRecording:
-    """The lines of a process, its sink and its monitor; as a context it counts what is raised.
+class EventRecorder:
+    """The lines of a process, its sink and its monitor.
 
-    The arguments are those of `Tracer`, and are checked here.
+    As a context manager it suppresses and counts exceptions of its `with` block. The arguments are
+    those of `Tracer`, which are checked here.
     """
 
     def __init__(
@@ -38,15 +39,15 @@ class EventRecording:
         sink: str | os.PathLike[str] | EventSink | None,
         activity: Kind,
         incarnation: int | None,
-        monitor: Feeding | None,
+        monitor: Feedable | None,
     ) -> None:
-        _check(node, activity, incarnation)
+        _check_arguments(node, activity, incarnation)
         if sink is None:
             sink = default_sink(node)
         self.sink: EventSink = JsonLines(sink) if isinstance(sink, str | os.PathLike) else sink
         if incarnation is None:
-            asked = getattr(self.sink, "incarnation", None)
-            incarnation = 1 if asked is None else asked(node)
+            incarnation_of = getattr(self.sink, "incarnation", None)
+            incarnation = 1 if incarnation_of is None else incarnation_of(node)
         self.activities = Activities(node, incarnation, activity)
         self._writing = threading.RLock()
         self.failures: Counter[str] = Counter()
@@ -59,7 +60,7 @@ class EventRecording:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, Exception):
             return False
-        self.failed(f"an event was not recorded: {error_text(error)}")
+        self.count_failure(f"an event was not recorded: {error_text(error)}")
         return True
 
     def __reduce__(self) -> NoReturn:
@@ -71,7 +72,7 @@ class EventRecording:
     def record(
         self, type: str, data: Mapping[str, Any], message: SenderKnowledge = NO_KNOWLEDGE
     ) -> dict[str, Any]:
-        """Write an event of the running activity, and feed it to the monitor; return it."""
+        """Stamp and write an event of the running activity, feed it to the monitor; return it."""
         event = self.stamp(type, data, message)
         self.feed(event)
         return event
@@ -79,7 +80,7 @@ class EventRecording:
     def stamp(
         self, type: str, data: Mapping[str, Any], message: SenderKnowledge = NO_KNOWLEDGE
     ) -> dict[str, Any]:
-        """Count an event of the running activity and write it; return it."""
+        """Stamp an event of the running activity and write it to the sink; return it."""
         type = cut_text(type if isinstance(type, str) else str(type))
         if not type:
             raise ValueError("the type of an event is not empty")
@@ -102,11 +103,11 @@ class EventRecording:
                 with self._writing:
                     self.sink.write(event)
             except Exception as error:
-                self.failed(f"an event was not written: {error_text(error)}")
+                self.count_failure(f"an event was not written: {error_text(error)}")
         return event
 
     def feed(self, event: dict[str, Any]) -> None:
-        """Feed the monitor; no lock is held, as its handlers may have events of their own."""
+        """Feed an event to the monitor, without holding a lock: handlers may record events."""
         if self._monitor is None:
             return
         from ketal.model.events.event import Event
@@ -114,10 +115,10 @@ class EventRecording:
         try:
             self._monitor.feed(Event(**event))
         except Exception as error:
-            self.failed(f"the monitor was not fed: {error_text(error)}")
+            self.count_failure(f"the monitor was not fed: {error_text(error)}")
 
-    def failed(self, reason: str) -> None:
-        """Count a failure, and log the first of its kind."""
+    def count_failure(self, reason: str) -> None:
+        """Count a failure, and log the first one with this reason."""
         if reason not in self.failures and len(self.failures) >= FAILURES_MAX:
             reason = "other failures"
         if reason not in self.failures:
@@ -125,12 +126,12 @@ class EventRecording:
         self.failures[reason] += 1
 
     def before_fork(self) -> None:
-        """Lock the running line and the sink, so that the child's copies are whole."""
+        """Lock the running activity's line and the sink, for consistent copies in the child."""
         self.activities.before_fork()
         self._writing.acquire()
 
     def after_fork(self, *, child: bool) -> None:
-        """Release the locks; the child's are new."""
+        """Release the locks; in the child, replace them and start new lines."""
         if child:
             self._writing = threading.RLock()
         else:
@@ -138,8 +139,8 @@ class EventRecording:
         self.activities.after_fork(child=child)
 
 
-def _check(node: str, activity: str, incarnation: int | None) -> None:
-    """Raise a SettingError for a name, an activity or an incarnation that is none."""
+def _check_arguments(node: str, activity: str, incarnation: int | None) -> None:
+    """Raise a SettingError if the node's name, the activity or the incarnation is invalid."""
     if not isinstance(node, str):
         raise wrong_type("node", "a str, the name of the process", node)
     try:
@@ -158,7 +159,7 @@ def _check(node: str, activity: str, incarnation: int | None) -> None:
 
 
 def error_text(error: BaseException) -> str:
-    """Return an error's class and text; the text of one of the program's may raise anything."""
+    """Return an error's class and text; only its class if `str` of it raises an exception."""
     try:
         return f"{error.__class__.__name__}: {error}"
     except Exception:

@@ -8,8 +8,8 @@
     headers = tracer.send("replicate", to="n2")   # the headers travel with the message
     tracer.receive(headers, "apply")              # in the other process
 
-The one rule: the program that is watched goes on as if it were not. What fails here, a full disk, a
-broken header, an object whose `repr` raises, is counted and logged once, and never raised.
+The one rule: tracing does not change the behaviour of the program. Failures here, as a full disk, a
+malformed header, or an object whose `repr` raises, are counted and logged once, and never raised.
 """
 
 from __future__ import annotations
@@ -24,53 +24,53 @@ from typing import Any, ParamSpec, TypeVar, overload
 from ketal.trace import message_header
 from ketal.trace.activities import Kind
 from ketal.trace.calls import OPEN_CALLS, CallPoint, call_recorder
-from ketal.trace.delivery.sinks import EventSink, Feeding
+from ketal.trace.delivery.sinks import EventSink, Feedable
 from ketal.trace.message_header import Headers
-from ketal.trace.recording import EventRecording
+from ketal.trace.recording import EventRecorder
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Tracer:
-    """The clocks of one process, and where its events go.
+    """The clocks of one process, and the sink of its events.
 
     Parameters
     ----------
     node : str
-        The name of the process. A file that has events of it already is continued as its next
-        run: `n1#2`, `n1#3`.
+        The name of the process. If the sink already has events of it, this process is its next
+        incarnation: `n1#2`, `n1#3`.
     sink : path, or object with `write(event)`
-        A file of JSON lines, or what takes each event as a mapping. Without one the file
-        `NODE.jsonl` in the folder that the environment variable KETAL_TRACE names; where it is
-        not set no event is written, and only the clocks travel.
+        A file of JSON lines, or an object that receives each event as a mapping. By default the
+        file `NODE.jsonl` in the folder that the environment variable KETAL_TRACE names; if that is
+        not set, no events are written, and only clocks are sent with messages.
     activity : str
-        What has a clock of its own: the whole `process`, each `thread`, or each asyncio `task` (and
-        each thread beside). With `process` the events of several threads are in one order, as if
-        they were ordered by it.
+        The kind of activity that has its own clock: the whole `process`, each `thread`, or each
+        asyncio `task` (and each thread). With `process` the events of all threads are in one order,
+        even if they are concurrent.
     incarnation : int, optional
-        Which run of the node this is, 1 for the first; by default what the sink says. A file knows
-        the runs that it holds; for a socket and a topic the runs are counted in a folder of the
-        user's (KETAL_TRACE_RUNS). With a sink of your own that has no `incarnation(node)`, and
-        where no folder outlives a run, as in a container, it is to be given: a number that grows.
+        The number of this run of the node, from 1; by default the sink determines it. A file
+        contains its earlier runs; runs that send to a socket or a topic are counted in a folder of
+        the user (KETAL_TRACE_RUNS). It must be given, as a number that increases, if the sink is an
+        object without `incarnation(node)`, or if no folder outlives a run, as in a container.
     monitor : Monitor or Collector, optional
-        Is fed each event too, before the program goes on: its handlers are called where the event
-        happens. Where several threads have events, or other processes send theirs, it is a
+        Is fed each event before the program continues, so its handlers are called where the event
+        happens. If several threads record events, or other processes send theirs, it must be a
         `Collector`, which feeds its monitor one event at a time.
 
     Attributes
     ----------
     failures : Counter
-        What failed, by reason, with how often: events that were not written, messages without a
-        clock or with one that cannot be read.
+        Failures by reason: events that were not written, messages without a clock or with a
+        malformed one.
 
     Raises
     ------
     SettingError
-        If the node's name is empty or ends like a later run, the activity is none, or the
-        incarnation no whole number from 1 on.
+        If the node's name is empty or ends like that of a later incarnation, the activity is
+        unknown, or the incarnation is not a positive integer.
     TypeError
-        If the node's name is no str.
+        If the node's name is not a str.
     OSError
         If the file cannot be opened.
 
@@ -100,8 +100,8 @@ class Tracer:
     >>> one.failures
     Counter()
 
-    Tasks, and a thread of a pool, with clocks of their own; the thread knows all of the task that
-    is over, so it goes on on its line:
+    Tasks, and a thread of a pool, with clocks of their own; the thread knows all events of the
+    ended task, so it reuses the line of the task:
 
     >>> import asyncio
     >>> from concurrent.futures import ThreadPoolExecutor
@@ -122,14 +122,14 @@ class Tracer:
     n/1@1 within {'n': 1, 'n/1': 1}
     n/1@2 in a thread {'n': 1, 'n/1': 2}
 
-    A clock that is too long for what carries the message does not travel:
+    A clock that is longer than the limit of the carrier is not sent:
 
     >>> tracer.send_within(8)
     {}
     >>> tracer.failures.total()
     1
 
-    What creates activities by other means hands over before:
+    Before creating an activity by other means, pass on the clock:
 
     >>> tracer.hand_over()
     """
@@ -141,11 +141,11 @@ class Tracer:
         *,
         activity: Kind = "process",
         incarnation: int | None = None,
-        monitor: Feeding | None = None,
+        monitor: Feedable | None = None,
     ) -> None:
-        self._recording = EventRecording(node, sink, activity, incarnation, monitor)
-        self._activities = self._recording.activities
-        self.failures = self._recording.failures
+        self._recorder = EventRecorder(node, sink, activity, incarnation, monitor)
+        self._activities = self._recorder.activities
+        self.failures = self._recorder.failures
 
     @property
     def node(self) -> str:
@@ -167,12 +167,12 @@ class Tracer:
         Parameters
         ----------
         type : str
-            Its type, which is not empty.
+            The type of the event; not empty.
         **data
-            Its attributes; what is no JSON becomes text.
+            The attributes of the event; values without a JSON form become text.
         """
-        with self._recording:
-            self._recording.record(type, data)
+        with self._recorder:
+            self._recorder.record(type, data)
 
     @overload
     def event(self, function: Callable[P, T], /) -> Callable[P, T]: ...
@@ -199,98 +199,97 @@ class Tracer:
         arguments: bool = True,
         at: CallPoint = "end",
     ) -> Any:
-        """Record an event at the end of each call of a function or a method, or at its beginning.
+        """Decorate a function or method: record an event at the end or beginning of each call.
 
-        Its attributes are the arguments by name, `result`, and of a call that raised `error` and
-        `message`; `arg_types` and `result_type` are what `call(…)` in a pattern reads. An argument
-        of one of these names is written with `arg_` before it.
+        The attributes of the event are the arguments by name, `result`, and `error` and `message`
+        if the call raised; `arg_types` and `result_type` are read by `call(…)` in a pattern. An
+        argument with one of these names gets the prefix `arg_`.
 
         Parameters
         ----------
         function : callable, optional
             A function, a method or a coroutine function.
         type : str, optional
-            The type of the events; by default the function's name, `Stack.push` of a method.
+            The type of the events; by default the function's name, as `Stack.push` for a method.
         result, arguments : bool
-            Whether they are recorded.
+            Whether to record the result and the arguments.
         at : str
-            `end`, or `begin`: then it has the arguments alone, and who receives a message that is
-            sent within the call receives the call too: it is named in `receives`.
+            `end` or `begin`. At the beginning, only the arguments are recorded, and the receive of
+            a message sent within the call names the call, too, in its `receives`.
 
         Raises
         ------
         SettingError
-            If `at` is neither.
+            If `at` is neither `end` nor `begin`.
         """
-        traced = call_recorder(
-            self._recording, type=type, result=result, arguments=arguments, at=at
-        )
+        traced = call_recorder(self._recorder, type=type, result=result, arguments=arguments, at=at)
         return traced if function is None else traced(function)
 
     # --- messages ---
 
     def send(self, type: str = "send", /, **data: object) -> dict[str, str]:
-        """Record that a message is sent; return the headers that are to travel with it.
+        """Record the send of a message; return the headers to send with it.
 
         Parameters
         ----------
         type, **data
-            As of `record`.
+            As for `record`.
         """
         return self.send_within(message_header.BYTES_MAX, type, **data)
 
     def send_within(self, bytes_max: int, type: str = "send", /, **data: object) -> dict[str, str]:
-        """Record that a message is sent by what carries no long headers; return its headers.
+        """Record the send of a message whose carrier limits headers; return the headers.
 
         Parameters
         ----------
         bytes_max : int
-            Of a longer clock there are no headers, and it is counted in `failures`.
+            Maximum length of the clock. If the clock is longer, no headers are returned, and the
+            failure is counted in `failures`.
         type, **data
-            As of `record`.
+            As for `record`.
         """
         headers: dict[str, str] = {}
-        with self._recording:
-            event = self._recording.record(type, data)
+        with self._recorder:
+            event = self._recorder.record(type, data)
             text = message_header.encoded(event["node"], event["clock"], OPEN_CALLS.get())
             if len(text) <= bytes_max:
                 headers[message_header.NAME] = text
             else:
-                self._recording.failed(
+                self._recorder.count_failure(
                     f"a message's clock is longer than {bytes_max:,} bytes, and did not travel"
                 )
         return headers
 
     def receive(self, headers: Headers, type: str = "receive", /, **data: object) -> None:
-        """Record that a message was received, and merge its clock into the running activity's.
+        """Record the receive of a message, and merge its clock into the running activity's.
 
-        The event's `receives` names the event that sent, and the calls within which it was sent
-        that were recorded at their beginning.
+        `receives` of the event names the send, and the enclosing calls of the send that were
+        recorded at their beginning.
 
         Parameters
         ----------
         headers : mapping, list of pairs, str, bytes or None
-            The message's headers, names and values as text or bytes, or the text of the one that
-            `send` returned. Without it the event is recorded all the same, and counted in
-            `failures`.
+            The headers of the message, names and values as text or bytes, or the value of the
+            header that `send` returned. If the clock is missing, the event is recorded all the
+            same, and the failure is counted in `failures`.
         type, **data
-            As of `record`.
+            As for `record`.
         """
-        with self._recording:
-            message = message_header.sender_knowledge(headers, self._recording.failed)
-            self._recording.record(type, data, message)
+        with self._recorder:
+            message = message_header.sender_knowledge(headers, self._recorder.count_failure)
+            self._recorder.record(type, data, message)
 
     # --- activities ---
 
     def bind(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Return a function whose calls inherit the clock of the running activity, as it is now.
+        """Wrap a function so that its calls inherit the current clock of the running activity.
 
         For executors: `executor.submit(tracer.bind(work))`.
 
         Parameters
         ----------
         function : callable
-            The function; each call runs in a context of its own.
+            The function; each call of the result runs in its own copy of the context.
         """
         self.hand_over()
         context = contextvars.copy_context()
@@ -302,7 +301,7 @@ class Tracer:
         Parameters
         ----------
         awaitable : asyncio.Task or other awaitable
-            What is waited for; of what is no task a task is made.
+            The task to wait for; another awaitable is run as a new task.
         """
         task = asyncio.ensure_future(awaitable)
         try:
@@ -312,21 +311,21 @@ class Tracer:
                 self.joined(task)
 
     def joined(self, ended: threading.Thread | asyncio.Future[Any]) -> None:
-        """Merge the clock of a thread or a task that has ended into the running activity's.
+        """Merge the clock of an ended thread or task into that of the running activity.
 
         Parameters
         ----------
         ended : Thread or Task
-            What was waited for.
+            The thread or the task that has ended.
         """
-        with self._recording, self._activities.current() as line:
-            line.merge(self._activities.known_by(ended))
-            self._activities.hand_over(line.known())
+        with self._recorder, self._activities.current() as line:
+            line.merge(self._activities.activity_clock(ended))
+            self._activities.hand_over(line.copy_clock())
 
     def hand_over(self) -> None:
-        """Set the context's clock, which activities that are created from it inherit."""
-        with self._recording, self._activities.current() as line:
-            self._activities.hand_over(line.known())
+        """Set the clock of the current context, which activities created in it inherit."""
+        with self._recorder, self._activities.current() as line:
+            self._activities.hand_over(line.copy_clock())
 
     def __repr__(self) -> str:
         return f"<ketal.trace.Tracer {self.node}>"

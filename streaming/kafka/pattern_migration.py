@@ -59,7 +59,7 @@ def resume(
             return Resumed(execution, f"{fault}; starting anew at the stored offsets")
         read = Records(records)
         if read.retiring is not None and isinstance(fault, OtherProgramError):
-            names = ", ".join(read.retiring.one("program")["marks"])
+            names = ", ".join(read.retiring.body("program")["marks"])
             raise StateError(
                 f"the job still drains an earlier change of {names}, and this is a second one: "
                 f"{fault}; run it as it was changed the first time until that is over"

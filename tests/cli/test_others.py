@@ -276,7 +276,7 @@ def test_ctrl_c_while_a_pattern_compiles_is_said(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ketal.programs.compiling._diagnosed", interrupted)
+    monkeypatch.setattr("ketal.programs.compiling._compile_with_diagnostics", interrupted)
     words = [write("p.ketal", CONFLICT), *([] if command == "lint" else ["-"])]
     result = ketal(command, *words)
     assert (result.code, result.err) == (

@@ -1,4 +1,4 @@
-"""Random executions, and which of their events happened before which."""
+"""Random executions, with happened-before between their events."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.sampling import chances, sample
 
 @dataclass
 class SampleRun:
-    """Events in a linear extension: the node of each, and whose messages it receives."""
+    """Events in a linear extension: the node of each, and the sends that it receives."""
 
     nodes: list[str] = field(default_factory=list)
     causes: list[tuple[int, ...]] = field(default_factory=list)
     times_us: list[int] = field(default_factory=list)
 
     def happenings(self) -> list[Happening]:
-        """Return the events as schemes stamp them."""
+        """Return the events in the form that schemes stamp."""
         times = self.times_us or [0] * len(self.nodes)
         return [
             Happening(node=node, receives=causes, time_us=time_us)
@@ -31,7 +31,7 @@ class SampleRun:
         ]
 
     def pasts(self) -> list[set[int]]:
-        """Return for each event which ones happened before it, by following every path."""
+        """Return for each event the events that happened before it, by following every path."""
         last: dict[str, int] = {}
         pasts: list[set[int]] = []
         for number, (node, causes) in enumerate(zip(self.nodes, self.causes, strict=True)):
@@ -41,7 +41,7 @@ class SampleRun:
         return pasts
 
     def clocks(self) -> list[tuple[str, dict[str, int]]]:
-        """Return node and vector clock of each event, counted from the pasts."""
+        """Return the node and the vector clock of each event, counted from the pasts."""
         out = []
         for number, past in enumerate(self.pasts()):
             clock: dict[str, int] = {}
@@ -51,10 +51,10 @@ class SampleRun:
         return out
 
 
-def answers(
+def count_answers(
     scheme: Scheme[Any], events: Sequence[Happening], pasts: list[set[int]]
 ) -> Counter[tuple[StampOrder, StampOrder]]:
-    """Return of which relation a scheme gave which answer how often, of all pairs of events."""
+    """Count the answers of a scheme about all pairs of events, by true relation and answer."""
 
     def truth(a: int, b: int) -> StampOrder:
         if a in pasts[b]:
@@ -71,8 +71,8 @@ def answers(
     )
 
 
-def made_run(rng: random.Random, nodes_max: int, steps_max: int) -> SampleRun:
-    """Make an execution of nodes whose clocks differ by up to 5 ms."""
+def make_run(rng: random.Random, nodes_max: int, steps_max: int) -> SampleRun:
+    """Make an execution of nodes whose physical clocks differ by up to 5 ms."""
     run = SampleRun()
     names = [f"n{number}" for number in range(1 + rng.randrange(nodes_max))]
     skew = {name: rng.randrange(5_001) for name in names}
@@ -89,5 +89,5 @@ def made_run(rng: random.Random, nodes_max: int, steps_max: int) -> SampleRun:
 def sample_runs(
     nodes_max: int = 8, steps_max: int = sample(60, 200)
 ) -> st.SearchStrategy[SampleRun]:
-    """Return a strategy of executions; a step takes five bytes of a tape."""
-    return chances(8 * steps_max).map(lambda rng: made_run(rng, nodes_max, steps_max))
+    """Return a strategy for executions, which are decoded from bytes, five for each step."""
+    return chances(8 * steps_max).map(lambda rng: make_run(rng, nodes_max, steps_max))

@@ -1,4 +1,4 @@
-"""Stamps of autonomous causality, against a closure of Definition 4.1 that sees no stamps.
+"""Stamps of autonomous causality, against a transitive closure of Definition 4.1 without stamps.
 
 Baquero and Moura, "Causality in Autonomous Mobile Systems".
 """
@@ -35,13 +35,13 @@ SCHEME = AutonomousStamps()
 
 
 def ancestors(stamp: AutonomousStamp) -> frozenset[str]:
-    """Return A(I), the least solution of its equation: the instance of a stamp, and past ones."""
+    """Return A(I), the least solution of its equation: the stamp's instance and its ancestors."""
     other = dict(stamp.combined) | {on: ended for ended, on in stamp.combined}
     known: set[str] = set()
     waiting = [stamp.identifier]
     while waiting:
         identifier = waiting.pop()
-        # Of an identifier that is known the initial segments are known.
+        # A known identifier stands for all of its initial segments, too.
         while identifier and identifier not in known:
             known.add(identifier)
             if identifier in other:
@@ -52,7 +52,7 @@ def ancestors(stamp: AutonomousStamp) -> frozenset[str]:
 
 @dataclass
 class InstanceHistory:
-    """What happened to instances, which have numbers: the root is 0.
+    """A history of instances, which are identified by numbers: the root is 0.
 
     Attributes
     ----------
@@ -81,15 +81,15 @@ class InstanceHistory:
         return out
 
     def pasts(self, *, virtual: bool) -> dict[EventName, set[EventName]]:
-        """Return what happened before each event by Definition 4.1.
+        """Return the events that happened before each event, by Definition 4.1.
 
         Parameters
         ----------
         virtual : bool
-            Whether the virtual event with which an instance begins is an event of it.
+            Whether the virtual event at the beginning of an instance counts as an event of it.
         """
         events: dict[int, list[EventName]] = {0: [(0, 0)]}
-        links: list[tuple[int, int]] = []  # instances that end to those that begin
+        links: list[tuple[int, int]] = []  # (instance that ends, instance that begins)
         for operation in self.operations:
             match operation:
                 case (i,):
@@ -112,11 +112,11 @@ class InstanceHistory:
         for x, y in links:
             if events[x] and events[y]:
                 direct[events[y][0]].append(events[x][-1])
-        return {one: set(_reached(direct, one)) for one in direct}
+        return {one: set(_reachable(direct, one)) for one in direct}
 
 
-def _reached(direct: dict[EventName, list[EventName]], of: EventName) -> Iterator[EventName]:
-    """Yield what a path leads to, each once; there are no circles."""
+def _reachable(direct: dict[EventName, list[EventName]], of: EventName) -> Iterator[EventName]:
+    """Yield each node that is reachable, once; the graph has no cycles."""
     seen: set[EventName] = set()
     waiting = list(direct[of])
     while waiting:
@@ -128,7 +128,7 @@ def _reached(direct: dict[EventName, list[EventName]], of: EventName) -> Iterato
 
 @st.composite
 def instance_histories(draw: st.DrawFn) -> InstanceHistory:
-    """Draw histories of up to 10 instances at a time."""
+    """Draw histories with up to 10 instances at the same time."""
     history, live, count = InstanceHistory(), [0], 1
     for _ in range(draw(st.integers(0, sample(40, 200)))):
         i = live.pop(draw(st.integers(0, len(live) - 1)))
@@ -155,7 +155,7 @@ TWO_COMBINED_AT_ONCE = InstanceHistory([(0, (1, 2)), (1, 2, 3)])
 @given(history=instance_histories())
 @example(history=TWO_COMBINED_AT_ONCE)
 def test_lemma_5_1(history: InstanceHistory) -> None:
-    """Of all distinct events, also of instances that have ended."""
+    """The lemma holds for all distinct events, including those of ended instances."""
     stamps, pasts = history.stamps(), history.pasts(virtual=True)
     assert stamps.keys() == pasts.keys()
     for e, a in stamps.items():
@@ -170,7 +170,7 @@ def test_lemma_5_1(history: InstanceHistory) -> None:
 
 
 def test_lemma_5_1_without_virtual_events_fails_for_an_instance_that_has_no_other() -> None:
-    """The duplication of the root and the combination of its halves, with nothing between."""
+    """The root is duplicated and its halves are combined, without other events in between."""
     stamps = TWO_COMBINED_AT_ONCE.stamps()
     duplication, combination = (0, 1), (3, 1)
     assert SCHEME.precedes(stamps[duplication], stamps[combination])
@@ -183,7 +183,7 @@ def test_lemma_5_1_without_virtual_events_fails_for_an_instance_that_has_no_othe
 def test_lemma_5_1_without_virtual_events_where_every_instance_has_an_event(
     history: InstanceHistory,
 ) -> None:
-    """An instance that is combined at once is all that the virtual events are needed for."""
+    """Virtual events are only needed for instances that are combined before any event."""
     operations: list[tuple[Any, ...]] = []
     started = set()
     for operation in history.operations:
@@ -212,7 +212,7 @@ def test_an_instance_has_an_identifier_of_its_own_which_is_combined_once(
 @examples(40, 200)
 @given(history=instance_histories())
 def test_the_ancestors_are_the_least_solution_of_their_equation(history: InstanceHistory) -> None:
-    """By the equation applied to empty sets until it changes nothing."""
+    """The least solution is computed by iterating the equation from empty sets."""
     for stamp in history.stamps().values():
         eq = {a: b for pair in stamp.combined for a, b in (pair, pair[::-1])}
         solution: dict[str, set[str]] = {name: set() for name in (stamp.identifier, *eq)}
@@ -231,7 +231,7 @@ def test_the_ancestors_are_the_least_solution_of_their_equation(history: Instanc
 @examples(40, 200)
 @given(history=instance_histories())
 def test_a_search_in_the_pairs_finds_the_ancestors(history: InstanceHistory) -> None:
-    """All pairs are in the past, and the identifiers that go on are segments of others."""
+    """The search may ignore continued identifiers, which are segments of other identifiers."""
     stamps = history.stamps().values()
     names = {stamp.identifier for stamp in stamps}
     for stamp in stamps:
@@ -357,7 +357,7 @@ def test_an_event_that_receives_is_the_last_of_its_combinations() -> None:
     assert SCHEME.precedes(sent_b, received)
 
 
-def test_the_shorter_identifier_goes_on() -> None:
+def test_the_shorter_identifier_is_continued() -> None:
     a, b = SCHEME.replicas(list("ab")).values()
     for _ in range(3):
         a, _ = SCHEME.header(a, a, "b")
@@ -395,7 +395,7 @@ def test_a_message_that_is_received_again_adds_nothing() -> None:
         (["00c", 1, [["00", "01"], ["01c1", "011"]]], "of 00 and 01, which are combined"),
     ],
 )
-def test_what_is_no_stamp_says_why(value: Any, reason: str) -> None:
+def test_invalid_stamps_have_a_reason(value: Any, reason: str) -> None:
     with pytest.raises(EventError, match=f"^clock: {reason}"):
         SCHEME.read(value, "n")
 

@@ -1,4 +1,4 @@
-"""Differences of vector clocks: exact in a log, and over channels that are first in, first out."""
+"""Differences of vector clocks are exact in a log, and over FIFO channels."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def test_a_delta_is_never_longer_than_the_clock(run: SampleRun) -> None:
 
 
 def test_a_delta_does_not_grow_with_the_nodes() -> None:
-    """Two of many nodes talk: what they know of the others is in their first deltas only."""
+    """Two of many nodes communicate: only their first deltas have entries of the other nodes."""
     sizes: dict[int, list[int]] = {}
     for nodes in (8, 64):
         names = [f"n{number:02}" for number in range(nodes)]
-        # First along a chain through all nodes, twice.
+        # First a chain of messages through all nodes, twice.
         causes: list[tuple[int, ...]] = [(), *((n,) for n in range(2 * nodes + 39))]
         run = SampleRun([*names * 2, *[names[0], names[1]] * 20], causes).happenings()
         changed = [len(SCHEME.encode(stamp)) for stamp in SCHEME.stamped(run)]
@@ -93,7 +93,7 @@ def test_a_duplicate_is_one_event_and_a_contradiction_is_an_error() -> None:
         ({"a": 0}, "the own entry of node 'a' is zero; a node counts from 1"),
     ],
 )
-def test_what_is_no_delta_is_an_error(value: object, reason: str) -> None:
+def test_an_invalid_delta_is_an_error(value: object, reason: str) -> None:
     with pytest.raises(EventError) as error:
         SCHEME.read(value, "a")
     assert error.value.reason == f"clock: {reason}"
@@ -104,7 +104,7 @@ def test_what_is_no_delta_is_an_error(value: object, reason: str) -> None:
 
 @dataclass
 class ChannelRun:
-    """Nodes and the channels between them, each first in, first out."""
+    """Nodes and the FIFO channels between them."""
 
     nodes: dict[str, DifferentialReplica]
     vectors: dict[str, dict[str, int]]
@@ -113,7 +113,7 @@ class ChannelRun:
     )
 
     def act(self, node: str, received: list[str], to: list[str]) -> None:
-        """Have an event receive the next messages from some nodes, and send to others."""
+        """Add an event that receives the next messages from some nodes and sends to others."""
         channels = [self.channels.get((sender, node), []) for sender in received]
         messages = [channel.pop(0) for channel in channels if channel]
         vector = self.vectors[node]
@@ -128,7 +128,7 @@ class ChannelRun:
         self.nodes[node] = replica
 
     def validate_state(self) -> None:
-        """Check that clocks are equal, and that messages carry no more than they must."""
+        """Assert that clocks equal vector clocks, and that messages have no unchanged entries."""
         for node, replica in self.nodes.items():
             assert replica.clock == self.vectors[node]
             assert set(replica.changed_at) == set(replica.clock)
@@ -140,7 +140,7 @@ class ChannelRun:
 
 @given(data=st.data())
 def test_messages_that_carry_changes_give_the_clocks_of_whole_vectors(data: st.DataObject) -> None:
-    """Singhal and Kshemkalyani's technique, over channels that are first in, first out."""
+    """Singhal and Kshemkalyani's technique, over FIFO channels."""
     names = [f"n{number}" for number in range(data.draw(st.integers(2, 5)))]
     run = ChannelRun({name: DifferentialReplica(name) for name in names}, {n: {} for n in names})
     some = st.lists(st.sampled_from(names), max_size=3)
@@ -151,8 +151,8 @@ def test_messages_that_carry_changes_give_the_clocks_of_whole_vectors(data: st.D
         run.validate_state()
 
 
-def test_a_message_that_overtakes_another_one_brings_too_little() -> None:
-    """Why the technique asks for channels that are first in, first out."""
+def test_an_overtaking_message_carries_too_few_entries() -> None:
+    """The technique needs FIFO channels."""
     a = DifferentialReplica("a").event([{"c": 7}])
     a, _late = a.send("b")
     a, early = a.event().send("b")

@@ -1,4 +1,4 @@
-"""One matrix clock per domain, at message delivery to processes: the paper's theorem."""
+"""One matrix clock per domain for the delivery of messages to processes: the paper's theorem."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ketal.clocks.matrices.domain_stamps import (
     arrive,
     deliverable,
     global_stamp_bytes,
+    new_process,
     send,
     simulate,
     stamp_bytes,
-    started,
 )
 from ketal.model.syntax import Topology
 from ketal.operators.topology.domains import Domains, domains
@@ -26,8 +26,8 @@ from tests.operators.test_domains import random_topology, topology
 from tests.sampling import chances, drawn
 
 
-def everybody(where: Topology) -> Domains:
-    """Return the domain of one global matrix clock."""
+def global_domain(where: Topology) -> Domains:
+    """Return a single domain with all nodes, for one global matrix clock."""
     return (frozenset(end for x in where.edges for end in (x.source, x.target)),)
 
 
@@ -36,13 +36,13 @@ def ordered(where: Topology) -> list[tuple[str, str]]:
 
 
 def schedule(rng: random.Random, edges: list[tuple[str, str]], sends_max: int = 14) -> list[Action]:
-    """Return sends along the edges, and arrivals in any order; everything arrives."""
+    """Draw sends along the edges, and arrivals of all messages in any order."""
     out: list[Action] = []
     travelling: list[int] = []
     prompt = rng.choice((0.3, 0.5, 0.7))
     for number in range(rng.randint(1, sends_max)):
         while travelling and rng.random() < prompt:
-            # The latest first, more often than not: that is what overtakes.
+            # Prefer the latest message, so that messages are overtaken.
             index = -1 if rng.random() < 0.6 else rng.randrange(len(travelling))
             out.append(travelling.pop(index))
         out.append(rng.choice(edges))
@@ -56,10 +56,10 @@ def delivered(history: MessageHistory) -> list[int]:
 
 
 def overtakings(history: MessageHistory) -> set[tuple[int, int]]:
-    """Return the pairs of messages that break global causal delivery, from its definition.
+    """Return the pairs of messages that violate global causal delivery, by its definition.
 
-    (m, n): both go to one process, m was sent happened-before n, and n was
-    delivered while m was not.
+    (m, n): both are sent to one process, the send of m happened before that of n, and n was
+    delivered before m.
     """
     past: list[set[int]] = []
     latest: dict[str, int] = {}
@@ -96,7 +96,7 @@ def paths(edges: list[tuple[str, str]], source: str, target: str) -> Iterator[tu
 
 
 def race(path: tuple[str, ...]) -> list[Action]:
-    """Return a slow message from end to end, and a chain of fast ones that overtakes it."""
+    """Return a slow message from end to end, and a chain of fast messages that overtakes it."""
     chain: list[Action] = []
     for number, hop in enumerate(itertools.pairwise(path), 1):
         chain += [hop, number]
@@ -109,7 +109,7 @@ def race(path: tuple[str, ...]) -> list[Action]:
 def test_a_message_is_stamped_for_the_domains_of_both_its_ends() -> None:
     groups = domains(topology("p>q q>r p>r q>s s>q").edges)
     assert [sorted(d) for d in groups] == [["p", "q", "r"], ["q", "s"]]
-    q, message = send(started("q", groups), "s", 0)
+    q, message = send(new_process("q", groups), "s", 0)
     assert [sorted(d) for d in message.stamps] == [["q", "s"]]
     assert q.sent[frozenset("qs")] == {("q", "s"): 1}
     assert q.sent[frozenset("pqr")] == {}
@@ -117,13 +117,13 @@ def test_a_message_is_stamped_for_the_domains_of_both_its_ends() -> None:
 
 def test_a_message_that_overtakes_is_held_back() -> None:
     groups = domains(topology("p>q q>r p>r").edges)
-    p, slow = send(started("p", groups), "r", 0)
+    p, slow = send(new_process("p", groups), "r", 0)
     p, news = send(p, "q", 1)
-    q, (first,) = arrive(started("q", groups), news)
+    q, (first,) = arrive(new_process("q", groups), news)
     assert first == news
     assert q.sent[frozenset("pqr")] == {("p", "r"): 1, ("p", "q"): 1}
     q, fast = send(q, "r", 2)
-    r, out = arrive(started("r", groups), fast)
+    r, out = arrive(new_process("r", groups), fast)
     assert out == ()
     assert r.waiting == (fast,)
     assert not deliverable(r, fast)
@@ -134,12 +134,12 @@ def test_a_message_that_overtakes_is_held_back() -> None:
 
 def test_a_relaxed_edge_carries_no_stamp_unless_its_ends_share_a_domain() -> None:
     groups = domains(topology("p>q~ q>r").edges)
-    assert send(started("p", groups), "q", 0)[1].stamps == {}
+    assert send(new_process("p", groups), "q", 0)[1].stamps == {}
     groups = domains(topology("p>q~ p>r r>q q>p").edges)
-    assert send(started("p", groups), "q", 0)[1].stamps != {}
+    assert send(new_process("p", groups), "q", 0)[1].stamps != {}
 
 
-def test_overtakings_are_seen() -> None:
+def test_overtaking_is_detected() -> None:
     assert overtakings(simulate((), race(("p", "q", "r")))) == {(0, 2)}
     assert overtakings(simulate((), [("p", "q"), ("p", "q"), 1])) == {(0, 1)}
     assert overtakings(simulate((), [("p", "q"), ("r", "q"), 1, 0])) == set()
@@ -149,7 +149,7 @@ def test_overtakings_are_seen() -> None:
 
 
 def test_the_theorem() -> None:
-    """Section 4.1: causal delivery within each domain gives it globally; all is delivered."""
+    """Section 4.1: causal delivery in each domain implies it globally; all messages arrive."""
     overtaken = 0
 
     @drawn(450, 10_000)
@@ -171,13 +171,13 @@ def test_domains_hold_back_what_one_global_matrix_clock_holds_back(rng: random.R
     actions = schedule(rng, ordered(where))
     assert (
         simulate(domains(where.edges), actions).moments
-        == simulate(everybody(where), actions).moments
+        == simulate(global_domain(where), actions).moments
     )
 
 
 @given(chances())
-def test_relaxed_messages_take_nothing_from_the_others(rng: random.Random) -> None:
-    """What is given up needs a relaxed edge: without theirs no chain is overtaken."""
+def test_relaxed_messages_do_not_break_other_chains(rng: random.Random) -> None:
+    """A violation needs a relaxed edge: chains along other edges are not overtaken."""
     where = random_topology(rng, 6, relaxed=0.4)
     strict = set(ordered(where))
     actions = schedule(rng, [(x.source, x.target) for x in where.edges])
@@ -189,8 +189,8 @@ def test_relaxed_messages_take_nothing_from_the_others(rng: random.Random) -> No
     assert overtakings(MessageHistory(messages, moments)) == set()
 
 
-def test_with_one_domain_taken_away_a_violation_is_found() -> None:
-    """Exactly where an elementary path of an edge then lies in no domain."""
+def test_without_one_domain_a_violation_is_found() -> None:
+    """A violation exists iff an elementary path of an edge then lies in no domain."""
     broken = 0
 
     @drawn(130, 5_000)
@@ -212,7 +212,7 @@ def test_with_one_domain_taken_away_a_violation_is_found() -> None:
                 assert (0, last) in overtakings(simulate(rest, race(path)))
                 assert overtakings(simulate(groups, race(path))) == set()
             if not bare:
-                # The others cover its paths between them.
+                # The other domains together cover its paths.
                 assert overtakings(simulate(rest, schedule(rng, edges))) == set()
             broken += bool(bare)
 
@@ -237,10 +237,10 @@ def test_stamp_bytes(text: str, edge: tuple[str, str], expected: int) -> None:
 
 
 def test_a_matrix_clock_of_the_76_processes_of_section_2() -> None:
-    """The paper prints no matrix, and one size: "k × 76²", with k the bytes of an entry."""
+    """The paper has no matrix, and one size: "k × 76²", where k is the bytes of an entry."""
     assert global_stamp_bytes(76) == 8 * 76**2 == 46_208
 
 
 def test_one_global_matrix_clock_is_one_domain() -> None:
     where = topology("p>q q>r r>s")
-    assert stamp_bytes(everybody(where), "p", "q") == global_stamp_bytes(4) == 4**2 * 8
+    assert stamp_bytes(global_domain(where), "p", "q") == global_stamp_bytes(4) == 4**2 * 8

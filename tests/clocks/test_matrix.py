@@ -1,4 +1,4 @@
-"""Matrix clocks against what nodes know of each other, counted from the pasts of events."""
+"""Matrix clocks against the nodes' knowledge of each other, counted from the pasts of events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCHEME = MatrixClocks()
 
 
 def _rows(run: SampleRun, number: int) -> dict[str, dict[str, int]]:
-    """Return the rows of an event: of each node the clock of its last event that is known."""
+    """Return the rows of an event: node → the clock of its last known event."""
     known = run.pasts()[number] | {number}
     clocks = run.clocks()
     return {clocks[one][0]: clocks[one][1] for one in sorted(known)}
@@ -29,7 +29,7 @@ def test_a_row_is_the_clock_of_the_last_event_of_its_node_that_is_known(run: Sam
 def test_what_is_known_everywhere_is_in_the_past_of_a_known_event_of_every_node(
     run: SampleRun,
 ) -> None:
-    """And the next event of the node is not: nothing is kept for longer than need be."""
+    """The next event of the node is not known everywhere, so nothing is kept too long."""
     pasts, nodes = run.pasts(), sorted(set(run.nodes))
     of_node = {node: [n for n, at in enumerate(run.nodes) if at == node] for node in nodes}
     for number, stamp in enumerate(SCHEME.stamped(run.happenings())):
@@ -59,14 +59,14 @@ def test_what_is_known_everywhere_never_shrinks_in_a_node(run: SampleRun) -> Non
         last[stamp.node] = everywhere
 
 
-def test_a_node_without_an_event_is_one_that_knows_nothing() -> None:
+def test_a_node_without_an_event_knows_nothing() -> None:
     (stamp,) = SCHEME.stamped(SampleRun(["a"], [()]).happenings())
     assert known_everywhere(stamp, ["a"]) == {"a": 1}
     assert known_everywhere(stamp, ["a", "b"]) == {}
 
 
 def test_an_acknowledgement_is_what_makes_an_event_known_everywhere() -> None:
-    """a sends to b, b answers: then a knows that b knows it, and b does not know that."""
+    """a sends to b, and b answers: then a knows that b knows the event, but b does not know it."""
     run = SampleRun([*"aba"], [(), (0,), (1,)])
     sent, received, answered = SCHEME.stamped(run.happenings())
     nodes = ("a", "b")
@@ -93,7 +93,7 @@ def test_zeros_are_dropped_when_a_matrix_is_read() -> None:
         ({"a": {"a": -1}}, "the entry of 'a' is negative"),
     ],
 )
-def test_what_is_no_matrix_is_an_error(value: object, reason: str) -> None:
+def test_an_invalid_matrix_is_an_error(value: object, reason: str) -> None:
     with pytest.raises(EventError) as error:
         SCHEME.read(value, "a")
     assert error.value.reason.startswith("clock: ")
@@ -101,12 +101,12 @@ def test_what_is_no_matrix_is_an_error(value: object, reason: str) -> None:
 
 
 def test_bytes_grow_as_the_square_of_the_nodes() -> None:
-    """Every node has received from every other one: n rows of n entries."""
+    """If every node has received from every other node, a stamp has n rows of n entries."""
     sizes = {}
     for nodes in (4, 8, 16):
         names = [f"n{number:02}" for number in range(nodes)] * 3
-        # Each event receives the one before it, so after two rounds each knows every row.
+        # Each event receives the previous one, so after two rounds every node knows all rows.
         causes: list[tuple[int, ...]] = [(), *((number,) for number in range(len(names) - 1))]
         sizes[nodes] = len(SCHEME.encode(SCHEME.stamped(SampleRun(names, causes).happenings())[-1]))
-    # A name of three bytes and its length, and a counter of one byte.
+    # An entry is a name of three bytes with its length, and a counter of one byte.
     assert all(5 * nodes**2 <= size <= 5 * nodes**2 + 8 * nodes for nodes, size in sizes.items())

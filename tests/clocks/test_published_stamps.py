@@ -1,4 +1,4 @@
-"""Stamps that are printed in the papers, with the number of the figure."""
+"""Stamps printed in the papers, with the numbers of their figures."""
 
 from __future__ import annotations
 

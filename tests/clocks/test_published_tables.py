@@ -1,6 +1,6 @@
-"""Clocks and outcomes from the public test suites of the field: the facts, in code of our own.
+"""Clocks and outcomes from public test suites of the field: their facts, in our own code.
 
-Each test says which suite and which test of it the facts come from.
+Each test names the suite and the test from which its facts are taken.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from ketal.errors import EventError
 # --- vector clocks --------------------------------------------------------------------
 
 
-def _counted(*nodes: int | str) -> dict[str, int]:
-    """Return the clock in which each node counts as often as it is named."""
+def _clock(*nodes: int | str) -> dict[str, int]:
+    """Return the clock whose counters are the numbers of occurrences of each name."""
     clock: dict[str, int] = {}
     for node in map(str, nodes):
         clock[node] = clock.get(node, 0) + 1
@@ -68,7 +68,7 @@ COMPARISONS = [
 def test_vector_clocks_are_ordered(
     a: tuple[int, ...], b: tuple[int, ...], outcome: tuple[bool, bool]
 ) -> None:
-    first, second = _counted(*a), _counted(*b)
+    first, second = _clock(*a), _clock(*b)
     assert (compare(first, second), compare(second, first)) == outcome
     assert (first == second) == (a == b)
 
@@ -76,19 +76,30 @@ def test_vector_clocks_are_ordered(
 MERGES = [
     # Voldemort, VectorClockTest.testMerge.
     pytest.param({}, {}, {}, id="voldemort: empty clocks"),
-    pytest.param(_counted(1), _counted(2), _counted(1, 2), id="voldemort: one event each"),
     pytest.param(
-        _counted(1, 1, 1, 2, 3),
-        _counted(1, 2, 2, 4),
-        _counted(1, 1, 1, 2, 2, 3, 4),
+        _clock(1),
+        _clock(2),
+        _clock(1, 2),
+        id="voldemort: one event each",
+    ),
+    pytest.param(
+        _clock(1, 1, 1, 2, 3),
+        _clock(1, 2, 2, 4),
+        _clock(1, 1, 1, 2, 2, 3, 4),
         id="voldemort: the greater counts",
     ),
     # Akka, VectorClockSpec.
     pytest.param(
-        _counted(1, 2, 2, 2, 2), _counted(1, 2, 2, 3), _counted(1, 2, 2, 2, 2, 3), id="akka: merge"
+        _clock(1, 2, 2, 2, 2),
+        _clock(1, 2, 2, 3),
+        _clock(1, 2, 2, 2, 2, 3),
+        id="akka: merge",
     ),
     pytest.param(
-        _counted(4, 4), _counted(1, 2, 2, 3), _counted(1, 2, 2, 3, 4, 4), id="akka: disjoint clocks"
+        _clock(4, 4),
+        _clock(1, 2, 2, 3),
+        _clock(1, 2, 2, 3, 4, 4),
+        id="akka: disjoint clocks",
     ),
     # Riak, vclock: merge_test, merge_less_left_test, merge_same_id_test.
     pytest.param(
@@ -116,7 +127,7 @@ def test_vector_clocks_are_merged(
 
 
 def _entries(store: StoreReplica) -> dict[str, tuple[int, list[Any]]]:
-    """Return of each server its count and the values of its siblings, the newest first."""
+    """Return each server's count and the values of its siblings, the newest first."""
     return {
         server: (
             count,
@@ -130,27 +141,30 @@ def _entries(store: StoreReplica) -> dict[str, tuple[int, list[Any]]]:
     }
 
 
-def _at(server: str, store: StoreReplica) -> StoreReplica:
-    """Return what another server keeps that has received everything of a store."""
+def _synchronised(server: str, store: StoreReplica) -> StoreReplica:
+    """Return another server's replica after it has received all siblings of a store."""
     return StoreReplica(server).sync(store)
 
 
 def test_join_of_the_dvvset_suite() -> None:
-    """Gonçalves and Almeida, dvvset, join_test: which context a reader gets."""
+    """Gonçalves and Almeida, dvvset, join_test: the context that a reader gets."""
     a1 = StoreReplica("a").put("v1")
     assert a1.known == {"a": 1}
-    b1 = _at("b", a1).put("v2", a1.known)
+    b1 = _synchronised("b", a1).put("v2", a1.known)
     assert b1.known == {"a": 1, "b": 1}
 
 
 def test_update_of_the_dvvset_suite() -> None:
-    """dvvset, update_test: what a server keeps after writes with different contexts."""
+    """dvvset, update_test: the siblings after writes with different contexts."""
     a0 = StoreReplica("a").put("v1")
     a1 = a0.put("v2", a0.known)
     assert _entries(a0) == {"a": (1, ["v1"])}
     assert _entries(a1) == {"a": (2, ["v2"])}
-    assert _entries(_at("b", a1).put("v3", a1.known)) == {"a": (2, []), "b": (1, ["v3"])}
-    assert _entries(_at("b", a1).put("v4", a0.known)) == {"a": (2, ["v2"]), "b": (1, ["v4"])}
+    assert _entries(_synchronised("b", a1).put("v3", a1.known)) == {"a": (2, []), "b": (1, ["v3"])}
+    assert _entries(_synchronised("b", a1).put("v4", a0.known)) == {
+        "a": (2, ["v2"]),
+        "b": (1, ["v4"]),
+    }
     assert _entries(a1.put("v5", a0.known)) == {"a": (3, ["v5", "v2"])}
 
 
@@ -165,14 +179,14 @@ def test_synchronised_updates_of_the_dvvset_suite() -> None:
 
 
 def test_events_of_the_dvvset_suite() -> None:
-    """dvvset, event_test: a write that has read nothing, at the same server and at another."""
+    """dvvset, event_test: a write without a read, at the same server and at another one."""
     a = StoreReplica("a").put("v1")
     assert _entries(a.put("v2")) == {"a": (2, ["v2", "v1"])}
-    assert _entries(_at("b", a).put("v2")) == {"a": (1, ["v1"]), "b": (1, ["v2"])}
+    assert _entries(_synchronised("b", a).put("v2")) == {"a": (1, ["v1"]), "b": (1, ["v2"])}
 
 
 def test_sync_of_the_dvvset_suite() -> None:
-    """dvvset, sync_test: what two servers have when each has received the other's."""
+    """dvvset, sync_test: the siblings of two servers after each has received the other's."""
     a = StoreReplica("a").put("v1")
     a1 = a.put("v2", a.known)
     b, c = (StoreReplica(name).put("v3", a1.known) for name in "bc")
@@ -186,12 +200,12 @@ def test_sync_of_the_dvvset_suite() -> None:
 
 
 def test_less_of_the_dvvset_suite() -> None:
-    """dvvset, less_test: which contexts know less than others."""
+    """dvvset, less_test: which contexts are less than others."""
     a = StoreReplica("a").put("v1")
     b = a.put("v2", a.known)
-    b2, b3 = (_at(name, a).put("v2", a.known) for name in "bz")
-    c = _at("c", a).put("v3", b.known)
-    d = _at("d", b2).put("v4", c.known)
+    b2, b3 = (_synchronised(name, a).put("v2", a.known) for name in "bz")
+    c = _synchronised("c", a).put("v3", b.known)
+    d = _synchronised("d", b2).put("v4", c.known)
     of = {"a": a, "b": b, "b2": b2, "b3": b3, "c": c, "d": d}
     less = {"a b", "a c", "b c", "b d", "b2 d", "a d"}
     not_less = {"b2 c", "b b2", "b2 b", "a a", "c c", "d b2", "b3 d"}
@@ -217,7 +231,7 @@ def test_the_first_dotted_version_vectors() -> None:
 
 
 def _tree(text: str) -> IntervalTreeClock:
-    """Return the stamp of a tree as papers print it; with brackets it would be JSON."""
+    """Return the stamp of a tree in the papers' notation, which is JSON but for its brackets."""
     return IntervalTreeClocks().read(json.loads(text.translate(str.maketrans("()", "[]"))), "")
 
 
@@ -272,7 +286,7 @@ def test_event_trees_are_ordered(a: str, b: str, below: bool, above: bool) -> No
     ],
 )
 def test_event_trees_are_read(text: str, tree: Events) -> None:
-    """Wasti, treeclocks, the tests of event_tree; its trees are read as they stand, ours normal."""
+    """Wasti, treeclocks, the tests of event_tree, which does not normalise trees as we do."""
     assert _tree(text).events == tree
 
 
@@ -289,9 +303,9 @@ def test_a_tree_of_too_many_levels_is_an_error() -> None:
 
 
 def test_the_history_of_the_hybrid_clock_of_cockroachdb() -> None:
-    """CockroachDB, hlc, TestHLCClock: time goes on, jumps back, coincides, and catches up.
+    """CockroachDB, hlc, TestHLCClock: time advances, jumps back, coincides, and catches up.
 
-    There a receive is a reading of the clock, an update, and a reading: two events of ours.
+    A receive there reads the clock, updates it, and reads it again: two events here.
     """
     history: list[tuple[int, tuple[int, int] | None, tuple[int, int]]] = [
         (5, None, (5, 0)),
@@ -315,7 +329,7 @@ def test_the_history_of_the_hybrid_clock_of_cockroachdb() -> None:
 
 
 def test_a_hybrid_clock_follows_physical_time_as_that_of_cockroachdb() -> None:
-    """CockroachDB, hlc, TestHLCLess: a tick of physical time, then two readings within it."""
+    """CockroachDB, hlc, TestHLCLess: a tick of physical time, then two reads within it."""
     scheme = HybridClocks()
     replica = scheme.replicas(["n"])["n"]
     replica, first = scheme.event(replica, time_us=1)

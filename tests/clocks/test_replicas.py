@@ -1,4 +1,4 @@
-"""Replicas that fork and join, and stores that keep siblings, against causal histories."""
+"""Replicas that fork and join, and stores with siblings, against causal histories."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_schemes_that_fork() -> None:
 
 @given(data=st.data())
 def test_interval_tree_clocks_of_replicas_that_come_and_go(data: st.DataObject) -> None:
-    """Their order is that of causal histories: Almeida et al., section 3."""
+    """They order replicas as causal histories do: Almeida et al., section 3."""
     replicas: list[tuple[IntervalTreeClock, History]] = [(SEED, frozenset())]
     stamps: list[tuple[IntervalTreeClock, History]] = []
     for step in range(data.draw(st.integers(0, sample(60, 200)))):
@@ -99,7 +99,7 @@ def test_interval_tree_clocks_of_replicas_that_come_and_go(data: st.DataObject) 
 def test_a_store_keeps_the_siblings_that_histories_keep(data: st.DataObject) -> None:
     """Dotted version vectors lose no update and make no false conflict."""
     servers = [StoreReplica(name) for name in "stu"]
-    expected: list[dict[int, History]] = [{} for _ in servers]  # of each sibling, what it knows
+    expected: list[dict[int, History]] = [{} for _ in servers]  # sibling → its history
     reads: list[tuple[dict[str, int], History]] = [({}, frozenset())]
     for step in range(data.draw(st.integers(0, sample(40, 200)))):
         at = data.draw(st.integers(0, 2))

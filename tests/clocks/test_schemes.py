@@ -16,7 +16,7 @@ from ketal.clocks.scheme import Scheme, StampOrder
 from ketal.clocks.schemes import SCHEMES, scheme_named
 from ketal.clocks.stamping import direct_causes, vector_clocks
 from ketal.errors import EventError, SettingError
-from tests.clocks.executions import SampleRun, answers, sample_runs
+from tests.clocks.executions import SampleRun, count_answers, sample_runs
 from tests.sampling import examples
 
 EXACT = [name for name in SCHEMES if scheme_named(name).decides]
@@ -30,8 +30,8 @@ def _stamps(scheme: Scheme[Any], run: SampleRun) -> list[Any]:
 @pytest.mark.parametrize("name", EXACT)
 @examples(40, 300)
 @given(run=sample_runs())
-def test_an_exact_scheme_tells_every_pair(name: str, run: SampleRun) -> None:
-    for truth, answer in answers(scheme_named(name), run.happenings(), run.pasts()):
+def test_an_exact_scheme_decides_every_pair(name: str, run: SampleRun) -> None:
+    for truth, answer in count_answers(scheme_named(name), run.happenings(), run.pasts()):
         assert answer is truth
 
 
@@ -39,7 +39,7 @@ def test_an_exact_scheme_tells_every_pair(name: str, run: SampleRun) -> None:
 @examples(40, 300)
 @given(run=sample_runs())
 def test_an_inexact_scheme_contradicts_no_pair(scheme: Scheme[Any], run: SampleRun) -> None:
-    for truth, answer in answers(scheme, run.happenings(), run.pasts()):
+    for truth, answer in count_answers(scheme, run.happenings(), run.pasts()):
         assert answer in (truth, StampOrder.UNKNOWN)
 
 
@@ -98,7 +98,7 @@ JSON = st.recursive(
 @pytest.mark.parametrize("name", SCHEMES)
 @examples(25, 1_000)
 @given(value=JSON | st.fixed_dictionaries({"dot": JSON, "past": JSON}), data=st.binary())
-def test_what_is_no_stamp_is_an_error(name: str, value: Any, data: bytes) -> None:
+def test_an_invalid_stamp_is_an_error(name: str, value: Any, data: bytes) -> None:
     scheme = scheme_named(name)
     for read in (partial(scheme.read, value, "n"), partial(scheme.decode, data, "n")):
         if isinstance(stamp := _stamp_or_error(read), EventError):
@@ -141,7 +141,7 @@ def test_the_causes_of_an_excerpt_keep_its_order(run: SampleRun, data: st.DataOb
 def test_a_hybrid_clock_is_no_further_from_physical_time_than_the_nodes_are(
     run: SampleRun,
 ) -> None:
-    """Kulkarni et al., Theorem 2 and Corollary 1: l is the greatest time that is known of."""
+    """Kulkarni et al., Theorem 2 and Corollary 1: l is the greatest known physical time."""
     pasts = run.pasts()
     for number, stamp in enumerate(_stamps(HybridClocks(), run)):
         known = [run.times_us[one] for one in (*pasts[number], number)]
@@ -149,6 +149,6 @@ def test_a_hybrid_clock_is_no_further_from_physical_time_than_the_nodes_are(
         assert stamp.counter <= len(known)
 
 
-def test_a_scheme_of_no_name_is_an_error() -> None:
+def test_an_unknown_scheme_is_an_error() -> None:
     with pytest.raises(SettingError, match="no clock scheme 'ict'; did you mean itc"):
         scheme_named("ict")

@@ -1,7 +1,7 @@
-"""What "Improving Causality Logging in Mobile Computing Networks" prints, and what it leaves out.
+"""The examples of "Improving Causality Logging in Mobile Computing Networks", and its gaps.
 
-The text of the paper has the numbers of Fig. 1 and of section III's example. Of Figs. 2 to 5 and 7
-it has what they show: two stations, three hosts, and the same execution in each notation.
+The text of the paper has the numbers of Fig. 1 and of section III's example, and describes the
+content of Figs. 2 to 5 and 7: two stations, three hosts, and the same execution in each notation.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ketal.clocks.mobile_hosts.dependency_sequences import DependencyClocks, has
+from ketal.clocks.mobile_hosts.dependency_sequences import DependencyClocks, contains
 from ketal.clocks.mobile_hosts.hierarchical import HierarchicalClocks, digits
 from ketal.clocks.mobile_hosts.interleaving import InterleavingClocks
 from ketal.clocks.mobile_hosts.station_vectors import StationClocks
 from ketal.clocks.scheme import Clock, Scheme, StampOrder
 from ketal.clocks.schemes import scheme_named
 from tests.clocks.executions import SampleRun, sample_runs
-from tests.clocks.test_stations import EXACT, MobileRun, set_of_pairs, stayed
+from tests.clocks.test_stations import EXACT, MobileRun, fixed_run, set_of_pairs
 
 
 def test_figure_1_one_clock_per_station_orders_unrelated_sends() -> None:
     """ "The send event on MH_B appears to depend on the send event on MH_A", as [1 0] < [2 0]."""
-    events = stayed(("A", "1", ()), ("B", "1", ())).happenings()
+    events = fixed_run(("A", "1", ()), ("B", "1", ())).happenings()
     scheme = StationClocks()
     a, b = scheme.stamped(events)
     assert (dict(a.clock), dict(b.clock)) == ({"1": 1}, {"1": 2})
@@ -40,7 +40,7 @@ def test_figure_1_one_clock_per_station_orders_unrelated_sends() -> None:
 
 # A and B are at station 1, C is at station 2. B's first event reaches C's first, C's second A's
 # second, B's second C's third.
-RUN = stayed(
+RUN = fixed_run(
     ("A", "1", ()), ("B", "1", ()), ("C", "2", (1,)), ("C", "2", ()),
     ("A", "1", (3,)), ("B", "1", ()), ("C", "2", (5,)),
 )  # fmt: skip
@@ -53,7 +53,7 @@ FIGURE_4: list[tuple[list[int], list[int]]] = [
     ([1], []), ([2], []), ([2], [1]), ([2], [1, 2]),
     ([1, 2, 3], [1, 2]), ([2, 4], []), ([2, 4], [1, 2, 3]),
 ]  # fmt: skip
-# Station 1 itself does not know that event 3 of it is after event 2, by way of station 2.
+# Station 1 alone cannot know that its event 3 is after event 2, by messages via 2.
 FIGURE_5_BITS = ["1", "01", "1", "11", "101", "0101", "111"]
 CLOCKS = [(1, 0), (2, 0), (2, 1), (2, 2), (3, 2), (4, 2), (4, 3)]
 FIGURE_7_P = [None, None, None, 1, 1, 2, 2]
@@ -95,7 +95,7 @@ def test_section_3_the_example_is_the_history_of_an_event() -> None:
     none: tuple[int, ...] = ()
     at_1 = [("A", "1", none), ("A", "1", none), ("D", "1", none), ("A", "1", none)]
     at_2 = [(host, "2", none) for host in "CBCBBBBC"]
-    events = stayed(*at_1, *at_2, ("B", "2", (3,))).happenings()
+    events = fixed_run(*at_1, *at_2, ("B", "2", (3,))).happenings()
     dependency = DependencyClocks().stamped(events)[-1]
     assert dependency.history == {"1": (1, 2, 4, 4), "2": (2, 2, 4, 7, 9, 9)}
     assert set_of_pairs(dependency.history["2"]) == {2, 4, 5, 6, 7, 9}
@@ -105,18 +105,19 @@ def test_section_3_the_example_is_the_history_of_an_event() -> None:
     assert (interleaving.previous, _entries(interleaving.clock)) == (("2", 7), (4, 9))
 
 
-def test_what_pairs_have() -> None:
+def test_pairs_encode_sets_of_numbers() -> None:
     pairs = (2, 2, 4, 7, 9, 9)
-    assert {number for number in range(1, 50) if has(pairs, number)} == set_of_pairs(pairs)
+    assert {number for number in range(1, 50) if contains(pairs, number)} == set_of_pairs(pairs)
 
 
 Printed = list[tuple[int | None, dict[str, int]]]
 
 
 def _definition_iv_1(mobile: MobileRun) -> Printed:
-    """Return P and V() of each event, by Definition IV.1 to the letter.
+    """Return P and V() of each event, literally by Definition IV.1.
 
-    At a handoff, which it leaves open, the new station is given the V() of the host's last event.
+    At a handoff, which the definition leaves open, the new station merges V() of the host's last
+    event.
     """
     clocks: dict[str, dict[str, int]] = {}
     last: dict[tuple[str, str], int] = {}
@@ -143,7 +144,7 @@ def _definition_iv_1(mobile: MobileRun) -> Printed:
 
 @st.composite
 def settled_runs(draw: st.DrawFn) -> MobileRun:
-    """Draw executions of hosts that stay where they are, and receive a message at a time."""
+    """Draw executions of hosts that do not move, and receive at most one message per event."""
     run = draw(sample_runs())
     run = SampleRun(run.nodes, [causes[:1] for causes in run.causes])
     at = {node: draw(st.sampled_from(["s1", "s2", "s3"])) for node in sorted(set(run.nodes))}
@@ -157,12 +158,14 @@ def test_definition_iv_1_is_part_of_an_interleaving_stamp(mobile: MobileRun) -> 
     assert logged == _definition_iv_1(mobile)
 
 
-# Pairs of executions that differ in one event, the last: whose send C or A receives, or who moves.
+# Pairs of executions that differ in their last event: the send that C or A receives, or who moves.
 LEAD = [("C", "2", ()), ("D", "2", ()), ("C", "2", ()), ("A", "1", (2,))]
-KNOWN_BEFORE = [stayed(*LEAD, ("A", "1", (send,))) for send in (0, 1)]
-WITHIN_A_STATION = [stayed(("A", "1", ()), ("B", "1", ()), ("C", "1", (send,))) for send in (0, 1)]
+KNOWN_BEFORE = [fixed_run(*LEAD, ("A", "1", (send,))) for send in (0, 1)]
+WITHIN_A_STATION = [
+    fixed_run(("A", "1", ()), ("B", "1", ()), ("C", "1", (send,))) for send in (0, 1)
+]
 HANDOFF = [
-    stayed(("A", "1", ()), ("B", "1", ()), ("C", "2", (1,)), (host, "2", ())) for host in "AB"
+    fixed_run(("A", "1", ()), ("B", "1", ()), ("C", "2", (1,)), (host, "2", ())) for host in "AB"
 ]
 PAIRS = {"known": KNOWN_BEFORE, "within": WITHIN_A_STATION, "handoff": HANDOFF}
 
@@ -184,7 +187,7 @@ def test_definition_iv_1_as_printed_logs_two_executions_alike_that_are_ordered_d
 
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("name", EXACT)
-def test_with_the_labels_of_causes_they_are_told_apart(name: str, pair: str) -> None:
+def test_the_labels_of_causes_distinguish_them(name: str, pair: str) -> None:
     for mobile in PAIRS[pair]:
         past = mobile.run.pasts()[-1]
         expected = [
@@ -195,7 +198,7 @@ def test_with_the_labels_of_causes_they_are_told_apart(name: str, pair: str) -> 
 
 
 @pytest.mark.parametrize(("pair", "alike"), [("known", True), ("within", False), ("handoff", True)])
-def test_bits_without_labels_tell_apart_what_differs_within_a_station(
+def test_bits_without_labels_distinguish_executions_within_a_station(
     pair: str, alike: bool
 ) -> None:
     one, other = (
@@ -209,7 +212,7 @@ def test_bits_without_labels_tell_apart_what_differs_within_a_station(
 def test_a_receive_that_brings_its_station_something_new_names_its_send_by_the_clocks(
     mobile: MobileRun,
 ) -> None:
-    """Where Definition IV.1 as printed decides: the send is the greatest event that is new."""
+    """Definition IV.1 as printed decides in this case: the send is the greatest new event."""
     stamps = InterleavingClocks().stamped(mobile.happenings())
     log = {stamp.label: stamp for stamp in stamps}
     for stamp in stamps:

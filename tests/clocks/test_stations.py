@@ -20,7 +20,7 @@ from ketal.clocks.scheme import Happening, Scheme, StampOrder
 from ketal.clocks.schemes import scheme_named
 from ketal.clocks.stamping import vector_clocks
 from ketal.errors import EventError
-from tests.clocks.executions import SampleRun, answers, made_run
+from tests.clocks.executions import SampleRun, count_answers, make_run
 from tests.sampling import chances, sample
 
 EXACT = ["dependency", "hierarchical", "interleaving"]
@@ -30,20 +30,20 @@ MOVES = ("stays", "stays", "stays", "s1", "s2", "s3", "")
 
 @dataclass
 class MobileRun:
-    """An execution, and the station of each of its events; of some events none is given."""
+    """An execution, and the station of each of its events; some events have none."""
 
     run: SampleRun
     stations: list[str]
 
     def happenings(self) -> list[Happening]:
-        """Return the events as schemes stamp them."""
+        """Return the events in the form that schemes stamp."""
         return [
             replace(event, station=station)
             for event, station in zip(self.run.happenings(), self.stations, strict=True)
         ]
 
     def labels(self) -> list[Label]:
-        """Return station and number of each event, counted."""
+        """Return the station of each event and its number there, counted."""
         seen: Counter[str] = Counter()
         out = []
         for node, given_name in zip(self.run.nodes, self.stations, strict=True):
@@ -53,7 +53,7 @@ class MobileRun:
         return out
 
     def links(self) -> list[tuple[int, ...]]:
-        """Return of each event the sends that it receives, and its host's previous event."""
+        """Return the direct causes of each event: its sends, and its host's previous event."""
         last: dict[str, int] = {}
         out = []
         for number, (node, causes) in enumerate(zip(self.run.nodes, self.run.causes, strict=True)):
@@ -63,13 +63,13 @@ class MobileRun:
 
 
 def set_of_pairs(pairs: Pairs) -> set[int]:
-    """Return the numbers in ranges that are given by their first and last."""
+    """Return the numbers in ranges given by their first and last."""
     ranges = zip(pairs[::2], pairs[1::2], strict=True)
     return {number for first, last in ranges for number in range(first, last + 1)}
 
 
 def _moving(rng: random.Random, steps_max: int) -> MobileRun:
-    run = made_run(rng, 8, steps_max)
+    run = make_run(rng, 8, steps_max)
     at: dict[str, str] = {}
     stations = []
     for node in run.nodes:
@@ -80,18 +80,18 @@ def _moving(rng: random.Random, steps_max: int) -> MobileRun:
 
 
 def mobile_runs(steps_max: int = sample(60, 200)) -> st.SearchStrategy[MobileRun]:
-    """Return a strategy of executions of up to 8 hosts between 3 stations and their own."""
+    """Return a strategy for executions of up to 8 hosts that move between 3 stations."""
     return chances(8 * steps_max).map(lambda rng: _moving(rng, steps_max))
 
 
-def stayed(*events: tuple[str, str, tuple[int, ...]]) -> MobileRun:
-    """Return the execution of events that are given as host, station and sends received."""
+def fixed_run(*events: tuple[str, str, tuple[int, ...]]) -> MobileRun:
+    """Return the execution of events given as (host, station, received sends)."""
     hosts, stations, causes = zip(*events, strict=True)
     return MobileRun(SampleRun(list(hosts), list(causes)), list(stations))
 
 
 def _answers(scheme: Scheme[Any], mobile: MobileRun) -> Counter[tuple[StampOrder, StampOrder]]:
-    return answers(scheme, mobile.happenings(), mobile.run.pasts())
+    return count_answers(scheme, mobile.happenings(), mobile.run.pasts())
 
 
 @given(mobile=mobile_runs())
@@ -104,7 +104,7 @@ def test_no_event_is_before_itself(mobile: MobileRun) -> None:
 
 @pytest.mark.parametrize("name", EXACT)
 @given(mobile=mobile_runs())
-def test_an_exact_scheme_tells_every_pair_of_hosts_that_move(name: str, mobile: MobileRun) -> None:
+def test_an_exact_scheme_decides_every_pair_of_moving_hosts(name: str, mobile: MobileRun) -> None:
     for truth, answer in _answers(scheme_named(name), mobile):
         assert answer is truth
 
@@ -117,7 +117,7 @@ def test_one_clock_per_station_contradicts_no_pair(mobile: MobileRun) -> None:
 
 @given(mobile=mobile_runs())
 def test_one_clock_per_station_is_the_vector_clock_of_stations_as_nodes(mobile: MobileRun) -> None:
-    """Its false orders are those of the stations' sequences, with each handoff a message."""
+    """It orders events as their stations' sequences do, if each handoff is a message."""
     stations = [station for station, _ in mobile.labels()]
     clocks = [clock for _, clock in SampleRun(stations, mobile.links()).clocks()]
     scheme = StationClocks()
@@ -129,15 +129,15 @@ def test_one_clock_per_station_is_the_vector_clock_of_stations_as_nodes(mobile: 
 
 
 def test_false_orders_of_one_clock_per_station_are_counted() -> None:
-    """Three hosts that send nothing to each other: at one station all pairs are ordered falsely."""
+    """Of three hosts without messages, all pairs of events at one station are ordered falsely."""
     events: list[tuple[str, str, tuple[int, ...]]] = [(host, "s1", ()) for host in "ABC" * 4]
-    counts = _answers(StationClocks(), stayed(*events))
+    counts = _answers(StationClocks(), fixed_run(*events))
     assert counts == {
         (StampOrder.CONCURRENT, StampOrder.UNKNOWN): 3 * 16 * 2,
         (StampOrder.BEFORE, StampOrder.BEFORE): 3 * 6,
         (StampOrder.AFTER, StampOrder.AFTER): 3 * 6,
     }
-    apart = stayed(*((host, "", ()) for host in "ABC" * 4))
+    apart = fixed_run(*((host, "", ()) for host in "ABC" * 4))
     assert _answers(StationClocks(), apart)[StampOrder.CONCURRENT, StampOrder.UNKNOWN] == 0
 
 
@@ -159,7 +159,7 @@ def test_vector_clocks_of_hosts_are_made_of_the_stamps_of_stations(
 
 @given(mobile=mobile_runs())
 def test_dependency_sequences_are_causal_histories_by_stations(mobile: MobileRun) -> None:
-    """Definition III.1: C(e) is the past of e and e, C(e)[i] its events at station i."""
+    """Definition III.1: C(e) is e with its past, and C(e)[i] the events of C(e) at station i."""
     labels, pasts = mobile.labels(), mobile.run.pasts()
     for number, stamp in enumerate(DependencyClocks().stamped(mobile.happenings())):
         history: dict[str, set[int]] = {}
@@ -219,14 +219,17 @@ def test_a_stamp_of_a_station_is_read_as_it_was_written(name: str, mobile: Mobil
 def test_a_host_without_a_station_is_a_station_of_its_own(name: str) -> None:
     scheme = scheme_named(name)
     none, own = (
-        stayed(("A", station, ()), ("B", "s1", (0,)), ("A", station, (1,))) for station in ("", "A")
+        fixed_run(("A", station, ()), ("B", "s1", (0,)), ("A", station, (1,)))
+        for station in ("", "A")
     )
     assert scheme.stamped(none.happenings()) == scheme.stamped(own.happenings())
 
 
 def test_a_handoff_gives_the_new_station_what_it_needs() -> None:
-    """A moves from s1 to s2 and back; B stays at s2, and sends A nothing."""
-    events = stayed(("A", "s1", ()), ("B", "s2", ()), ("A", "s2", ()), ("A", "s1", ())).happenings()
+    """A moves from s1 to s2 and back; B stays at s2, and sends nothing to A."""
+    events = fixed_run(
+        ("A", "s1", ()), ("B", "s2", ()), ("A", "s2", ()), ("A", "s1", ())
+    ).happenings()
     known = [{"s1": 1}, {"s2": 1}, {"s1": 1, "s2": 2}, {"s1": 2, "s2": 2}]
     station = StationClocks()
     stamps = station.stamped(events)
@@ -259,7 +262,7 @@ def test_a_handoff_gives_the_new_station_what_it_needs() -> None:
     assert dependency.header(dependency.stamped(events)[0]) == histories[0]
 
 
-LOG = stayed(("A", "s1", ()), ("B", "s1", ()), ("C", "s2", (0,)), ("C", "s2", (1,)))
+LOG = fixed_run(("A", "s1", ()), ("B", "s1", ()), ("C", "s2", (0,)), ("C", "s2", (1,)))
 
 
 @pytest.mark.parametrize("name", ["hierarchical", "interleaving"])
@@ -323,7 +326,7 @@ def test_events_that_are_causes_of_each_other_are_an_error() -> None:
         (DependencyClocks(), ["s1", {"s1": "11"}], "events of 's1' must be the first and last"),
     ],
 )
-def test_what_is_no_stamp_of_a_station_is_an_error(
+def test_an_invalid_stamp_of_a_station_is_an_error(
     scheme: Scheme[Any], value: Any, reason: str
 ) -> None:
     with pytest.raises(EventError) as error:
@@ -336,17 +339,17 @@ def test_a_station_stamp_is_of_the_node_that_it_is_read_for() -> None:
     assert StationClocks().read(["s1", {"s1": 1}], "A") == StationStamp("A", "s1", {"s1": 1})
 
 
-def test_what_the_stamps_of_a_long_run_cost() -> None:
-    """Eight hosts take turns at one station, and send nothing: histories with a gap at each."""
+def test_sizes_of_the_stamps_of_a_long_run() -> None:
+    """Eight hosts take turns at one station without messages: histories have gaps everywhere."""
     sizes: dict[tuple[str, int], int] = {}
     for rounds in (10, 100):
-        events = stayed(*((host, "s1", ()) for host in "ABCDEFGH" * rounds)).happenings()
+        events = fixed_run(*((host, "s1", ()) for host in "ABCDEFGH" * rounds)).happenings()
         for scheme in map(scheme_named, ALL):
             sizes[scheme.name, rounds] = len(scheme.encode(scheme.stamped(events)[-1]))
     # Each event of the host is a range of its own.
     assert sizes["dependency", 100] > 2 * 100
     # A bit for each event of the station.
     assert sizes["hierarchical", 100] - sizes["hierarchical", 10] in range(90, 96)
-    # Two numbers, each of which takes three bytes instead of one.
+    # Two numbers, each with three bytes instead of one.
     assert sizes["interleaving", 100] - sizes["interleaving", 10] == 4
     assert sizes["station", 100] - sizes["station", 10] == 2

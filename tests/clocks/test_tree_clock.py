@@ -1,4 +1,4 @@
-"""Tree clocks against vector clocks, of threads that share locks and of nodes that send messages.
+"""Tree clocks against vector clocks, for threads that share locks and nodes that send messages.
 
 Mathur, Tunç, Pavlogiannis and Viswanathan, ASPLOS 2022.
 """
@@ -18,16 +18,16 @@ from tests.sampling import sample
 
 @dataclass
 class LockedRun:
-    """Threads and locks, each with its tree clock and its vector clock.
+    """Threads and locks, each with a tree clock and a vector clock.
 
     Attributes
     ----------
     visited : int
-        How many entries the operations on trees looked at.
+        The number of entries that operations on trees visited.
     changed : int
-        How many entries of vectors changed (the paper's VTWork).
+        The number of vector entries that changed (the paper's VTWork).
     read : int
-        How many entries operations on vectors look at: each operation all of the other vector.
+        The number of entries that operations on vectors read: all of the other vector each time.
     """
 
     trees: dict[str, TreeClock] = field(default_factory=dict)
@@ -54,18 +54,18 @@ class LockedRun:
         self.read += len(of)
 
     def acquire(self, thread: str, lock: str) -> None:
-        """Have a thread acquire a lock, and know what the lock knows."""
+        """Let a thread acquire a lock, and join the lock's clock."""
         self.visited += self._event(thread).join(self.trees.setdefault(lock, TreeClock()))
         self._copied(lock, thread)
 
     def release(self, thread: str, lock: str) -> None:
-        """Have a thread release a lock, which it has acquired since others released it."""
+        """Let a thread release a lock that it holds, and copy its clock to the lock."""
         tree = self._event(thread)
         self.visited += self.trees.setdefault(lock, TreeClock()).monotone_copy(tree)
         self._copied(thread, lock)
 
     def validate_state(self) -> None:
-        """Check that the clocks are equal and the trees in order."""
+        """Assert that the clocks are equal and the trees are valid."""
         for name, tree in self.trees.items():
             tree.validate_state()
             assert tree.vector() == self.vectors.get(name, {})
@@ -80,7 +80,7 @@ STEPS = st.lists(
 def test_tree_clocks_of_threads_and_locks_are_their_vector_clocks(
     steps: list[tuple[int, int, bool]],
 ) -> None:
-    """And the theorem: what trees look at is at most three times what changes in vectors."""
+    """By the theorem, trees visit at most three times the entries that change in vectors."""
     run = LockedRun()
     for thread, lock, releases in steps:
         run.acquire(f"t{thread}", f"l{lock}")
@@ -105,12 +105,12 @@ def test_tree_clocks_of_messages_are_the_vector_clocks(run: SampleRun) -> None:
         assert all(tree.get(name) == clock.get(name, 0) for name in run.nodes)
         messages.append(tree.copy())
         messages[-1].validate_state()
-    # What a copy carries has not been changed by what came later.
+    # Later operations on the original do not change a copy.
     assert [message.vector() for message in messages] == [clock for _, clock in run.clocks()]
 
 
-def test_a_join_leaves_out_what_is_below_a_known_entry() -> None:
-    """b has learned of forty nodes, and a knows that; then b does one thing more."""
+def test_a_join_skips_the_subtree_of_a_known_entry() -> None:
+    """b knows forty nodes, and a has joined b's clock; then b has one more event."""
     a, b = TreeClock("a"), TreeClock("b")
     for number in range(40):
         other = TreeClock(f"n{number}")
@@ -127,8 +127,8 @@ def test_a_join_leaves_out_what_is_below_a_known_entry() -> None:
     a.validate_state()
 
 
-def test_threads_that_use_few_locks_look_at_a_fraction_of_the_vectors() -> None:
-    """Sixty threads in turn, each nine times with its own lock and once with another one's."""
+def test_threads_that_use_few_locks_visit_a_fraction_of_the_vectors() -> None:
+    """Sixty threads take turns, each nine times with its own lock and once with another's."""
     run = LockedRun()
     for turn in range(1_200):
         thread = turn % 60
@@ -141,7 +141,7 @@ def test_threads_that_use_few_locks_look_at_a_fraction_of_the_vectors() -> None:
     assert run.visited < 1.2 * run.changed
 
 
-def test_a_clock_that_is_no_nodes_counts_and_joins_nothing() -> None:
+def test_a_clock_without_a_node_refuses_events_and_joins() -> None:
     lock, a = TreeClock(), TreeClock("a")
     with pytest.raises(ValueError, match="counts no events"):
         lock.increment()
@@ -153,7 +153,7 @@ def test_a_clock_that_is_no_nodes_counts_and_joins_nothing() -> None:
     assert lock.copy().vector() == lock.vector() == {}
 
 
-def test_a_clock_of_no_execution_is_refused() -> None:
+def test_an_impossible_clock_is_refused() -> None:
     a, again, b = TreeClock("a"), TreeClock("a"), TreeClock("b")
     again.increment()
     b.increment()

@@ -1,4 +1,4 @@
-"""Version stamps against the sets of updates that versions know, reduced and as they are.
+"""Version stamps, reduced and not, against the sets of updates that versions know.
 
 Almeida, Baquero and Fonte, "Version Stamps - Decentralized Version Vectors", ICDCS 2002.
 """
@@ -39,7 +39,7 @@ Step = tuple[str, int, int]
 STEPS = st.tuples(st.sampled_from(["update", "fork", "join"]), st.integers(0, 9), st.integers(0, 8))
 
 
-def _after(frontier: list[KnownVersion], number: int, step: Step) -> list[KnownVersion]:
+def _next_frontier(frontier: list[KnownVersion], number: int, step: Step) -> list[KnownVersion]:
     kind, first, second = step
     at = first % len(frontier)
     one, others = frontier[at], frontier[:at] + frontier[at + 1 :]
@@ -63,7 +63,7 @@ def _symbols(stamp: VersionStamp) -> int:
 
 
 def _validate_state(stamps: list[VersionStamp]) -> None:
-    """Check the module's one rule, and that names are in their form."""
+    """Assert the module's one rule, and that names are sorted and free of prefixes."""
     identities = sorted(one for stamp in stamps for one in stamp.identity)
     names = [identities, *(name for stamp in stamps for name in (stamp.update, stamp.identity))]
     for name in names:
@@ -76,10 +76,10 @@ def _validate_state(stamps: list[VersionStamp]) -> None:
 
 @given(steps=st.lists(STEPS, max_size=sample(30, 40)))
 def test_versions_of_a_frontier_are_ordered_as_what_they_know(steps: list[Step]) -> None:
-    """Equal answers of stamps that are reduced at every join and of those that never are."""
+    """Stamps reduced at every join and stamps never reduced order the frontier equally."""
     frontier = [KnownVersion(frozenset(), SEED, SEED)]
     for number, step in enumerate(steps):
-        frontier = _after(frontier, number, step)
+        frontier = _next_frontier(frontier, number, step)
         _validate_state([one.plain for one in frontier])
         _validate_state([one.short for one in frontier])
         for one in frontier:
@@ -95,17 +95,17 @@ def test_versions_that_are_all_joined_reduce_to_the_seed(steps: list[Step]) -> N
     frontier = [KnownVersion(frozenset(), SEED, SEED)]
     for number, step in enumerate([*steps, *[("join", 0, 0)] * 9]):
         if step[0] != "join" or len(frontier) > 1:
-            frontier = _after(frontier, number, step)
+            frontier = _next_frontier(frontier, number, step)
     assert [one.short for one in frontier] == [SEED]
     assert reduced(frontier[0].plain) == SEED
 
 
 @given(steps=st.lists(STEPS, max_size=sample(30, 40)))
 def test_a_frontier_may_be_reduced_at_any_time(steps: list[Step]) -> None:
-    """Stamps that were reduced and others, side by side, and reduced twice."""
+    """Reduced and other stamps can be mixed, and reducing twice changes nothing."""
     frontier = [KnownVersion(frozenset(), SEED, SEED)]
     for number, step in enumerate(steps):
-        frontier = _after(frontier, number, step)
+        frontier = _next_frontier(frontier, number, step)
     for one in frontier:
         short = reduced(one.plain)
         assert reduced(short) == short
@@ -135,13 +135,13 @@ def test_a_run_of_forks_updates_and_joins() -> None:
     assert reduced(join(b, both)) == SEED
 
 
-def test_only_what_coexists_is_ordered() -> None:
-    """A version that has been replaced is not: for past events there are other stamps."""
+def test_only_coexisting_versions_are_ordered() -> None:
+    """A replaced version is not ordered; for past events there are other stamps."""
     first = update(SEED)
     assert leq(update(first), first)  # a second update is not counted
     a, b = fork(SEED)
     old = update(a)
-    assert not leq(old, reduced(join(old, b)))  # though it is known there
+    assert not leq(old, reduced(join(old, b)))  # although its updates are known there
     assert leq(old, join(old, b))
 
 

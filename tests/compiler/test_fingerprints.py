@@ -1,8 +1,8 @@
 """Fingerprints outlive the names of classes and fields (`ketal.compiler.fingerprints`).
 
 `fingerprints.json` holds, for each pattern of the examples and of the corpus, its
-fingerprint and a digest of what a snapshot records of it. They are ids that users and
-saved states have: a change here is a new format, never a renaming.
+fingerprint and a digest of its mark in a snapshot. Users and saved states
+have these ids, so a change here is a new format, never a renaming.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def digest(value: Any) -> str:
 
 
 def hashed_nodes() -> list[syntax.Node]:
-    """Return what a fingerprint takes of the syntax: values, and statements but the body."""
+    """Return the nodes of the syntax that a fingerprint hashes: values, and all but the body."""
     file = parse(EVERY_NODE)
     nodes: list[syntax.Node | None] = []
     for pattern in file.patterns:

@@ -1,4 +1,4 @@
-"""Logs that another scheme stamped, read with `--clock`: their events are ordered as they were."""
+"""Logs stamped by another scheme, read with `--clock`: their events keep their order."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _written(events: list[ketal.Event], scheme: str, rng: random.Random) -> io.B
 
 @pytest.mark.parametrize("name", EXACT)
 @given(run=sample_runs(nodes_max=5, steps_max=25), rng=st.randoms())
-def test_what_an_exact_scheme_stamped_is_read_back_equal(
+def test_exact_stamps_are_read_back_as_equal_clocks(
     name: str, run: SampleRun, rng: random.Random
 ) -> None:
     events = _events(run)
@@ -80,7 +80,7 @@ def test_an_inexact_scheme_orders_at_least_what_happened_before(
 
 @pytest.mark.parametrize("name", EXACT)
 @given(run=sample_runs(nodes_max=4, steps_max=20), data=st.data())
-def test_an_excerpt_is_ordered_as_it_was(name: str, run: SampleRun, data: st.DataObject) -> None:
+def test_an_excerpt_keeps_its_order(name: str, run: SampleRun, data: st.DataObject) -> None:
     events = [event for event in _events(run) if data.draw(st.booleans())]
     log = ketal.read_log(_written(events, name, random.Random(0)), clock=name)
     read = sorted(log, key=lambda event: event.data["number"])
@@ -97,7 +97,7 @@ def _read(lines: list[bytes], clock: str) -> ketal.Log:
     return ketal.read_log(io.BytesIO(b"".join(lines)), clock=clock)
 
 
-def test_a_duplicate_stays_one() -> None:
+def test_a_duplicate_remains_a_duplicate() -> None:
     lines = [_line("a", 1), _line("a", 2), _line("a", 1)]
     assert [str(event) for event in _read(lines, "lamport")] == ["a@1 x", "a@2 x", "a@1 x"]
 
@@ -113,8 +113,8 @@ def test_stamps_that_contradict_the_order_of_a_node_are_rejected() -> None:
     assert len(list(log)) == 1
 
 
-def test_a_stamp_that_another_node_has_too_is_rejected() -> None:
-    """A log of Lamport clocks, whose numbers are trees of an interval tree clock as well."""
+def test_a_stamp_shared_with_another_node_is_rejected() -> None:
+    """Lamport clocks read as interval tree clocks: an integer is a valid stamp of both."""
     lines = [_line("a", 1), _line("b", 1), _line("a", 1), _line("b", 2)]
     log = _read(lines, "itc")
     (rejected,) = log.rejected
@@ -127,7 +127,7 @@ def test_a_stamp_that_another_node_has_too_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_what_is_no_stamp_is_rejected_with_its_place(name: str) -> None:
+def test_an_invalid_stamp_is_rejected_with_its_place(name: str) -> None:
     log = _read([_line("a", {"odd": []}), _line("a", None)], name)
     assert [(one.place, one.reason.split()[0]) for one in log.rejected] == [
         ("<file>:1", "clock:"),
@@ -142,7 +142,7 @@ def test_an_event_receives_only_what_its_clock_knows() -> None:
     assert [one.place for one in log.rejected] == ["<file>:3"]
 
 
-def test_what_events_receive_is_renamed_as_stamps_count() -> None:
+def test_receives_are_renumbered_by_the_stamps() -> None:
     events = [
         ketal.Event(node="a", type="x", clock={"a": 3}),
         ketal.Event(node="b", type="x", clock={"a": 3, "b": 7}, receives=["a@3", "a@2"]),
@@ -162,7 +162,7 @@ def test_text_of_a_table_is_a_stamp() -> None:
     assert [event.clock for event in log] == [{"a": 1}, {"b": 1}, {"a": 1, "b": 2}]
 
 
-def test_more_records_than_are_held_are_an_error() -> None:
+def test_more_records_than_events_max_are_an_error() -> None:
     lines = [_line("a", n) for n in range(1, 5)]
     limits = ketal.Limits(events_max=3)
     log = ketal.read_log(io.BytesIO(b"".join(lines)), clock="lamport", limits=limits)
@@ -180,6 +180,6 @@ def test_more_records_than_are_held_are_an_error() -> None:
         ({"clock": "itc", "format": "otlp"}, "otlp has no clocks"),
     ],
 )
-def test_options_that_do_not_go_together(options: dict[str, Any], reason: str) -> None:
+def test_incompatible_options(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(SettingError, match=reason):
         ketal.read_log(io.BytesIO(b""), **options)

@@ -1,4 +1,4 @@
-"""`log[dot]` is the event."""
+"""`log[dot]` is the event with that dot."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_log_is_read_for_the_first_dot_only() -> None:
     assert len(reads) == 1
 
 
-def test_what_is_not_there() -> None:
+def test_a_missing_event_is_a_key_error() -> None:
     log = Log.of([event("a", 1)])
     with pytest.raises(KeyError, match="the log has no event a@2"):
         log["a@2"]
@@ -61,7 +61,7 @@ def test_what_is_not_there() -> None:
         log[0]  # type: ignore[index]
 
 
-def test_of_two_events_of_one_dot_the_first() -> None:
+def test_the_first_of_two_events_with_the_same_dot_is_returned() -> None:
     log = Log.of([event("a", 1, k=1), event("a", 1, k=2)])
     assert log["a@1"].data["k"] == 1
 

@@ -1,4 +1,4 @@
-"""The border of Event: what Python code hands in is normalised or refused."""
+"""The constructor of Event: arguments from Python code are normalised or refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("clock", "reason"), REFUSED, ids=range(len(REFUSED)))
-def test_a_clock_that_is_none(clock: Any, reason: str) -> None:
+def test_an_invalid_clock(clock: Any, reason: str) -> None:
     with pytest.raises(EventError, match=reason):
         Event("a", "T", clock)
 
@@ -72,7 +72,7 @@ def test_content_of_integers_beyond_64_bits() -> None:
     assert content(big) != content(Event("a", "T", {"a": 1}, data={"x": 10**30 + 1}))
 
 
-def test_an_unknown_control_event_names_those_there_are() -> None:
+def test_an_unknown_control_event_lists_the_known_ones() -> None:
     with pytest.raises(EventError, match=r"ketal\.join, ketal\.leave, ketal\.view"):
         Control("joined", node="a")
 
@@ -119,7 +119,7 @@ NORMALISED: list[tuple[Any, Any]] = [
 
 
 def classes(value: Any) -> Any:
-    """Return a value with the class of each part: 1, 1.0 and True are equal to Python."""
+    """Return a value with the class of each part, since 1 == 1.0 == True in Python."""
     if isinstance(value, dict):
         return type(value), {k: (type(k), classes(v)) for k, v in value.items()}
     if isinstance(value, list):
@@ -173,7 +173,7 @@ def test_data_that_no_snapshot_can_hold_are_refused(data: Any, reason: str) -> N
         Event("a", "T", {"a": 1}, data=data)
 
 
-def test_data_that_hold_themselves_or_are_too_deep() -> None:
+def test_cyclic_and_too_deeply_nested_data() -> None:
     loop: dict[str, Any] = {}
     loop["x"] = loop
     deep: Any = 0
@@ -197,14 +197,14 @@ VALUE = st.recursive(
 
 
 @given(st.dictionaries(st.text(), VALUE, max_size=3))
-def test_what_the_border_lets_in_comes_back_from_a_snapshot(data: dict[str, Any]) -> None:
+def test_accepted_events_are_restored_from_a_snapshot(data: dict[str, Any]) -> None:
     event = Event("a", "T", {"a": 1}, data=data)
     restored = through_a_snapshot(event)
     assert restored == event
     assert classes(restored.data) == classes(event.data)
 
 
-def test_a_monitor_goes_on_from_a_snapshot_of_what_the_border_let_in() -> None:
+def test_a_monitor_resumes_from_a_snapshot_of_accepted_events() -> None:
     program = ketal.compile(p("find next A B", "return x = A.x, y = A.y"))
     monitor = ketal.Monitor(program)
     monitor.feed(Event("n", "a", {"n": 1}, data={"x": (1, {"k": float("inf")}), "y": 10**40}))
@@ -212,7 +212,7 @@ def test_a_monitor_goes_on_from_a_snapshot_of_what_the_border_let_in() -> None:
     assert match.to_dict()["return"] == {"x": [1, {"k": float("inf")}], "y": 10**40}
 
 
-def test_an_event_is_not_changed_through_what_it_was_made_of() -> None:
+def test_changing_the_arguments_does_not_change_an_event() -> None:
     clock, data = {"a": 1}, {"x": 1, "inner": {"list": [1]}}
     flat = {"x": 1}
     event, other = Event("a", "T", clock, data=data), Event("a", "T", clock, data=flat)
@@ -225,7 +225,7 @@ def test_an_event_is_not_changed_through_what_it_was_made_of() -> None:
     assert other == Event("a", "T", {"a": 1}, data={"x": 1})
 
 
-def test_readers_hand_over_what_is_clean_already() -> None:
+def test_readers_construct_clean_events() -> None:
     data = {"x": [1]}
     event = clean_event("a", "T", {"a": 1, "b": 0}, data=data)
     assert type(event) is Event

@@ -1,4 +1,4 @@
-"""Rows in memory: dicts, pandas, polars and Arrow give what JSON lines of them give."""
+"""Rows in memory: dicts, pandas, polars and Arrow are read like the same JSON lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.wording import file_and_line, place_at
 from tests.sampling import examples
 
-# pandas warns while it looks for whole numbers in a column.
+# pandas warns when it looks for integers in a column.
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
 
 Row = dict[str, Any]
@@ -39,7 +39,7 @@ GOOD: Row = {"node": "a", "type": "T", "clock": {"a": 1}}
 
 
 def read(rows: Any, **options: Any) -> list[Any]:
-    """Return the items of the rows of anything, each in its place."""
+    """Return the items of rows in memory; check that each has its row number as its place."""
     records = list(read_log(rows, **options).records())
     assert [place(one) for one in records] == [f"row {n}" for n in range(1, len(records) + 1)]
     assert all(of.place == place(one) for one in records if isinstance(of := one[1], Rejected))
@@ -62,7 +62,7 @@ def data(**cells: Any) -> dict[str, Any]:
     return item.data
 
 
-# --- the same from everywhere ---------------------------------------------------------
+# --- equal items from every library -----------------------------------------------------
 
 
 def dicts(rows: Sequence[Row]) -> Any:
@@ -118,13 +118,13 @@ COLUMNS: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def tables(draw: st.DrawFn, columns: dict[str, st.SearchStrategy[Any]]) -> list[Row]:
-    """Draw rows of the same columns, with cells that are absent."""
+    """Draw rows with the same columns, some of whose cells are absent."""
     cells = {**columns, "time": draw(st.sampled_from(TIMES))}
     rows = draw(st.lists(st.fixed_dictionaries(cells), min_size=1, max_size=6))
     places = st.tuples(st.integers(0, len(rows) - 1), st.sampled_from(list(cells)))
     for at, name in draw(st.lists(places, max_size=8)):
         rows[at][name] = None
-    # A table has no column of which no cell is there.
+    # Leave out columns without any cell, which a table cannot have.
     there = [name for name in cells if any(row[name] is not None for row in rows)]
     assume(there)
     return [{name: row[name] for name in there} for row in rows]
@@ -135,7 +135,7 @@ def as_json(value: Any) -> Any:
 
 
 def of_json_lines(rows: Sequence[Row], options: dict[str, Any]) -> list[Any]:
-    """Return what JSON lines give: what is absent is not there."""
+    """Return the items of the same rows as JSON lines, without absent cells."""
     present = [
         {name: as_json(cell) for name, cell in row.items() if cell is not None} for row in rows
     ]
@@ -157,7 +157,7 @@ def hold_the_same(rows: list[Row], options: dict[str, Any]) -> None:
 
 
 @given(tables(COLUMNS))
-def test_rows_give_what_json_lines_of_them_give(rows: list[Row]) -> None:
+def test_rows_are_read_like_the_same_json_lines(rows: list[Row]) -> None:
     hold_the_same(rows, {})
 
 
@@ -189,7 +189,7 @@ def test_fields_are_mapped(rows: list[Row]) -> None:
         assert [without_place(item) for item in read(made(rows), fields=fields)] == expected, made
 
 
-def test_options_are_those_of_files() -> None:
+def test_options_of_files_apply_to_rows() -> None:
     rows = [{"node": "b", "type": "T", "clock": [1, 2], "time": "27.5.2013"}, GOOD]
     first, second = items(*rows, nodes=["a", "b"], time_format="%d.%m.%Y")
     assert first == Event("b", "T", {"a": 1, "b": 2}, time=1369612800.0)
@@ -229,7 +229,7 @@ def test_rows_and_files_are_one_execution(tmp_path: Path) -> None:
 # --- cells ------------------------------------------------------------------------------
 
 
-def test_values_of_python_that_json_has_not() -> None:
+def test_python_values_without_a_json_form() -> None:
     at = datetime(2013, 5, 27, 10, 53, 39, 250_000)
     assert data(
         at=at, day=date(2013, 5, 27), span=timedelta(seconds=1.5), price=Decimal("1.5"),
@@ -288,7 +288,7 @@ def test_a_timestamp_is_a_time_whatever_the_format_of_text() -> None:
     assert items(GOOD | {"time": date(2013, 5, 27)}, time_format="%Y%m%d")[0].time == 1369612800.0
 
 
-def test_whole_numbers_beside_absent_ones_are_not_made_floats_by_pandas() -> None:
+def test_integers_beside_absent_values_stay_integers_in_pandas() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(
         {"node": [1, None], "type": "T", "clock": ["1:1", "1:2"], "x": [7, None], "id": [None, 3],
@@ -312,7 +312,7 @@ def test_a_named_index_is_columns_too() -> None:
     assert "time" in frame.columns
 
 
-def test_a_column_may_be_named_as_what_a_file_has() -> None:
+def test_a_column_may_have_the_name_of_a_file_method() -> None:
     pandas = pytest.importorskip("pandas")
     (event,) = read_log(pandas.DataFrame([GOOD | {"read": 1, "name": "x"}]))
     assert event.data == {"read": 1, "name": "x"}
@@ -380,7 +380,7 @@ def test_bad_rows_are_rejected_in_their_place(row: Any, fault: str | None) -> No
         assert (item.place, item.reason[: len(fault)]) == ("row 2", fault)
 
 
-def test_a_value_that_python_cannot_hold_costs_its_row_only() -> None:
+def test_a_value_that_python_cannot_represent_rejects_only_its_row() -> None:
     pyarrow, polars = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
     stamps = pyarrow.array([0, 10**15, 2_000], pyarrow.timestamp("ms"))
     columns = {"node": ["a"] * 3, "type": ["T"] * 3, "clock": ["a:1", "a:2", "a:3"]}
@@ -413,10 +413,10 @@ def test_a_place_is_read_back(file: str, line: int) -> None:
     assert file_and_line("n@3") == file_and_line("") == ("", 0)
 
 
-# --- what a log may be given as ---------------------------------------------------------
+# --- arguments of read_log --------------------------------------------------------------
 
 
-def test_an_iterator_is_read_once_and_says_so() -> None:
+def test_reading_an_iterator_twice_is_an_error() -> None:
     pyarrow = pytest.importorskip("pyarrow")
     reader = pyarrow.Table.from_pylist([GOOD]).to_reader()
     for rows in (iter([GOOD]), (row for row in [GOOD]), reader):
@@ -433,12 +433,12 @@ def test_an_iterator_is_read_once_and_says_so() -> None:
     "given_",
     [b"x", bytearray(b"x"), 3, None, GOOD, object(), ["run.jsonl"], [Path("run")], {"run.jsonl"}],
 )
-def test_what_holds_no_rows(given_: Any) -> None:
+def test_arguments_without_rows(given_: Any) -> None:
     with pytest.raises(TypeError, match="a log to read must be a path, a binary file or rows"):
         read_log(given_)
 
 
-def test_tables_are_arguments_of_their_own_and_no_series() -> None:
+def test_each_table_is_an_argument_and_a_series_is_refused() -> None:
     pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     several: Any
     for several in ([pandas.DataFrame([GOOD])], [io.BytesIO()]):
@@ -483,7 +483,7 @@ except ketal.SettingError as error:
 
 
 @pytest.mark.parametrize("library", ["", "polars"])
-def test_no_library_is_loaded_but_that_of_a_table(library: str) -> None:
+def test_only_the_library_of_a_table_is_imported(library: str) -> None:
     if library:
         pytest.importorskip(library)
     ran = subprocess.run(

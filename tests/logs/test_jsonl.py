@@ -1,4 +1,4 @@
-"""JSON lines: good ones become events, bad ones are rejected in their place."""
+"""JSON lines: valid ones become events, invalid ones are rejected in their place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
 
-# The machine that runs this may be busy, and time is not what is tested here.
+# No deadline: the machine may be busy, and these tests do not measure time.
 UNHURRIED = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -90,7 +90,7 @@ BAD = [
         "the line is not JSON: the object does not end on it (`jq -c . FILE` makes JSON",
     ),
     ('{"node":"a",}', "the line is not JSON: trailing comma in object (byte 12)"),
-    # What Python's json writes.
+    # Constants that Python's json writes.
     ('{"time":NaN}', "the line is not JSON: it has no NaN (null is written for what is no number)"),
     ('{"x":[-Infinity]}', "the line is not JSON: it has no -Infinity (null is"),
     (r'{"x":"\\\ud83d\ude00 \udc80"}', "the line is not JSON: \\udc80 is half of a surrogate pair"),
@@ -215,10 +215,10 @@ def test_a_huge_line_is_never_held() -> None:
 @given(
     st.lists(st.integers(0, 70), max_size=12), st.integers(1, 80), st.integers(1, 60), st.booleans()
 )
-def test_lines_are_cut_alike_whatever_the_reads(
+def test_lines_do_not_depend_on_the_size_of_reads(
     lengths: list[int], read_size: int, limit: int, ended: bool
 ) -> None:
-    """However a stream arrives, each line is judged once, in its place."""
+    """However a stream is cut into reads, each line is processed once, in its place."""
     from ketal.logs.streams import blocks
 
     texts = [b"%c" % (65 + i) * n for i, n in enumerate(lengths)]
@@ -258,7 +258,7 @@ RECORD = st.fixed_dictionaries(
 
 @UNHURRIED
 @given(st.lists(RECORD, max_size=6), st.booleans())
-def test_the_quick_way_and_the_other_agree(records: list[Any], ascii_only: bool) -> None:
+def test_the_fast_and_the_general_decoder_agree(records: list[Any], ascii_only: bool) -> None:
     texts = [json.dumps(r, ensure_ascii=ascii_only).encode() for r in records]
     shape = Shape(Source())
     expected: list[Any] = []
@@ -379,10 +379,10 @@ def test_a_clock_with_too_many_entries() -> None:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress])
-def test_packed_logs(pack: Any, tmp_path: Path) -> None:
+def test_compressed_logs(pack: Any, tmp_path: Path) -> None:
     raw = b"".join(event(counter=n).encode() + b"\n" for n in range(1, 20_001))
     path = tmp_path / "run.jsonl.packed"
-    # Two frames, one after the other, are one log.
+    # A sequence of two frames is one log.
     path.write_bytes(pack(raw[:100]) + pack(raw[100:]))
     log = read_log(path)
     assert [e.counter for e in log] == list(range(1, 20_001))
@@ -399,7 +399,7 @@ def test_packed_logs(pack: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress])
-def test_a_packed_bomb_stays_small(pack: Any) -> None:
+def test_a_decompression_bomb_uses_little_memory(pack: Any) -> None:
     packed = pack(bytes(100_000_000)) + pack(b"\n" + GOOD.encode())
     tracemalloc.start()
     records = [r[1] for r in read_log(io.BytesIO(packed), format="jsonl").records()]
@@ -477,7 +477,7 @@ EVENTS = st.builds(
 
 @UNHURRIED
 @given(st.lists(EVENTS, max_size=5))
-def test_what_is_written_is_read_back(events: list[Event]) -> None:
+def test_written_events_are_read_back(events: list[Event]) -> None:
     file = io.BytesIO()
     controls = [
         Control("join", node="n"),
@@ -511,7 +511,7 @@ def test_a_log_is_written_over_the_file_that_it_is_read_from(tmp_path: Path) -> 
     assert [item for _, item, _, _ in read_log(path).records()] == written
 
 
-def test_a_file_is_as_it_was_where_events_end_with_an_error(tmp_path: Path) -> None:
+def test_a_file_is_unchanged_if_writing_fails(tmp_path: Path) -> None:
     def cut() -> Iterator[Event]:
         yield Event("n", "a", {"n": 1})
         raise OSError("cut")
@@ -524,7 +524,7 @@ def test_a_file_is_as_it_was_where_events_end_with_an_error(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["run.jsonl.gz", "run.zst"])
-def test_nothing_is_written_under_the_name_of_a_compressed_file(tmp_path: Path, name: str) -> None:
+def test_the_name_of_a_compressed_file_is_refused_for_writing(tmp_path: Path, name: str) -> None:
     with pytest.raises(SettingError, match="what is written is not compressed"):
         write_jsonl([], tmp_path / name)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""The real logs read with the counts that their README gives."""
+"""The real logs are read with the counts that their README states."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_shiviz_logs(
     log = read_log(shared_data / "shiviz" / f"{name}.log", regex=regex)
     read = list(log)
     assert (len(read), len({e.node for e in read}), len(log.rejected)) == (events, nodes, lost)
-    # Every node counts 1..n without a hole, as the README says.
+    # Every node counts 1..n without a hole, as the README states.
     for node in {e.node for e in read}:
         counters = sorted(e.counter for e in read if e.node == node)
         assert counters == list(range(1, len(counters) + 1))
@@ -107,7 +107,7 @@ def test_other_groups_are_data(shared_data: Path) -> None:
     assert first.time is None
 
 
-def test_a_group_is_the_time_when_asked(shared_data: Path) -> None:
+def test_a_group_becomes_the_time_by_an_option(shared_data: Path) -> None:
     path = shared_data / "shiviz" / "voldemort-simple-threadnames.log"
     first = next(iter(read_log(path, regex=VOLDEMORT, fields={"time": "date"})))
     assert first.time == 1369438080.637

@@ -1,4 +1,4 @@
-"""Clocks rebuilt from messages and each node's order."""
+"""Clocks rebuilt from messages and the order of each node's events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def row(node: str, type: str, msg: int | None = None) -> dict[str, Any]:
     return {"node": node, "type": type} | ({} if msg is None else {"msg": msg})
 
 
-def test_clocks_of_a_log_without_any(tmp_path: Path) -> None:
+def test_clocks_are_rebuilt_for_a_log_without_clocks(tmp_path: Path) -> None:
     path = write(
         tmp_path / "log.jsonl",
         row("b", "recv", 1),
@@ -54,7 +54,7 @@ def test_files_of_nodes_are_one_execution(tmp_path: Path) -> None:
     assert events[-1].clock == {"a": 2, "b": 2}
 
 
-def test_what_is_not_known_is_not_claimed(tmp_path: Path) -> None:
+def test_unknown_order_is_not_claimed(tmp_path: Path) -> None:
     path = write(
         tmp_path / "log.jsonl",
         row("a", "send", 1), row("c", "send", 1), row("b", "recv", 1), row("b", "recv", 9),
@@ -62,7 +62,7 @@ def test_what_is_not_known_is_not_claimed(tmp_path: Path) -> None:
     assert [event.clock for event in read_log(path, rebuild=KEYS)][2:] == [{"b": 1}, {"b": 2}]
 
 
-def test_what_is_not_known_is_counted(tmp_path: Path) -> None:
+def test_unusable_causes_are_counted(tmp_path: Path) -> None:
     path = write(
         tmp_path / "log.jsonl",
         row("a", "send", 1), row("c", "send", 1), row("b", "recv", 1), row("b", "recv", 9),
@@ -70,7 +70,7 @@ def test_what_is_not_known_is_counted(tmp_path: Path) -> None:
     )  # fmt: skip
     log = read_log(path, rebuild=KEYS)
     for _ in range(2):
-        # Each reading counts anew.
+        # Each reading resets the counts.
         list(log)
         assert log.rebuilding == Rebuilding(unsent=2, ambiguous=1)
     assert list(Rebuilding(unsent=2, ambiguous=1).sentences()) == [
@@ -88,7 +88,7 @@ def test_what_is_not_known_is_counted(tmp_path: Path) -> None:
         ("id=msg,send=type:send,receive=type:rcv", ("receive=type:rcv",), 0, 0),
     ],
 )
-def test_keys_that_fit_no_event_and_receives_without_an_id_are_named(
+def test_keys_without_matches_and_receives_without_an_id_are_reported(
     tmp_path: Path, keys: str, void: tuple[str, ...], unnamed: int, unsent: int
 ) -> None:
     path = write(
@@ -113,15 +113,15 @@ def test_keys_that_fit_no_event_and_receives_without_an_id_are_named(
         ({"node": "a"}, "the record has no type"),
     ],
 )
-def test_what_is_missing_is_what_is_said(
+def test_a_missing_field_is_reported_but_not_a_missing_clock(
     tmp_path: Path, record: dict[str, Any], reason: str
 ) -> None:
-    """Clocks are to be rebuilt, so that there is none is no fault of a record."""
+    """If clocks are rebuilt, a missing clock is not an error of a record."""
     log = read_log(write(tmp_path / "log.jsonl", record), rebuild=KEYS)
     assert [item.reason.startswith(reason) for item in log.rejected] == [True]
 
 
-def test_messages_that_go_round(tmp_path: Path) -> None:
+def test_a_receive_before_its_own_send_is_rejected(tmp_path: Path) -> None:
     path = write(
         tmp_path / "log.jsonl",
         row("a", "recv", 2), row("a", "send", 1), row("b", "recv", 1), row("b", "send", 2),
@@ -132,7 +132,7 @@ def test_messages_that_go_round(tmp_path: Path) -> None:
     assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 2}]
 
 
-def test_clocks_that_are_there_are_not_looked_at(tmp_path: Path) -> None:
+def test_existing_clocks_are_ignored(tmp_path: Path) -> None:
     rows = [row("a", "send", 1) | {"clock": {"z": 3}}, row("b", "recv", 1) | {"clock": 7}]
     events = list(read_log(write(tmp_path / "log.jsonl", *rows), rebuild=KEYS))
     assert [event.clock for event in events] == [{"a": 1}, {"a": 1, "b": 1}]
@@ -146,8 +146,8 @@ def test_text_logs_need_no_group_for_the_clock(tmp_path: Path) -> None:
     assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}]
 
 
-def test_a_broadcast_and_a_message_that_is_handed_on(tmp_path: Path) -> None:
-    """One send has any number of receives; an event may receive one message and send another."""
+def test_a_broadcast_and_a_forwarded_message(tmp_path: Path) -> None:
+    """A send may have any number of receives; an event may receive one message and send another."""
     keys = "id=id+to,send=out:yes,receive=in:yes"
     rows: list[dict[str, Any]] = [
         {"node": "a", "type": "cast", "id": 1, "to": "all", "out": "yes"},
@@ -163,17 +163,17 @@ def test_a_broadcast_and_a_message_that_is_handed_on(tmp_path: Path) -> None:
     forwards = write(
         tmp_path / "forwards.jsonl",
         {"node": "a", "type": "send", "msg": 1},
-        # What is a receive and a send of the same message is not its own cause.
+        # An event that both sends and receives a message is not its own cause.
         {"node": "b", "type": "send+recv", "msg": 1},
         {"node": "c", "type": "recv", "msg": 1},
     )
     keys = "id=msg,send=type:send*,receive=type:*recv"
     log = read_log(forwards, rebuild=keys)
-    # Two events send it, so c may have it from either.
+    # Two events send it, so c may have received it from either.
     assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}, {"c": 1}]
 
 
-def test_executions_are_rebuilt_each_by_itself(tmp_path: Path) -> None:
+def test_each_execution_is_rebuilt_separately(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     path.write_text("== one ==\na send 1\nb recv 1\n== two ==\nb recv 1\na send 2\n")
     log = read_log(
@@ -186,7 +186,7 @@ def test_executions_are_rebuilt_each_by_itself(tmp_path: Path) -> None:
     assert clocks == {"one": [{"a": 1}, {"a": 1, "b": 1}], "two": [{"b": 1}, {"a": 1}]}
 
 
-def test_what_is_no_event_is_handed_on(tmp_path: Path) -> None:
+def test_rejected_records_are_passed_on(tmp_path: Path) -> None:
     path = write(tmp_path / "log.jsonl", row("a", "send", 1), row("b", "recv", 1))
     path.write_text("{torn\n" + path.read_text() + '{"type": "ketal.leave", "node": "a"}\n')
     records = list(read_log(path, rebuild=KEYS).records())
@@ -247,7 +247,7 @@ def test_clocks_that_are_made_have_at_most_clock_entries_max_entries(tmp_path: P
 
 
 def test_data_of_any_integer_that_is_read(tmp_path: Path) -> None:
-    """An attribute of 4,300 digits is read from JSON, and stays one where the clock is new."""
+    """An attribute of 4,300 digits is read from JSON, and kept when the clock is rebuilt."""
     path = write(
         tmp_path / "log.jsonl", row("a", "send", 1) | {"x": 10**4300 - 1}, row("b", "recv", 1)
     )

@@ -1,4 +1,4 @@
-"""ShiViz logs: expressions of JavaScript and Python, delimiters, and what is left over."""
+"""ShiViz logs: expressions of JavaScript and Python, delimiters, and unmatched text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_text_between_matches_is_rejected_with_its_place() -> None:
     assert [r[1].dot.counter for r in read if isinstance(r[1], Event)] == [1, 2]
 
 
-def test_a_byte_that_is_no_text_costs_no_second_look_at_the_log() -> None:
+def test_line_numbers_are_counted_incrementally() -> None:
     class Text(bytes):
         looked_at = 0
 
@@ -48,7 +48,7 @@ def test_a_byte_that_is_no_text_costs_no_second_look_at_the_log() -> None:
     assert text.looked_at < 20 * len(text)
 
 
-def test_an_expression_that_matches_nothing_says_so() -> None:
+def test_an_expression_without_matches_is_reported() -> None:
     (only,) = records("\n\nwhat is this\nline\n", regex=ONE_LINE)
     assert only[1].reason.startswith(f"the regular expression `{ONE_LINE}` matches nothing here")
     assert "matches nothing here (--regex gives another one" in only[1].reason
@@ -83,7 +83,7 @@ def test_a_bad_clock_is_rejected_in_its_place(clock: str, reason: str) -> None:
     assert read[1][1].place.endswith(":2")
 
 
-def test_invalid_utf_8_spoils_its_own_event_only() -> None:
+def test_invalid_utf_8_rejects_only_its_event() -> None:
     text = b'a {"a":1} x\na {"a":2} y\xff\na {"a":3} z\n\xfe\n'
     read = records(text, regex=ONE_LINE)
     assert [type(r[1]).__name__ for r in read] == ["Event", "Rejected", "Event", "Rejected"]
@@ -137,7 +137,7 @@ def test_delimiters() -> None:
     assert {r[0] for r in records(text, regex=ONE_LINE, delimiter="^==$")} == {""}
 
 
-def test_pieces_of_one_name_are_told_apart_in_a_file_and_joined_across_files() -> None:
+def test_parts_of_the_same_name_are_distinct_in_a_file_and_joined_across_files() -> None:
     text = b'= r =\na {"a":1} x\n= r =\na {"a":1} y\n'
     other = b'= r =\nb {"b":1} z\n'
     log = read_log(
@@ -149,7 +149,7 @@ def test_pieces_of_one_name_are_told_apart_in_a_file_and_joined_across_files() -
     }
 
 
-def test_numbers_of_pieces_go_on_through_the_files() -> None:
+def test_numbers_of_parts_continue_across_files() -> None:
     files = [io.BytesIO(b'a {"a":1} x\n--\na {"a":1} y\n') for _ in range(2)]
     log = read_log(*files, regex=ONE_LINE, delimiter="^--$")
     assert list(log.executions) == ["1", "2", "3", "4"] == list(log.executions)
@@ -158,12 +158,12 @@ def test_numbers_of_pieces_go_on_through_the_files() -> None:
 def test_a_file_may_begin_with_its_expressions() -> None:
     text = ONE_LINE + '\n^--$\na {"a":1} x\n--\na {"a":1} y\n'
     assert [(r[0], r[1].type, r[3]) for r in records(text)] == [("1", "x", 3), ("2", "y", 5)]
-    # Options from outside go before those of the file, whose lines are still no events.
+    # Options take precedence over the header of the file, whose lines are still not events.
     assert [r[0] for r in records(text, regex=ONE_LINE, delimiter="^=$")] == ["", "", ""]
 
 
 SAME = [
-    # JavaScript's spelling, a text, whether it is found there
+    # expression in JavaScript's syntax, text, whether it matches
     (r"(?<x>\d+)", "a12", True),
     (r"(?P<x>\d+)", "a12", True),
     (r"[^]", "\n", True),
@@ -208,7 +208,7 @@ UNABLE = [
 
 
 @pytest.mark.parametrize(("regex", "reason"), UNABLE, ids=range(len(UNABLE)))
-def test_what_cannot_be_matched_is_said_at_once(regex: str, reason: str) -> None:
+def test_unsupported_syntax_is_reported_at_once(regex: str, reason: str) -> None:
     with pytest.raises(SettingError) as caught:
         read_log(io.BytesIO(b""), regex=regex)
     assert str(caught.value).startswith("regex " + reason)
@@ -235,7 +235,7 @@ def test_a_file_beyond_the_limit() -> None:
 
 
 def test_the_text_of_an_event_has_at_most_line_bytes_max_bytes() -> None:
-    """As a line of any other format."""
+    """The limit of a line in other formats applies to the text of a match."""
     text = f'a {{"a":1}} {"x" * 40}\na {{"a":2}} y\n'
     long, short = records(text, regex=ONE_LINE, limits=Limits(line_bytes_max=49))
     assert long[1].reason == (

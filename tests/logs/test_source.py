@@ -1,4 +1,4 @@
-"""Options, configuration files, and finding out a log's format."""
+"""Options, configuration files, and detection of a log's format."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ HEADED = '(?<host>\\S+) (?<clock>{.*}) (?<event>.*)\n\na {"a":1} T\n'
         ("x.shiviz", SHIVIZ_TEXT),
     ],
 )
-def test_formats_are_found_out(tmp_path: Path, name: str, text: str) -> None:
+def test_formats_are_detected(tmp_path: Path, name: str, text: str) -> None:
     path = tmp_path / name
     path.write_text(text)
     log = read_log(path)
@@ -110,7 +110,7 @@ def test_formats_are_found_out(tmp_path: Path, name: str, text: str) -> None:
     assert not log.rejected
 
 
-def test_the_name_goes_before_the_first_lines(tmp_path: Path) -> None:
+def test_the_name_takes_precedence_over_the_first_lines(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(SHIVIZ_TEXT)
     assert len(read_log(path).rejected) == 2
@@ -191,7 +191,7 @@ def test_limits_may_be_as_large_as_a_size(
     assert [str(event) for event in log] == ["a@1 T"]
 
 
-def test_a_log_shows_what_it_is_of_and_is_not_pickled(tmp_path: Path) -> None:
+def test_a_log_has_a_repr_and_cannot_be_pickled(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text("")
     assert repr(ketal.read_log(path)) == f"<ketal.Log of {path}>"

@@ -127,7 +127,7 @@ def test_a_quote_that_is_not_closed_is_bounded() -> None:
     )
 
 
-def test_what_is_lost_with_a_row_of_several_lines_is_named() -> None:
+def test_a_rejected_row_of_several_lines_names_its_lines() -> None:
     head = "node,type,clock,x\n"
     assert reason(head + 'a,T,a:1,"open\na,T,a:2,1\na,T,a:3,1\n') == (
         "the row is no CSV: a quote is not closed (the row is lines 2 to 4)"
@@ -158,8 +158,8 @@ def test_a_cell_may_be_long() -> None:
     assert len(one[1].data["x"]) == 500_000
 
 
-def test_blanks_before_a_cell_are_no_part_of_it() -> None:
-    """A cell is read as the header's name above it; what is in quotes stays."""
+def test_blanks_before_a_cell_are_ignored() -> None:
+    """Blanks are ignored in cells as in the header, but kept within quotes."""
     (one,) = records('node, type , clock, n, text, none\n a, T, a:1, 5, " x, y ", \n')
     assert one[1] == Event("a", "T", {"a": 1}, data={"n": 5, "text": " x, y "})
 
@@ -228,7 +228,7 @@ def test_a_parquet_file_with_two_columns_of_one_name_is_rejected(tmp_path: Path)
     assert twice.reason == "the table has two columns 'node', so no row can be read"
 
 
-def test_a_cell_of_parquet_is_that_of_its_table_in_memory(tmp_path: Path) -> None:
+def test_cells_of_parquet_equal_those_of_the_table_in_memory(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     path = table(
         tmp_path / "x.parquet",
@@ -259,7 +259,7 @@ def test_damaged_parquet(tmp_path: Path) -> None:
 def test_parquet_without_pyarrow(
     missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There are builds of pyarrow that have no Parquet."""
+    """Some builds of pyarrow lack the module `pyarrow.parquet`."""
     path = tmp_path / "x.parquet"
     path.write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, missing, None)

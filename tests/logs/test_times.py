@@ -1,4 +1,4 @@
-"""Times in a format of the source, the same from every format of logs."""
+"""Times in the time format of a source, read equally from every format of logs."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def line(time: Any, **more: Any) -> str:
     return json.dumps({"node": "a", "type": "T", "clock": {"a": 1}, "time": time, **more}) + "\n"
 
 
-def one(text: str, **options: Any) -> Any:
+def read_one(text: str, **options: Any) -> Any:
     ((_, item, _, _),) = read_log(io.BytesIO(text.encode()), **options).records()
     return item
 
 
 def time_of(time: Any, **options: Any) -> float | None:
-    item = one(line(time), **options)
+    item = read_one(line(time), **options)
     assert isinstance(item, Event), item
     return item.time  # type: ignore[return-value]
 
 
 def reason_of(time: Any, **options: Any) -> str:
-    item = one(line(time), **options)
+    item = read_one(line(time), **options)
     assert isinstance(item, Rejected), item
     return item.reason
 
@@ -62,7 +62,7 @@ def reason_of(time: Any, **options: Any) -> str:
         (20130527.0, "%Y%m%d", NOON_S - 39_219),
     ],
 )
-def test_a_format_says_what_time_it_is(text: Any, format: str, seconds: float) -> None:
+def test_times_are_read_by_the_time_format(text: Any, format: str, seconds: float) -> None:
     assert time_of(text, time_format=format) == seconds
 
 
@@ -84,7 +84,7 @@ def test_a_number_is_a_number_unless_the_format_writes_numbers() -> None:
     for unit, number in (("s", 1369652019), ("ms", 1369652019000)):
         for value in (number, str(number), float(number)):
             assert time_of(value, time_unit=unit, time_format=AMERICAN) == NOON_S
-    # It would be the 21st of August 1970.
+    # Read as seconds, it would be 21 August 1970.
     assert time_of(20130527, time_format="%Y%m%d") == NOON_S - 39_219
     assert time_of("20130527", time_format="%Y%m%d", time_unit="ms") == NOON_S - 39_219
 
@@ -98,20 +98,20 @@ def test_text_that_is_no_rfc_3339_is_rejected_with_the_option_that_reads_it() ->
 
 def test_control_events_have_times_of_the_format() -> None:
     text = json.dumps({"type": "ketal.watermark", "time": "5/27/2013 10:53:39 AM"})
-    assert one(text, time_format=AMERICAN) == Control("watermark", time=NOON_S)
+    assert read_one(text, time_format=AMERICAN) == Control("watermark", time=NOON_S)
 
 
-def test_every_format_of_logs_has_it(tmp_path: Path) -> None:
+def test_every_format_of_logs_uses_the_time_format(tmp_path: Path) -> None:
     text = "5/27/2013 10:53:39 AM"
     event = Event("a", "T", {"a": 1}, time=NOON_S)
     csv = f"node,type,clock,at\na,T,a:1,{text}\n"
     fields = {"time": "at"}
     options: dict[str, Any] = {"fields": fields, "time_format": AMERICAN}
-    assert one(csv, **options, format="csv") == event
+    assert read_one(csv, **options, format="csv") == event
     regex = r"(?<host>\S*) (?<clock>{.*}) (?<at>\S* \S* ..) (?<event>.*)"
-    assert one(f'a {{"a":1}} {text} T\n', **options, regex=regex) == event
+    assert read_one(f'a {{"a":1}} {text} T\n', **options, regex=regex) == event
     pairs = "id=msg,send=type:send,receive=type:recv"
-    assert one(line(text), time_format=AMERICAN, rebuild=pairs).time == NOON_S
+    assert read_one(line(text), time_format=AMERICAN, rebuild=pairs).time == NOON_S
     parquet = pytest.importorskip("pyarrow.parquet")
     import pyarrow
 
@@ -128,11 +128,13 @@ def test_every_format_of_logs_has_it(tmp_path: Path) -> None:
 
 def test_cells_of_csv_are_digits_of_a_format_or_numbers() -> None:
     header = "node,type,clock,time,n\n"
-    read = one(f"{header}a,T,a:1,20130527105339.250,7\n", format="csv", time_format=DIGITS + ".%f")
+    read = read_one(
+        f"{header}a,T,a:1,20130527105339.250,7\n", format="csv", time_format=DIGITS + ".%f"
+    )
     assert (read.time, read.data) == (NOON_S + 0.25, {"n": 7})
     exact_ns = f"{header}a,T,a:1,1369652019123456789,7\n"
     options: dict[str, Any] = {"format": "csv", "time_unit": "ns"}
-    assert one(exact_ns, **options, time_format=AMERICAN) == one(exact_ns, **options)
+    assert read_one(exact_ns, **options, time_format=AMERICAN) == read_one(exact_ns, **options)
 
 
 WRONG = [
@@ -173,7 +175,7 @@ def test_a_format_that_would_be_ignored_is_an_error() -> None:
         Source(fields={"time": "kafka.timestamp"}, time_format=AMERICAN)
 
 
-def test_a_configuration_has_it(tmp_path: Path) -> None:
+def test_a_configuration_may_set_the_time_format(tmp_path: Path) -> None:
     path, log = tmp_path / "job.toml", tmp_path / "run.jsonl"
     path.write_text(f'[source]\ntime_format = "{AMERICAN}"\n')
     log.write_text(line("5/27/2013 10:53:39 AM"))
@@ -207,7 +209,7 @@ ZONES = st.integers(-14 * 60, 14 * 60).map(lambda m: timezone(timedelta(minutes=
     st.sampled_from(FORMATS),
     st.datetimes(datetime(1969, 1, 2), datetime(2068, 12, 30), timezones=ZONES),
 )
-def test_what_a_format_writes_it_reads(format: str, at: datetime) -> None:
+def test_a_time_format_reads_what_it_writes(format: str, at: datetime) -> None:
     if "%f" not in format:
         at = at.replace(microsecond=0)
     if "%z" not in format:

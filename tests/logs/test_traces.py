@@ -1,4 +1,4 @@
-"""Spans as events: OTLP and Zipkin samples, and the odd corners of both formats."""
+"""Spans as events: OTLP and Zipkin samples, and corner cases of both formats."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def zipkin(path: Path, *spans: Any) -> Log:
     return read_log(path, format="zipkin")
 
 
-def named(log: Log) -> dict[str, Event]:
-    """Return the events by `name phase`; every log is a valid execution in a right order."""
+def events_by_name(log: Log) -> dict[str, Event]:
+    """Return the events by `name phase`; check that the log is valid and a linear extension."""
     audit = ketal.audit(log)
     assert audit.clean, str(audit)
     assert audit.statistics.inversions == 0
@@ -72,7 +72,7 @@ CALL = (
 
 
 def test_a_call_and_its_reply(tmp_path: Path) -> None:
-    events = named(otlp(tmp_path / "t.json", *CALL))
+    events = events_by_name(otlp(tmp_path / "t.json", *CALL))
     order = ["s1 start", "s2 start", "s3 start", "s3 end", "s2 end", "s1 end"]
     for first, second in pairwise(order):
         assert happened_before(events[first], events[second])
@@ -124,7 +124,7 @@ def test_ids_in_base64_and_times_as_numbers(tmp_path: Path) -> None:
 
 
 def test_a_missing_parent_and_several_roots(tmp_path: Path) -> None:
-    events = named(
+    events = events_by_name(
         otlp(tmp_path / "t.json", resource("a", span(1, 1, 2, 77)), resource("b", span(2, 1, 2)))
     )
     assert events["s1 start"].data["orphan"] is True
@@ -133,8 +133,8 @@ def test_a_missing_parent_and_several_roots(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_contradicts_the_causes(tmp_path: Path) -> None:
-    """The child of a call to another service and back begins before the call, by the clock."""
-    events = named(
+    """By its clock, a span called back from another service begins before the call to there."""
+    events = events_by_name(
         otlp(
             tmp_path / "t.json",
             resource("a", span(1, 10, 20), span(3, 1, 2, 2)),
@@ -145,9 +145,9 @@ def test_a_clock_that_contradicts_the_causes(tmp_path: Path) -> None:
     assert events["s1 start"].data["moved"] is True
 
 
-def test_skew_between_services_does_no_harm(tmp_path: Path) -> None:
-    """The server's clock is an hour behind: its span lies before the call, by the clocks."""
-    events = named(
+def test_clock_skew_between_services_is_ignored(tmp_path: Path) -> None:
+    """The server's clock is an hour behind: by the clocks, its span is before the call."""
+    events = events_by_name(
         otlp(
             tmp_path / "t.json",
             resource("b", span(3, 400, 401, 2), span(2, 399, 402, 1, kind=2)),
@@ -162,14 +162,16 @@ def test_skew_between_services_does_no_harm(tmp_path: Path) -> None:
 
 
 def test_a_parent_that_ends_before_its_child(tmp_path: Path) -> None:
-    """What was started and not waited for: only the starts are ordered, across services."""
+    """A call that is not waited for: across services, only the begins are ordered."""
     child = span(2, 2, 50, 1)
-    events = named(otlp(tmp_path / "t.json", resource("a", span(1, 1, 3)), resource("b", child)))
+    events = events_by_name(
+        otlp(tmp_path / "t.json", resource("a", span(1, 1, 3)), resource("b", child))
+    )
     assert happened_before(events["s1 start"], events["s2 start"])
     assert concurrent(events["s1 end"], events["s2 start"])
     assert concurrent(events["s1 end"], events["s2 end"])
-    # In one service its own clock says more.
-    events = named(otlp(tmp_path / "u.json", resource("a", span(1, 1, 3), child)))
+    # Within one service, the service's own clock orders more.
+    events = events_by_name(otlp(tmp_path / "u.json", resource("a", span(1, 1, 3), child)))
     assert [e.clock["a"] for e in events.values()] == [1, 2, 3, 4]
     assert happened_before(events["s1 end"], events["s2 end"])
 
@@ -177,7 +179,7 @@ def test_a_parent_that_ends_before_its_child(tmp_path: Path) -> None:
 def test_producers_and_consumers_of_otlp(tmp_path: Path) -> None:
     producer, consumer = span(1, 1, 2, kind=4), span(2, 3, 4, 1, kind=5)
     log = otlp(tmp_path / "t.json", resource("a", producer), resource("b", consumer))
-    events = named(log)
+    events = events_by_name(log)
     assert happened_before(events["s1 start"], events["s2 start"])
     assert concurrent(events["s1 end"], events["s2 start"])
     assert events["s2 start"].data["kind"] == "consumer"
@@ -185,7 +187,7 @@ def test_producers_and_consumers_of_otlp(tmp_path: Path) -> None:
 
 def test_spans_of_no_duration(tmp_path: Path) -> None:
     log = otlp(tmp_path / "t.json", resource("a", span(1, 5, 5), span(2, 5, 5, 1), span(3, 5, 7)))
-    events = named(log)
+    events = events_by_name(log)
     for number in (1, 2, 3):
         assert happened_before(events[f"s{number} start"], events[f"s{number} end"])
     assert happened_before(events["s1 start"], events["s2 start"])
@@ -193,7 +195,9 @@ def test_spans_of_no_duration(tmp_path: Path) -> None:
 
 
 def test_a_span_that_never_ended(tmp_path: Path) -> None:
-    events = named(otlp(tmp_path / "t.json", resource("a", span(1, 5, None), span(2, 6, 7, 1))))
+    events = events_by_name(
+        otlp(tmp_path / "t.json", resource("a", span(1, 5, None), span(2, 6, 7, 1)))
+    )
     assert set(events) == {"s1 start", "s2 start", "s2 end"}
 
 
@@ -205,7 +209,7 @@ def test_an_id_of_another_trace_is_another_span(tmp_path: Path) -> None:
         resource("b", span(2, 1, 2, 1)),
         resource("d", span(2, 1, 2, 1, traceId="ab" * 16, name="child")),
     )
-    events = named(log)
+    events = events_by_name(log)
     assert not log.rejected
     assert concurrent(events["s2 start"], events["other start"])
     assert concurrent(events["s1 start"], events["child start"])
@@ -213,7 +217,7 @@ def test_an_id_of_another_trace_is_another_span(tmp_path: Path) -> None:
 
 
 def test_resources_without_a_name(tmp_path: Path) -> None:
-    """A batch may have no resource, none with attributes, or one without service.name."""
+    """A batch may have no resource, one without attributes, or one without service.name."""
     nameless: list[Any] = [
         {"scopeSpans": [{"spans": [span(1, 1, 2)]}]},
         {"resource": None, "scopeSpans": [{"spans": [span(2, 1, 2)]}]},
@@ -225,7 +229,7 @@ def test_resources_without_a_name(tmp_path: Path) -> None:
     ]
     log = otlp(tmp_path / "t.json", *nameless)
     assert not log.rejected
-    nodes = {event.node for event in named(log).values()}
+    nodes = {event.node for event in events_by_name(log).values()}
     assert nodes == {f"unknown_service/{number:016x}" for number in (1, 2, 3, 4, 5)}
 
 
@@ -235,10 +239,10 @@ def test_services_of_two_namespaces_are_two(tmp_path: Path) -> None:
         resource("a", span(1, 1, 2), service_namespace="shop"),
         resource("a", span(2, 1, 2), service_namespace="bank", service_instance_id="7"),
     )
-    assert {event.node for event in named(log).values()} == {"shop/a", "bank/a/7"}
+    assert {event.node for event in events_by_name(log).values()} == {"shop/a", "bank/a/7"}
 
 
-def test_what_the_specification_passes_over(tmp_path: Path) -> None:
+def test_fields_that_the_specification_ignores(tmp_path: Path) -> None:
     text = '{"resourceSpans": null, "new": [1]}\n{"resourceSpans": []}\n'
     (tmp_path / "t.jsonl").write_text(text)
     log = read_log(tmp_path / "t.jsonl", format="otlp")
@@ -265,24 +269,24 @@ def test_ids_of_zeros_and_of_capitals_and_kinds_by_name(tmp_path: Path) -> None:
     failed = {"code": "STATUS_CODE_ERROR"}
     child = span(2, 2, 3, 1, kind="SPAN_KIND_SERVER", status=failed)
     log = otlp(tmp_path / "t.json", resource("a", root), resource("b", child))
-    events = named(log)
+    events = events_by_name(log)
     assert events["s1 start"].data["root"] is True
     assert happened_before(events["s2 end"], events["s1 end"])
     assert events["s2 end"].data["failed"] is True
 
 
 def test_an_end_before_its_start(tmp_path: Path) -> None:
-    events = named(otlp(tmp_path / "t.json", resource("a", span(1, 5, 4))))
+    events = events_by_name(otlp(tmp_path / "t.json", resource("a", span(1, 5, 4))))
     assert happened_before(events["s1 start"], events["s1 end"])
     assert events["s1 end"].time == 4
 
 
 def test_a_client_that_did_not_wait(tmp_path: Path) -> None:
     server = resource("b", span(2, 1, 50, 1, kind=2))
-    events = named(otlp(tmp_path / "t.json", resource("a", span(1, 1, 3, kind=3)), server))
+    events = events_by_name(otlp(tmp_path / "t.json", resource("a", span(1, 1, 3, kind=3)), server))
     assert concurrent(events["s1 end"], events["s2 end"])
     failed = span(1, 1, 99, kind=3, status={"code": 2})
-    events = named(otlp(tmp_path / "u.json", resource("a", failed), server))
+    events = events_by_name(otlp(tmp_path / "u.json", resource("a", failed), server))
     assert concurrent(events["s1 end"], events["s2 end"])
     assert events["s1 end"].data["failed"] is True
 
@@ -294,18 +298,18 @@ def test_links(tmp_path: Path) -> None:
         resource("a", span(1, 1, 2, kind=4)),
         resource("b", span(2, 1, 2, kind=5, links=[link])),
     )
-    events = named(log)
+    events = events_by_name(log)
     assert happened_before(events["s1 start"], events["s2 start"])
     assert concurrent(events["s1 end"], events["s2 start"])
 
 
 def test_links_to_other_traces_and_files(tmp_path: Path) -> None:
-    """A batch handles two requests of other traces; the file that it is in is read first."""
+    """A batch handles two requests of other traces, in a file that is read first."""
     other = "ab" * 16
     links = [
         {"traceId": TRACE, "spanId": f"{1:016X}"},
         {"traceId": other, "spanId": f"{1:016x}"},
-        # To a span that is in no file, and to none.
+        # A link to a span that is in no file, and a link without ids.
         {"traceId": other, "spanId": f"{9:016x}"}, {"spanId": ""}, None,
     ]  # fmt: skip
     files = [tmp_path / "batch.json", tmp_path / "one.json", tmp_path / "two.json"]
@@ -319,18 +323,18 @@ def test_links_to_other_traces_and_files(tmp_path: Path) -> None:
     assert concurrent(starts["a"], starts["b"])
     assert starts["batch"].data["root"] is True
     assert ketal.audit(log).clean
-    # By itself it links to nothing that is there.
+    # Without the other file, both linked spans are missing.
     assert all(e.clock.keys() == {"batch"} for e in read_log(files[0], format="otlp"))
 
 
-def test_parents_and_links_that_are_not_there_are_counted(tmp_path: Path) -> None:
+def test_missing_parents_and_links_are_counted(tmp_path: Path) -> None:
     links = [{"traceId": TRACE, "spanId": f"{number:016x}"} for number in (1, 8, 9)]
     log = otlp(
         tmp_path / "t.json",
         resource("a", span(1, 1, 2), span(2, 3, 4, parent=7)),
         resource("b", span(3, 1, 2, links=links), span(4, 1, 2, links=links[:1])),
     )
-    events = named(log)
+    events = events_by_name(log)
     lost = {name: event.data["lost_links"] for name, event in events.items()
             if "lost_links" in event.data}  # fmt: skip
     assert lost == {"s3 start": 2, "s3 end": 2}
@@ -356,7 +360,7 @@ def test_parents_and_links_that_are_not_there_are_counted(tmp_path: Path) -> Non
     ids=lambda path: ".".join(map(str, path)),
 )  # fmt: skip
 def test_null_is_absent(tmp_path: Path, path: tuple[Any, ...], absent: bool) -> None:
-    """The JSON mapping of protobuf takes null for the default of a field."""
+    """In protobuf's JSON mapping, null is the default value of a field."""
     listed = {"key": "x", "value": {"arrayValue": {"values": [{"stringValue": "y"}]}}}
     more: dict[str, Any] = {"events": [], "status": {"code": 1}, "links": [], "kind": 1}
     one = resource("a", span(1, 1, 2, **more, attributes=[listed]))
@@ -396,10 +400,10 @@ def test_null_is_absent(tmp_path: Path, path: tuple[Any, ...], absent: bool) -> 
         ({"links": ["1"]}, "a link must be an object, not a string"),
     ],
 )
-def test_what_has_the_wrong_shape_is_rejected_with_what_it_is(
+def test_wrong_json_types_are_rejected_by_name(
     tmp_path: Path, more: dict[str, Any], reason: str
 ) -> None:
-    """Of a resource with its spans, of which none has a service then."""
+    """A malformed resource is rejected with its spans, which would have no service."""
     log = otlp(tmp_path / "t.json", resource("a", span(1, 1, 2, **more), span(2, 3, 4)))
     assert [one.reason for one in log.rejected] == [reason]
     assert {event.type for event in log} == {"s2"}
@@ -419,7 +423,7 @@ def test_what_has_the_wrong_shape_is_rejected_with_what_it_is(
     ],
 )  # fmt: skip
 def test_documents_without_spans(tmp_path: Path, document: str) -> None:
-    """An export that holds nothing costs those beside it nothing."""
+    """An export without spans does not affect the exports beside it."""
     path = tmp_path / "t.json"
     whole = json.dumps({"resourceSpans": [resource("a", span(1, 1, 2))]})
     path.write_text(f"{document}\n{whole}\n")
@@ -428,8 +432,8 @@ def test_documents_without_spans(tmp_path: Path, document: str) -> None:
     assert [event.type for event in log] == ["s1", "s1"]
 
 
-def test_links_that_close_a_round(tmp_path: Path) -> None:
-    """One of the two orders nothing, and is counted; nothing was moved for it."""
+def test_links_that_close_a_cycle(tmp_path: Path) -> None:
+    """One of the two links is dropped and counted; no event is moved."""
 
     def link(number: int) -> dict[str, str]:
         return {"traceId": TRACE, "spanId": f"{number:016x}"}
@@ -439,7 +443,7 @@ def test_links_that_close_a_round(tmp_path: Path) -> None:
         resource("a", span(1, 1, 2, links=[link(2)])),
         resource("b", span(2, 1, 2, links=[link(1)])),
     )
-    events = named(log)
+    events = events_by_name(log)
     assert len(events) == 4
     assert not log.rejected
     assert happened_before(events["s1 start"], events["s2 start"])
@@ -448,12 +452,12 @@ def test_links_that_close_a_round(tmp_path: Path) -> None:
     assert list(Rebuilding(round_links=1).sentences()) == [
         "1 link that would close a round and cannot be kept"
     ]
-    # The other one on the same line has to go ahead of it: that is a move.
+    # The later event of the same node must come before it: that event is moved.
     itself = otlp(
         tmp_path / "u.json",
         resource("a", span(1, 1, 2, links=[link(1), link(3)]), span(3, 4, 5)),
     )
-    events = named(itself)
+    events = events_by_name(itself)
     assert events["s3 start"].data["moved"] is True
     assert [name for name, event in events.items() if "moved" in event.data] == ["s3 start"]
     assert itself.rebuilding == Rebuilding(round_links=1)
@@ -471,7 +475,7 @@ def test_spans_that_are_their_own_ancestors(tmp_path: Path) -> None:
         tmp_path / "t.json",
         resource("a", span(1, 1, 2, 2), span(2, 1, 2, 1), span(3, 1, 2, 1), span(4, 1, 2, 4)),
     )
-    assert set(named(log)) == {"s3 start", "s3 end"}
+    assert set(events_by_name(log)) == {"s3 start", "s3 end"}
     assert len(log.rejected) == 3
     assert all("its own ancestor" in item.reason for item in log.rejected)
 
@@ -483,7 +487,7 @@ def test_spans_of_no_service_and_instances(tmp_path: Path) -> None:
         resource("a", span(3, 1, 2), service_instance_id="x"),
         resource("a", span(4, 3, 4), service_instance_id="y"),
     )
-    events = named(log)
+    events = events_by_name(log)
     assert concurrent(events["s1 end"], events["s2 start"])
     assert concurrent(events["s3 end"], events["s4 start"])
     assert {e.node for e in events.values()} == {
@@ -512,7 +516,7 @@ def test_spans_that_cannot_be_read(tmp_path: Path, wrong: dict[str, Any], reason
 @pytest.mark.parametrize(
     "text", [b"{", b"nonsense", b"[1, 2", b"\xff\xfe", b"3", b'{"other": 1}', b"[3]", b"[[3]]"]
 )
-def test_documents_that_are_none(tmp_path: Path, format: str, text: bytes) -> None:
+def test_invalid_documents(tmp_path: Path, format: str, text: bytes) -> None:
     (tmp_path / "t.json").write_bytes(text)
     log = read_log(tmp_path / "t.json", format=format)
     assert list(log) == []
@@ -539,7 +543,7 @@ def test_a_byte_is_counted_in_the_line_that_is_named(
     assert one.reason == f"the document is not JSON: invalid character (byte {byte})"
 
 
-def test_nothing_is_no_fault(tmp_path: Path) -> None:
+def test_empty_documents_have_no_rejections(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_bytes(b"")
     assert list(read_log(tmp_path / "t.json", format="otlp").records()) == []
     assert list(otlp(tmp_path / "u.json", {"resource": {}, "scopeSpans": []}).records()) == []
@@ -570,7 +574,7 @@ def test_a_shared_span(tmp_path: Path) -> None:
         z(1, "stock", 9_000, 500, kind="SERVER", shared=True, name="served", traceId=TRACE[16:]),
         z(2, "stock", 9_100, 100, parentId=f"{1:016x}"),
     )
-    events = named(log)
+    events = events_by_name(log)
     assert happened_before(events["z1 start"], events["served start"])
     assert happened_before(events["served end"], events["z1 end"])
     assert happened_before(events["served start"], events["z2 start"])
@@ -578,7 +582,7 @@ def test_a_shared_span(tmp_path: Path) -> None:
 
 
 def test_producers_and_consumers(tmp_path: Path) -> None:
-    events = named(
+    events = events_by_name(
         zipkin(
             tmp_path / "z.json",
             z(1, "a", 100, 1, kind="PRODUCER"),
@@ -613,24 +617,24 @@ def test_zipkin_spans_without_a_place(tmp_path: Path) -> None:
 
 
 def test_a_side_of_a_shared_span_by_itself(tmp_path: Path) -> None:
-    """The client's half was not sampled, or is in another file."""
+    """The client's span was not sampled, or is in another file."""
     served = z(1, "stock", 9_000, 500, kind="SERVER", shared=True)
     log = zipkin(tmp_path / "z.json", served, z(2, "stock", 9_100, 100, parentId=f"{1:016x}"))
-    events = named(log)
+    events = events_by_name(log)
     assert events["z1 start"].data["orphan"] is True
     assert happened_before(events["z1 start"], events["z2 start"])
-    # A server with an id of its own is a root, if it names no parent.
+    # A server's span with an id of its own and without a parent is a root.
     log = zipkin(tmp_path / "y.json", z(1, "stock", 9_000, 500, kind="SERVER"))
-    assert named(log)["z1 start"].data["root"] is True
+    assert events_by_name(log)["z1 start"].data["root"] is True
 
 
-def test_old_servers_do_not_say_that_they_share(tmp_path: Path) -> None:
+def test_old_servers_are_not_marked_as_shared(tmp_path: Path) -> None:
     log = zipkin(
         tmp_path / "z.json",
         z(1, "stock", 50, 5, kind="SERVER", name="served"),
         z(1, "shop", 1_000, 900, kind="CLIENT"),
     )
-    events = named(log)
+    events = events_by_name(log)
     assert happened_before(events["z1 start"], events["served start"])
     assert happened_before(events["served end"], events["z1 end"])
 
@@ -644,16 +648,16 @@ def test_children_of_a_shared_span_belong_to_their_own_service(tmp_path: Path) -
         z(3, "shop", 1_100, 100, parentId=f"{1:016x}"),
         z(4, "other", 5, 1, parentId=f"{1:016x}"),
     )
-    events = named(log)
+    events = events_by_name(log)
     assert happened_before(events["served start"], events["z2 start"])
     assert concurrent(events["served start"], events["z3 start"])
-    # Of a service that is neither, no more is said than that the call had begun.
+    # A span of a third service is only ordered after the begin of the call.
     assert happened_before(events["z1 start"], events["z4 start"])
     assert concurrent(events["served start"], events["z4 start"])
 
 
 def test_two_servers_of_one_call(tmp_path: Path) -> None:
-    """A call that was sent to two hosts: both share the client's id."""
+    """A call to two hosts, whose spans both share the client's id."""
     log = zipkin(
         tmp_path / "z.json",
         z(1, "shop", 1_000, 900, kind="CLIENT"),
@@ -661,43 +665,43 @@ def test_two_servers_of_one_call(tmp_path: Path) -> None:
         z(1, "west", 7_000, 500, kind="SERVER", shared=True, name="second"),
         z(2, "west", 7_100, 100, parentId=f"{1:016x}"),
     )
-    events = named(log)
+    events = events_by_name(log)
     assert not log.rejected
     assert happened_before(events["z1 start"], events["first start"])
     assert happened_before(events["second start"], events["z2 start"])
     assert concurrent(events["first start"], events["second start"])
 
 
-def at(service: str, address: str, port: int = 80) -> dict[str, Any]:
+def endpoint(service: str, address: str, port: int = 80) -> dict[str, Any]:
     return {"localEndpoint": {"serviceName": service, "ipv4": address, "port": port}}
 
 
 def test_servers_of_one_service_at_several_addresses(tmp_path: Path) -> None:
-    """A call that was sent to all instances of a service: five halves of their own."""
+    """A call to all instances of a service: five servers' spans with the client's id."""
     spans = [
         z(1, "stock", 9_000 + n, 500, kind="SERVER", shared=True, name=f"served{n}")
-        | at("stock", f"10.0.0.{n}")
+        | endpoint("stock", f"10.0.0.{n}")
         for n in range(1, 6)
     ]
     spans.insert(2, z(1, "shop", 1_000, 900, kind="CLIENT"))
-    # By the clock of their line these two began before all servers: so their causes show.
-    spans.append(z(2, "stock", 2, 1, parentId=f"{1:016x}") | at("stock", "10.0.0.4"))
+    # By their node's clock these two began before all servers, so their order shows their causes.
+    spans.append(z(2, "stock", 2, 1, parentId=f"{1:016x}") | endpoint("stock", "10.0.0.4"))
     spans.append(z(3, "stock", 1, 1, parentId=f"{1:016x}"))
     log = zipkin(tmp_path / "z.json", *spans)
-    events = named(log)
+    events = events_by_name(log)
     assert not log.rejected
     for n in range(1, 6):
         assert happened_before(events["z1 start"], events[f"served{n} start"])
         assert happened_before(events[f"served{n} end"], events["z1 end"])
     assert happened_before(events["served4 start"], events["z2 start"])
     assert happened_before(events["z2 start"], events["served5 start"])
-    # Of which server the third span is a child, nothing tells: only that the call had begun.
+    # The server that is the parent of the third span is unknown: it is only after the call's begin.
     assert happened_before(events["z1 start"], events["z3 start"])
     assert happened_before(events["z3 start"], events["served1 start"])
 
 
 @pytest.mark.parametrize("address", [{}, {"ipv4": "10.0.0.2", "port": 80}])
-def test_pieces_of_a_server_that_do_not_all_say_its_address(
+def test_reports_of_a_server_some_without_its_address(
     tmp_path: Path, address: dict[str, Any]
 ) -> None:
     id = {"traceId": TRACE, "id": f"{1:016x}"}
@@ -705,11 +709,11 @@ def test_pieces_of_a_server_that_do_not_all_say_its_address(
     pieces: list[dict[str, Any]] = [
         {**id, "tags": {"late": "yes"}, "localEndpoint": {"serviceName": "stock", **address}},
         {**shared, "duration": 500, "localEndpoint": {"serviceName": "stock"}},
-        {**shared, "name": "served", "timestamp": 9_000} | at("stock", "10.0.0.2"),
-        z(1, "shop", 1_000, 900, kind="CLIENT") | at("shop", "10.0.0.1"),
+        {**shared, "name": "served", "timestamp": 9_000} | endpoint("stock", "10.0.0.2"),
+        z(1, "shop", 1_000, 900, kind="CLIENT") | endpoint("shop", "10.0.0.1"),
     ]
     log = zipkin(tmp_path / "z.json", *pieces)
-    events = named(log)
+    events = events_by_name(log)
     assert not log.rejected
     assert set(events) == {"z1 start", "z1 end", "served start", "served end"}
     assert events["served end"].data["attributes"] == {"late": "yes"}
@@ -721,15 +725,15 @@ def test_sides_without_a_service_are_two_processes(tmp_path: Path) -> None:
         z(1, None, 1_000, 900, kind="CLIENT"),
         z(1, None, 1, 500, kind="SERVER", shared=True, name="served"),
     )
-    events = named(log)
+    events = events_by_name(log)
     assert events["z1 start"].node == f"unknown_service/{1:016x}"
     assert events["served start"].node == f"unknown_service/{1:016x}/server"
     assert not any("moved" in event.data for event in events.values())
     assert happened_before(events["served end"], events["z1 end"])
 
 
-def test_a_span_in_pieces(tmp_path: Path) -> None:
-    """Its start was reported, then its end, then tags when all was over, without a time."""
+def test_a_span_reported_in_parts(tmp_path: Path) -> None:
+    """A span reported in parts: its start, its end, and later tags without a time."""
     id = {"traceId": TRACE, "id": f"{1:016x}"}
     pieces: list[dict[str, Any]] = [
         {**id, "tags": {"late": "yes"}},
@@ -737,13 +741,13 @@ def test_a_span_in_pieces(tmp_path: Path) -> None:
         {**id, "kind": "CLIENT", "duration": 50, "name": "get", "tags": {"code": "200"}},
     ]
     log = zipkin(tmp_path / "z.json", *pieces)
-    events = named(log)
+    events = events_by_name(log)
     assert not log.rejected
     assert set(events) == {"get start", "get end"}
     assert events["get end"].node == "shop"
     assert events["get end"].time == 0.00015
     assert events["get end"].data["attributes"] == {"code": "200", "late": "yes"}
-    # The order of the reports does not matter, nor do the files that they are in.
+    # Neither the order of the reports nor their files matter.
     files = [tmp_path / f"{number}.json" for number in range(3)]
     for file, piece in zip(files, reversed(pieces), strict=True):
         file.write_text(json.dumps(piece))
@@ -758,12 +762,12 @@ def test_late_tags_belong_to_the_side_of_their_service(tmp_path: Path) -> None:
         z(1, "shop", 1_000, 900, kind="CLIENT"),
         z(1, "stock", 9_000, 500, kind="SERVER", shared=True, name="served"),
     )
-    events = named(log)
+    events = events_by_name(log)
     assert events["served start"].data["attributes"] == {"late": "yes"}
     assert "attributes" not in events["z1 start"].data
 
 
-def test_pieces_that_contradict_each_other(tmp_path: Path) -> None:
+def test_reports_that_contradict_each_other(tmp_path: Path) -> None:
     one = z(1, "a", 100, 50, tags={"code": "200"})
     others: list[dict[str, Any]] = [
         {"timestamp": 101}, {"name": "other"}, {"tags": {"code": "500"}}, {"parentId": "7"},
@@ -778,10 +782,10 @@ def test_pieces_that_contradict_each_other(tmp_path: Path) -> None:
     assert ketal.audit(log).statistics.duplicates == 4
 
 
-def test_times_that_are_none(tmp_path: Path) -> None:
-    """Zero is no timestamp and no duration; without an end there is a start only."""
+def test_absent_times(tmp_path: Path) -> None:
+    """A timestamp or duration of zero is absent; a span without an end has one event."""
     log = zipkin(tmp_path / "z.json", z(1, "a", 0, 50), z(2, "a", 100, 0), z(3, "a", 99, None))
-    assert set(named(log)) == {"z2 start", "z3 start"}
+    assert set(events_by_name(log)) == {"z2 start", "z3 start"}
     assert ["no timestamp" in item.reason for item in log.rejected] == [True]
     wrongs: list[dict[str, Any]] = [
         {"timestamp": -5}, {"timestamp": "soon"}, {"duration": True}, {"timestamp": 1e30},
@@ -793,7 +797,7 @@ def test_times_that_are_none(tmp_path: Path) -> None:
     assert ["year 9999" in item.reason for item in far.rejected] == [True]
 
 
-def test_zipkin_roots_skew_and_what_has_no_meaning_here(tmp_path: Path) -> None:
+def test_zipkin_roots_skew_and_ignored_fields(tmp_path: Path) -> None:
     other = "ab" * 8
     log = zipkin(
         tmp_path / "z.json",
@@ -802,7 +806,7 @@ def test_zipkin_roots_skew_and_what_has_no_meaning_here(tmp_path: Path) -> None:
         z(3, "a", 20_000, 1, traceId=other, kind="NEW"),
         z(4, "b", 2, 1, traceId=other, parentId=f"{8:016x}"),
     )
-    events = named(log)
+    events = events_by_name(log)
     assert not log.rejected
     assert happened_before(events["z1 start"], events["z2 start"])
     assert {e.type for e in events.values() if e.data.get("root")} == {"z1", "z3"}
@@ -816,7 +820,7 @@ def test_trace_ids_of_64_and_128_bits(tmp_path: Path) -> None:
         z(2, "b", 1, 1, parentId="1", traceId=TRACE[16:].upper(), id="2"),
         z(3, "c", 1, 1, parentId="1", traceId="ffffffffffffffff" + TRACE[16:]),
     )
-    events = named(log)
+    events = events_by_name(log)
     assert happened_before(events["z1 start"], events["z2 start"])
     assert happened_before(events["z1 start"], events["z3 start"])
     wrong = zipkin(tmp_path / "w.json", z(1, "a", 5, 5, id="1" * 17), z(2, "a", 5, 5, traceId="x"))

@@ -1,4 +1,4 @@
-"""Packed logs that are damaged, cut off, or not what their name says."""
+"""Compressed logs that are damaged, truncated, or misnamed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ RAW = b"".join(LINES)
 
 
 def read(path: Path) -> tuple[list[int], list[Rejected]]:
-    """Return the counters of the events and what was rejected."""
+    """Return the counters of the events, and the reasons of rejections."""
     items = [record[1] for record in read_log(path).records()]
     counters = [item.counter for item in items if isinstance(item, Event)]
     return counters, [item for item in items if isinstance(item, Rejected)]
 
 
 def unpacked_lines(packed: bytes) -> int:
-    """Return how many whole lines can be had of gzip data, byte by byte."""
+    """Return how many whole lines gzip data decompresses to, byte by byte, before an error."""
     unpack = zlib.decompressobj(wbits=31)
     out = b""
     try:
@@ -45,7 +45,7 @@ def unpacked_lines(packed: bytes) -> int:
 @pytest.mark.parametrize(
     "raw", [random.Random(1).randbytes(3000), b"", b"\x1f", LINES[0]], ids=range(4)
 )
-def test_a_name_that_promises_packed_data(tmp_path: Path, name: str, raw: bytes) -> None:
+def test_a_name_of_compressed_data(tmp_path: Path, name: str, raw: bytes) -> None:
     path = tmp_path / name
     path.write_bytes(raw)
     counters, (lost,) = read(path)
@@ -58,7 +58,7 @@ def test_a_name_that_promises_packed_data(tmp_path: Path, name: str, raw: bytes)
     assert wanted in lost.reason
 
 
-def test_what_python_unpacked_keeps_its_name(tmp_path: Path) -> None:
+def test_data_decompressed_by_python_keeps_its_name(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl.gz"
     path.write_bytes(gzip.compress(RAW))
     with gzip.open(path) as file:
@@ -79,7 +79,7 @@ def test_gzip_data_that_ends_early(tmp_path: Path) -> None:
 
 
 def test_gzip_data_that_is_damaged(tmp_path: Path) -> None:
-    # A stored block has no redundancy, and a compressed one after it a header that can be wrong.
+    # The damage is an invalid block header after whole blocks.
     pack = zlib.compressobj(wbits=31)
     packed = pack.compress(RAW[:60_000]) + pack.flush(zlib.Z_FULL_FLUSH)
     damaged = packed + b"\xff" * 100
@@ -119,8 +119,8 @@ def test_zstandard_data_that_is_damaged_or_ends_early(tmp_path: Path) -> None:
         assert lost.reason.startswith(f"the Zstandard data {said}")
 
 
-def test_a_row_that_the_data_stops_in_is_no_row(tmp_path: Path) -> None:
-    # Cut off, `a:12` is a clock as well, another one.
+def test_a_truncated_row_is_dropped(tmp_path: Path) -> None:
+    # The truncated clock `a:12` would be a valid but different clock.
     table = io.StringIO()
     csv.writer(table).writerows([("node", "type", "clock"), ("a", "T", "a:1"), ("a", "T", "a:12")])
     pack = zlib.compressobj(wbits=31)
@@ -131,7 +131,7 @@ def test_a_row_that_the_data_stops_in_is_no_row(tmp_path: Path) -> None:
     assert (counters, lost.place) == ([1], f"{path}:3")
 
 
-def test_an_event_that_the_data_stops_in_is_none(tmp_path: Path) -> None:
+def test_a_truncated_event_is_dropped(tmp_path: Path) -> None:
     pack = zlib.compressobj(wbits=31)
     text = b'(?<host>\\S+) (?<clock>{.*}) (?<event>.*)\n\na {"a":1} push\na {"a":2} pushed t'
     path = tmp_path / "run.log.gz"
@@ -171,7 +171,9 @@ def test_an_event_that_the_data_stops_in_is_none(tmp_path: Path) -> None:
     ids=range(11),
 )
 @pytest.mark.parametrize("name", ["run.log", "run.jsonl", "run.csv"])
-def test_what_is_not_read_has_one_reason(tmp_path: Path, name: str, raw: bytes, said: str) -> None:
+def test_unsupported_data_has_one_rejection(
+    tmp_path: Path, name: str, raw: bytes, said: str
+) -> None:
     path = tmp_path / name
     path.write_bytes(raw)
     counters, (lost,) = read(path)
@@ -179,7 +181,7 @@ def test_what_is_not_read_has_one_reason(tmp_path: Path, name: str, raw: bytes, 
     assert said in lost.reason
 
 
-def test_a_parquet_file_that_is_none(tmp_path: Path) -> None:
+def test_an_invalid_parquet_file(tmp_path: Path) -> None:
     for name, raw in (("x.parquet", RAW), ("y.parquet", b""), ("x.parquet.gz", gzip.compress(RAW))):
         path = tmp_path / name
         path.write_bytes(raw)

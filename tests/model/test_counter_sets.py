@@ -34,7 +34,7 @@ def test_counters_are_those_that_were_added(counters: set[int], upto: int) -> No
         assert list(again.after(upto)) == [c for c in line.after(upto) if c // SPAN == chunk]
 
 
-def test_what_is_below_counts_for_nothing() -> None:
+def test_counters_at_or_below_the_first_hole_are_ignored() -> None:
     line = Counters(tracking=False)
     for counter in (3, 5):
         line.add(counter)
@@ -47,7 +47,7 @@ def test_what_is_below_counts_for_nothing() -> None:
     counters=st.sets(st.integers(1, 2**62) | st.integers(1, 5_000), min_size=1),
     cuts=st.lists(st.integers(0, 100), max_size=4),
 )
-def test_what_is_dropped_is_gone(counters: set[int], cuts: list[int]) -> None:
+def test_dropped_chunks_are_removed(counters: set[int], cuts: list[int]) -> None:
     line, left = Counters(tracking=True), sorted(counters)
     for counter in counters:
         line.add(counter)

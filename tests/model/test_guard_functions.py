@@ -1,4 +1,4 @@
-"""A guard function is an entry of one table: all rooms read what it is from there."""
+"""A guard function is an entry of one table, which all packages read."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_it_is_read_and_written() -> None:
         ("even(x) && x == 3", "K203"),
     ],
 )
-def test_its_wrong_uses_are_found(guard: str, code: str) -> None:
+def test_wrong_uses_of_a_function_are_errors(guard: str, code: str) -> None:
     assert codes(guard) == [code]
 
 
@@ -77,11 +77,11 @@ def test_its_wrong_uses_are_found(guard: str, code: str) -> None:
         "!even(x) && x > 2 && x < 6",
     ],
 )
-def test_what_is_not_proven_impossible_is_allowed(guard: str) -> None:
+def test_a_guard_that_is_not_proven_impossible_is_allowed(guard: str) -> None:
     assert codes(guard) == []
 
 
-def test_it_is_true_or_false_of_its_kind_and_unknown_of_all_else() -> None:
+def test_a_function_is_unknown_for_values_of_other_kinds() -> None:
     values = ("ab", "b", 2, 3, True, None, ["ab"])
     assert matches(pattern('startsWith(x, "a")'), *values) == [["ab"]]
     assert matches(pattern('!startsWith(x, "a")'), *values) == [["b"]]
@@ -94,6 +94,6 @@ def test_a_constant_may_be_a_parameter() -> None:
     assert matches(text, "ab", "b") == [["ab"]]
 
 
-def test_its_first_argument_may_be_a_value_of_an_earlier_event() -> None:
+def test_the_first_argument_may_be_a_value_of_an_earlier_event() -> None:
     text = 'pattern P { event E = true; A = E; B = E && startsWith(A.x, "a"); find next A B; }'
     assert matches(text, "b", "ab", "c") == [["ab", "c"]]

@@ -1,4 +1,4 @@
-"""How the records of a log are put together into batches."""
+"""How the records of a log are grouped into batches."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def _pushes(count: int) -> list[ketal.Event]:
 
 
 @pytest.mark.parametrize("form", ["list", "Log.of", "rows", "csv", "shiviz"])
-def test_what_is_there_already_is_processed_together(form: str, tmp_path: Path) -> None:
-    """A batch costs what several events do."""
+def test_records_in_memory_are_processed_in_batches(form: str, tmp_path: Path) -> None:
+    """A batch costs about as much as a few single events."""
     events = _pushes(2_000)
     rows = [{"node": e.node, "type": e.type, "clock": e.clock} for e in events]
     csv, shiviz = tmp_path / "run.csv", tmp_path / "run.log"
@@ -37,40 +37,40 @@ def test_what_is_there_already_is_processed_together(form: str, tmp_path: Path) 
     assert len(batches) == 2
 
 
-def test_what_comes_one_by_one_is_processed_so() -> None:
+def test_records_of_an_iterator_are_processed_one_by_one() -> None:
     """A verdict on the first event does not wait for the second."""
     program = ketal.compile('pattern P { event Push = type == "push"; find any Push; }')
-    asked = []
+    taken = []
 
-    def coming() -> Iterator[ketal.Event]:
+    def arriving() -> Iterator[ketal.Event]:
         for event in _pushes(3):
-            asked.append(event)
+            taken.append(event)
             yield event
 
-    verdicts = iter(ketal.run(program, coming()))
+    verdicts = iter(ketal.run(program, arriving()))
     assert next(verdicts).verdict == "match"
-    assert len(asked) == 1
+    assert len(taken) == 1
 
 
-def test_rows_of_no_known_number_are_processed_one_by_one() -> None:
-    """Rows that are read anew each time, and no iterator, may be as long in coming."""
+def test_rows_without_a_length_are_processed_one_by_one() -> None:
+    """An iterable without a length may be as slow as an iterator, even if it can be read again."""
     program = ketal.compile('pattern P { event Push = type == "push"; find any Push; }')
-    asked = []
+    taken = []
 
     class Coming:
         def __iter__(self) -> Iterator[dict[str, object]]:
             for count in (1, 2, 3):
-                asked.append(count)
+                taken.append(count)
                 yield {"node": "n", "type": "push", "clock": {"n": count}}
 
     log = ketal.read_log(Coming())
     assert next(iter(ketal.run(program, log))).verdict == "match"
-    assert asked == [1]
+    assert taken == [1]
     assert len(list(log)) == 3
 
 
-def test_what_a_collection_gave_before_a_fault_is_fed() -> None:
-    """A collection may read what it gives, and fail in the middle."""
+def test_events_of_a_collection_before_its_error_are_fed() -> None:
+    """A collection may read its items from elsewhere, and fail in the middle."""
 
     class Damaged(deque[ketal.Event]):
         def __iter__(self) -> Iterator[ketal.Event]:
@@ -84,7 +84,7 @@ def test_what_a_collection_gave_before_a_fault_is_fed() -> None:
     assert monitor.summary["events"]["accepted"] == 1_500
 
 
-def test_what_was_read_before_a_fault_is_judged() -> None:
+def test_events_read_before_an_error_are_judged() -> None:
     """The verdicts of a log come before the error that ends it."""
     program = ketal.compile('pattern P { event Push = type == "push"; find any Push; }')
     rows: list[Any] = [{"node": "n", "type": "push", "clock": {"n": 1}}, *_pushes(1)]
@@ -94,7 +94,7 @@ def test_what_was_read_before_a_fault_is_judged() -> None:
         next(verdicts)
 
 
-def test_a_log_is_fed_to_a_monitor_as_its_records_are(tmp_path: Path) -> None:
+def test_a_monitor_is_fed_the_records_of_a_log_with_their_places(tmp_path: Path) -> None:
     """A rejection has its place, and is a verdict between those of the events around it."""
     program = ketal.compile('pattern P { event Push = type == "push"; find any Push; }')
     log = tmp_path / "run.jsonl"

@@ -90,7 +90,7 @@ values: Any = st.one_of(
     time=st.none() | st.floats(-1e10, 1e11),
     lost=st.lists(st.builds(Dot, st.text(max_size=2), st.integers(1, 9)), max_size=2),
 )
-def test_what_is_written_is_the_json(
+def test_written_is_the_json_of_to_dict(
     scope: list[tuple[str, Any]],
     texts: tuple[str, ...],
     expected: list[str],
@@ -110,7 +110,7 @@ def test_what_is_written_is_the_json(
                 assert verdict.written() == (verdict.id, said)
 
 
-def test_places_stand_beside_the_events_that_they_are_of() -> None:
+def test_places_are_in_the_order_of_their_events() -> None:
     def places_of(execution: str, dots: Iterable[Dot]) -> list[str]:
         return [f"{execution}log:{dot.counter}" if dot.counter > 1 else "" for dot in dots]
 
@@ -187,7 +187,7 @@ def test_a_match_that_returns_lists_and_mappings_is_hashable() -> None:
     assert match.to_dict()["return"] == {"x": {"k": [1, {"l": 2}]}, "node": "n"}
 
 
-def test_what_a_match_returns_is_its_own() -> None:
+def test_a_match_owns_the_values_that_it_returns() -> None:
     event, match = returned({"k": [1]})
     assert match.returns is not None
     match.returns["x"]["k"].append(2)
@@ -244,7 +244,7 @@ def test_true_is_no_number_in_a_scope_or_a_return(held: Callable[[Any], Any]) ->
 # --- text -------------------------------------------------------------------------------------
 
 
-def test_what_is_said_of_an_execution_names_no_pattern() -> None:
+def test_a_verdict_on_an_execution_names_no_pattern() -> None:
     program = ketal.compile(p("check A*", order="CausalOrder"))
     for execution, named in (("", ""), ("run 2", "[run 2]: ")):
         monitor = Monitor(program, limits=Limits(held_back_max=1), execution=execution)
@@ -261,7 +261,7 @@ def test_what_is_said_of_an_execution_names_no_pattern() -> None:
     assert str(gap) == "gap n2@14 declared lost"
 
 
-def test_what_is_said_of_a_pattern_names_it() -> None:
+def test_a_verdict_on_a_pattern_names_it() -> None:
     where: dict[str, Any] = {"pattern": "P", "fingerprint": "", "execution": "x"}
     scope = FrozenMapping((("k", 1), ("node", "n")))
     verdicts: list[PatternVerdict] = [
@@ -276,7 +276,7 @@ def test_what_is_said_of_a_pattern_names_it() -> None:
     ]
 
 
-def test_a_rejection_is_hashable_whatever_its_draft_says() -> None:
+def test_a_rejection_is_hashable_whatever_its_draft_holds() -> None:
     program = ketal.compile(p("find next A"))
     monitor = Monitor(program)
     monitor.feed(e("n@2", "a"))
@@ -318,7 +318,7 @@ def test_a_string_of_a_scope_that_reads_as_another_value_is_in_quotes(
     assert f"P (k={text}): " in str(match)
 
 
-def test_what_a_match_returns_is_written_as_json() -> None:
+def test_the_values_that_a_match_returns_are_written_as_json() -> None:
     returns = {"a": "x", "b": None, "c": [1, "é"], "d": True}
     match = Match(
         fingerprint="", pattern="P", steps=(("A", Dot("n", 1)),), returns=returns,

@@ -24,7 +24,7 @@ from ketal.model.sets import counter_sets as counters
 from ketal.programs.program import Program
 from ketal.runtime.admission import seen_digests as contents
 from ketal.runtime.state import recorder
-from ketal.runtime.state.records import decoded
+from ketal.runtime.state.records import decode_snapshot
 from tests.driven import Driven
 from tests.property.memberships import base, simulate
 from tests.property.patterns import pattern_file
@@ -86,7 +86,7 @@ class Changelog:
 
 def state(monitor: Driven) -> dict[bytes, Any]:
     """Return what a snapshot holds, readable."""
-    records = decoded(monitor.snapshot())
+    records = decode_snapshot(monitor.snapshot())
     readable = {key: msgspec.msgpack.decode(value) for key, value in records.items()}
     for key, (_, body) in readable.items():
         if key.startswith(b"seen/") and body[-1]:

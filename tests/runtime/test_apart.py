@@ -1,4 +1,4 @@
-"""Clocks that know of no other node, where a pattern asks which events happened before others."""
+"""Clocks without entries of other nodes, under a pattern that depends on happened-before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import ketal
 from ketal import Event
 from ketal.runtime.silence.vacuity import APART_MIN
 
-TOLD = """\
+CAUSAL_PATTERN = """\
 pattern Told {
     order CausalOrder;
     event Write = type == "write";
@@ -19,7 +19,7 @@ pattern Told {
     find any First Told;
 }
 """
-PLAIN = 'pattern Plain { event Write = type == "write"; check Write*; }'
+PLAIN_PATTERN = 'pattern Plain { event Write = type == "write"; check Write*; }'
 
 
 def _log(nodes: str, count: int, *more: Event) -> list[Event]:
@@ -29,7 +29,7 @@ def _log(nodes: str, count: int, *more: Event) -> list[Event]:
     ]  # fmt: skip
 
 
-def _said(summary: Any) -> list[str]:
+def _clock_messages(summary: Any) -> list[str]:
     return [
         entry["message"]
         for counts in summary["patterns"].values()
@@ -38,34 +38,39 @@ def _said(summary: Any) -> list[str]:
     ]
 
 
-def test_it_is_said_once_of_a_pattern_that_asks_for_causality() -> None:
+def test_a_pattern_that_needs_causality_is_warned_of_once() -> None:
     log = _log("abc", 60)
-    (said,) = _said(ketal.run(ketal.compile(TOLD), log).summary)
-    assert said.startswith("no clock of the events of 3 nodes knows another node")
-    assert _said(ketal.run(ketal.compile(PLAIN), log).summary) == []
+    (message,) = _clock_messages(ketal.run(ketal.compile(CAUSAL_PATTERN), log).summary)
+    assert message.startswith("no clock of the events of 3 nodes knows another node")
+    assert _clock_messages(ketal.run(ketal.compile(PLAIN_PATTERN), log).summary) == []
 
 
 @pytest.mark.parametrize(
     ("nodes", "count"), [("a", 80), ("ab", APART_MIN - 2)], ids=["one node", "few events"]
 )
-def test_few_events_or_one_node_may_know_nothing_of_others(nodes: str, count: int) -> None:
-    assert _said(ketal.run(ketal.compile(TOLD), _log(nodes, count)).summary) == []
+def test_few_events_or_one_node_may_have_no_entries_of_others(nodes: str, count: int) -> None:
+    assert (
+        _clock_messages(ketal.run(ketal.compile(CAUSAL_PATTERN), _log(nodes, count)).summary) == []
+    )
 
 
-def test_one_message_is_enough() -> None:
+def test_one_message_suppresses_the_warning() -> None:
     late = Event("a", "read", {"a": 31, "b": 2})
-    assert _said(ketal.run(ketal.compile(TOLD), _log("ab", 60, late)).summary) == []
+    assert (
+        _clock_messages(ketal.run(ketal.compile(CAUSAL_PATTERN), _log("ab", 60, late)).summary)
+        == []
+    )
 
 
-def test_a_stream_says_it_too_and_goes_on_where_it_was() -> None:
-    program, log = ketal.compile(TOLD), _log("ab", 60)
+def test_a_stream_has_the_warning_too_and_resumes_its_counts() -> None:
+    program, log = ketal.compile(CAUSAL_PATTERN), _log("ab", 60)
     monitor = ketal.Monitor(program)
     monitor.feed_many(log[:40])
     monitor = ketal.Monitor.restore(program, monitor.snapshot())
     monitor.feed_many(log[40:])
-    assert len(_said(monitor.summary)) == 1
+    assert len(_clock_messages(monitor.summary)) == 1
     monitor.feed(Event("b", "read", {"a": 5, "b": 31}))
-    assert _said(monitor.summary) == []
+    assert _clock_messages(monitor.summary) == []
     restored = ketal.Monitor.restore(program, monitor.snapshot())
     restored.feed_many([Event("a", "write", {"a": 31})])
-    assert _said(restored.summary) == []
+    assert _clock_messages(restored.summary) == []

@@ -30,7 +30,7 @@ def impossible(events: list[Event]) -> int:
     return ketal.run(pair(), events).summary.get("impossible", 0)
 
 
-def test_a_cycle_is_noticed() -> None:
+def test_a_cycle_is_counted_as_impossible() -> None:
     cycle = [Event("a", "e", {"a": 1, "b": 1}), Event("b", "e", {"a": 1, "b": 1})]
     assert impossible(cycle) == 1
     longer = [
@@ -64,8 +64,10 @@ def test_an_event_that_is_not_judged_contradicts_nothing() -> None:
 
 
 @given(chances(), st.integers(0, 8))
-def test_what_canonical_order_contradicts_is_noticed(rng: random.Random, wrong: int) -> None:
-    """Some event knows of one that comes later in canonical order: exactly then it is counted."""
+def test_an_event_whose_past_is_later_in_canonical_order_is_counted(
+    rng: random.Random, wrong: int
+) -> None:
+    """An event is counted exactly if its past has an event that is later in canonical order."""
     events = execution(rng, types=("e",))
     for _ in range(wrong if events else 0):
         at = rng.randrange(len(events))

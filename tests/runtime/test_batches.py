@@ -1,4 +1,4 @@
-"""A stream cut into batches at will: the same verdicts, counts and state as one event at a time."""
+"""A stream in batches of any sizes: the same verdicts, counts and state as event by event."""
 
 from __future__ import annotations
 

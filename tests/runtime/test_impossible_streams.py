@@ -1,7 +1,7 @@
-"""Streams that are no execution: clocks in a circle, numbers that are none, all from peers.
+"""Streams that are no execution: cyclic clocks, invalid numbers, as faulty peers may send them.
 
-Nothing of that may stop a Monitor, and a snapshot changes nothing of what it says.
-Without the bounds that these tests hold to, some of them would run for ever.
+None of them may stop a Monitor, and a snapshot does not change its verdicts.
+Without the bounds on work that these tests check, some of them would never end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def program(order: str, body: str) -> Program:
     )
 
 
-def held(monitor: Monitor) -> list[tuple[str, str]]:
+def held_back(monitor: Monitor) -> list[tuple[str, str]]:
     return [(str(event.dot), str(dot)) for event, dot in monitor.held_back()]
 
 
@@ -41,16 +41,16 @@ CIRCLE = [e("n1@1", "a", "n2:1"), e("n2@1", "a", "n1:1")]
 @pytest.mark.parametrize("before", [[], [LEFT]], ids=["whole", "shrunk"])
 @pytest.mark.parametrize("order", ["CausalOrder", "CausalOrder(total)"])
 def test_clocks_in_a_circle_are_held_back(order: str, before: list[Record]) -> None:
-    """They wait for each other; before, under `total`, each was put behind the other for ever."""
+    """They wait for each other; `total` once moved each behind the other without end."""
     monitor = Monitor(program(order, "find next X"))
     after = e("n3@1", "a", "n1:1")  # behind the circle, and no part of it
     assert monitor.feed_many([*before, *CIRCLE, after]) == []
-    assert held(monitor) == [("n1@1", "None"), ("n2@1", "None"), ("n3@1", "None")]
+    assert held_back(monitor) == [("n1@1", "None"), ("n2@1", "None"), ("n3@1", "None")]
     assert monitor.close() == []
     assert monitor.summary["events"]["held_back"] == 3
 
 
-def test_what_a_circle_waits_for_is_released_and_large_sums_cost_nothing() -> None:
+def test_the_past_of_a_circle_is_released_and_large_sums_cost_nothing() -> None:
     monitor = Monitor(program("CausalOrder(total)", "find next X"))
     far = 2**62
     records: list[Record] = [
@@ -61,7 +61,7 @@ def test_what_a_circle_waits_for_is_released_and_large_sums_cost_nothing() -> No
     ]
     said = [*monitor.feed_many(records), *monitor.close()]
     assert [str(v) for v in said] == ["match P: X=n1@1"]
-    assert [dot for dot, _ in held(monitor)] == ["n1@2", "n2@1"]
+    assert [dot for dot, _ in held_back(monitor)] == ["n1@2", "n2@1"]
 
 
 @pytest.mark.parametrize("before", [[], [LEFT]], ids=["whole", "shrunk"])
@@ -69,7 +69,7 @@ def test_what_a_circle_waits_for_is_released_and_large_sums_cost_nothing() -> No
     "order", ["CausalOrder(overflow = lost)", "CausalOrder(total, overflow = lost)"]
 )
 def test_a_full_queue_gives_up_clocks_in_a_circle(order: str, before: list[Record]) -> None:
-    """There is no hole to give up, so an event goes before its turn; each goes once."""
+    """There is no hole to declare lost, so events are released before their turn, each once."""
     monitor = Monitor(program(order, "find next X"), limits=Limits(held_back_max=1))
     said = [str(v).split(":")[0] for v in monitor.feed_many([*before, *CIRCLE])]
     said += [str(v).split(":")[0] for v in monitor.close()]
@@ -92,8 +92,8 @@ def test_a_malformed_incarnation_leaves_a_state_that_can_be_restored(body: str, 
     assert monitor.summary["events"]["rejected"] == 1
 
 
-def test_what_comes_late_may_move_an_event_whose_place_was_known() -> None:
-    """b@1 was declared lost, and tells when it comes that b@2 knew a#2@3."""
+def test_a_late_event_may_move_an_event_whose_place_was_known() -> None:
+    """b@1 was declared lost; when it arrives, it shows that a#2@3 is in the past of b@2."""
     made = program("CausalOrder(total)", "find next X")
     records: list[Record] = [
         e("b@2", "a", "a:4 c:2 d:2"),
@@ -109,8 +109,8 @@ def test_what_comes_late_may_move_an_event_whose_place_was_known() -> None:
     assert said == [str(v) for v in restored_each_time(made, records)[0] if v.kind == "match"]
 
 
-def test_a_view_is_of_the_nodes_too_that_nothing_but_a_held_event_names() -> None:
-    """Of two events that come together the second alone names d."""
+def test_a_view_includes_nodes_that_only_a_held_event_names() -> None:
+    """Of two events that are processed together only the second names d."""
     made = program("CausalOrder", "find next X")
     view = Control("view", members=("c",))
     records: list[Record] = [e("c@1", "a", "b:1"), e("c@2", "a", "b:1 d:1"), view]
@@ -119,7 +119,7 @@ def test_a_view_is_of_the_nodes_too_that_nothing_but_a_held_event_names() -> Non
     assert said == [str(v) for v in restored_each_time(made, records)[0]]
     gaps = ["gap b@1 declared lost", "gap d@1 declared lost"]
     assert said == [*gaps, "match P: X=c@1", "match P: X=c@2"]
-    assert held(monitor) == []
+    assert held_back(monitor) == []
 
 
 # --- whatever peers may send ---------------------------------------------------------------
@@ -161,10 +161,10 @@ def restored_each_time(
         said += monitor.feed(record)
         monitor = Monitor.restore(made, monitor.snapshot(), limits=limits)
     said += monitor.close()
-    return said, monitor.summary, held(monitor)
+    return said, monitor.summary, held_back(monitor)
 
 
-def test_whatever_comes_a_monitor_goes_on_and_a_snapshot_changes_nothing() -> None:
+def test_a_monitor_survives_any_records_and_a_snapshot_changes_nothing() -> None:
     busy = 0
 
     @drawn(50, 2_000)
@@ -178,7 +178,7 @@ def test_whatever_comes_a_monitor_goes_on_and_a_snapshot_changes_nothing() -> No
         said = [*monitor.feed_many(records), *monitor.close()]
         again, summary, waiting = restored_each_time(made, records, limits)
         assert list(map(str, again)) == list(map(str, said))
-        assert (summary, waiting) == (monitor.summary, held(monitor))
+        assert (summary, waiting) == (monitor.summary, held_back(monitor))
         events = dict(summary["events"])
         assert events.pop("read") == sum(events.values())
         busy += bool(said)

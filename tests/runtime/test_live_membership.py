@@ -1,7 +1,7 @@
-"""A Monitor over nodes that join, leave, drop entries from their clocks and start again.
+"""A Monitor over nodes that join, leave, restart and drop entries from their clocks.
 
-What it says is held against the finite run, and that against the same execution with
-whole clocks.
+Its verdicts are compared with those of the finite run, and those with the verdicts on the same
+execution with whole clocks.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Case:
     run: Run
     records: list[Record]
     unknown: bool
-    """Whether events of a node that left were lost: by how much its entries may have to be
-    raised is not known then, and with it which of two mirror images comes first."""
+    """Whether events of a node that left were lost: then clocks cannot be restored exactly, and it
+    is unknown which of two mirror images comes first."""
 
     @property
     def kind(self) -> str:
@@ -92,8 +92,8 @@ def membership_case(
 ) -> Case:
     """Return a random case; reject a pattern that no event can satisfy.
 
-    Leaves come after the events of who leaves, and before clocks that lack the entry;
-    `anywhere`, they come at any place, and first events of restarted nodes may be lost.
+    A `leave` comes after the events of its node, and before clocks that lack the node's entry. With
+    `anywhere` it comes at any place, and the first events of restarted nodes may be lost.
     """
     length = rng.choice((8, 11, 14))
     run = simulate(rng, restarts=restarts, events_max=length, churns=(0.3, 0.6))
@@ -106,7 +106,7 @@ def membership_case(
         nodes = tuple(sorted({x.node for x in run.true}))
         order = ast.Order("causal", total=True, nodes=nodes, gap=gap)
     try:
-        made = program_of(replace(file, patterns=(replace(pattern, order=order),)))
+        compiled = program_of(replace(file, patterns=(replace(pattern, order=order),)))
     except PatternError:
         reject()
     lost = {i for i in range(len(run.true)) if losses and rng.random() < 0.2}
@@ -124,61 +124,64 @@ def membership_case(
             again = [r for r in records if isinstance(r, Event)]
             records += rng.sample(again, min(1, len(again)))
     unknown = any(run.true[i].node in run.left for i in lost)
-    return Case(made, run, records, unknown)
+    return Case(compiled, run, records, unknown)
 
 
-def judged(made: Program, records: Iterable[Record]) -> tuple[list[str], ketal.Summary]:
-    verdicts = ketal.run(made, records, limits=LIMITS)
-    said = [plain(v) for v in verdicts]
-    return said, verdicts.summary
+def judged_log(compiled: Program, records: Iterable[Record]) -> tuple[list[str], ketal.Summary]:
+    verdicts = ketal.run(compiled, records, limits=LIMITS)
+    lines = [as_json_text(v) for v in verdicts]
+    return lines, verdicts.summary
 
 
 def monitored(
-    made: Program, records: Iterable[Record], rng: random.Random | None = None
+    compiled: Program, records: Iterable[Record], rng: random.Random | None = None
 ) -> tuple[list[str], ketal.Summary]:
-    """Return what a Monitor says; with `rng`, it goes on from a snapshot now and then."""
-    monitor = Monitor(made, limits=LIMITS)
-    said: list[str] = []
+    """Return a Monitor's verdicts; with `rng`, it is restored from a snapshot now and then."""
+    monitor = Monitor(compiled, limits=LIMITS)
+    lines: list[str] = []
     for record in records:
-        said += map(plain, monitor.feed(record))
+        lines += map(as_json_text, monitor.feed(record))
         if rng is not None and rng.random() < 0.2:
-            monitor = Monitor.restore(made, monitor.snapshot(), limits=LIMITS)
-    said += map(plain, monitor.close())
+            monitor = Monitor.restore(compiled, monitor.snapshot(), limits=LIMITS)
+    lines += map(as_json_text, monitor.close())
     assert monitor.held_back() == []
     assert adds_up(monitor.summary)
-    return said, monitor.summary
+    return lines, monitor.summary
 
 
-def plain(verdict: Any) -> str:
-    """Return a verdict as it is written."""
+def as_json_text(verdict: Any) -> str:
+    """Return a verdict's JSON object as text."""
     return repr(verdict.to_dict())
 
 
-def unmarked(said: Iterable[str]) -> list[str]:
-    """Return verdicts without what they say of lost events."""
+def without_loss_marks(lines: Iterable[str]) -> list[str]:
+    """Return verdicts without the fields on lost events."""
     marks = ("certain", "depends_on")
     return [
         repr({name: value for name, value in literal_eval(text).items() if name not in marks})
-        for text in said
+        for text in lines
     ]
 
 
-def some(said: list[str], *kinds: str) -> list[str]:
-    return [text for text in said if any(f"'verdict': '{kind}'" in text for kind in kinds)]
+def of_kinds(lines: list[str], *kinds: str) -> list[str]:
+    return [text for text in lines if any(f"'verdict': '{kind}'" in text for kind in kinds)]
 
 
-def offered(said: list[str]) -> list[str]:
-    """Return, in order, what came of events that were offered; windows may end later."""
-    return some(said, "match", "violation")
+def completed_by_events(lines: list[str]) -> list[str]:
+    """Return, in order, the verdicts that offered events complete; windows may end later."""
+    return of_kinds(lines, "match", "violation")
 
 
-def kinds(said: list[str]) -> list[str]:
-    """Return verdicts without what may differ by arrival: of a check, the kind of verdict a scope.
+def comparable(lines: list[str]) -> list[str]:
+    """Return verdicts without the parts that may depend on arrival.
 
-    Windows can end before a loss is known, or after that.
+    For a check that leaves the kind of verdict of each scope. A time-out may lack the marks of a
+    loss, since its window may end before or after the loss is known.
     """
-    ended = some(said, "timed_out")
-    verdicts = [literal_eval(t) for t in [t for t in said if t not in ended] + unmarked(ended)]
+    ended = of_kinds(lines, "timed_out")
+    verdicts = [
+        literal_eval(t) for t in [t for t in lines if t not in ended] + without_loss_marks(ended)
+    ]
     return sorted(
         {
             repr((v["verdict"], v["scope"]))
@@ -189,44 +192,46 @@ def kinds(said: list[str]) -> list[str]:
     )
 
 
-def shrunk(run: Run) -> bool:
+def has_shrunk_clocks(run: Run) -> bool:
     return any(s.clock != t.clock for s, t in zip(run.stamped, run.true, strict=True))
 
 
-def of_the_oracle(case: Case) -> dict[str, Any]:
+def oracle_facts(case: Case) -> dict[str, Any]:
     return facts(semantics.judge(case.program.file, "P", case.run.true))
 
 
-def of_the_monitor(case: Case) -> dict[str, Any]:
+def monitor_facts(case: Case) -> dict[str, Any]:
     monitor = Driven(case.program, limits=LIMITS)
     verdicts = [*monitor.feed_many(case.records), *monitor.close()]
     return facts(collected(monitor.runs[0], verdicts))
 
 
 def test_shrunk_clocks_give_the_verdicts_of_whole_ones() -> None:
-    """A Monitor over what the program stamped says what the oracle says of the whole clocks."""
+    """A Monitor over shrunk clocks gives the oracle's verdicts on the whole clocks."""
     seen: Counter[str] = Counter()
 
     @drawn(130, 1_000)
     def holds(rng: random.Random) -> None:
         case = membership_case(rng, restarts=False)
-        expected, _ = judged(case.program, case.run.true)
-        said, summary = monitored(case.program, case.records, rng)
-        if some(expected, "overflow") or some(said, "overflow"):
+        expected, _ = judged_log(case.program, case.run.true)
+        lines, summary = monitored(case.program, case.records, rng)
+        if of_kinds(expected, "overflow") or of_kinds(lines, "overflow"):
             reject()
         # In a finite log a `leave` counts for the whole log, wherever it stands.
         anyhow = rng.sample(case.records, len(case.records))
-        assert judged(case.program, anyhow)[0] == expected
+        assert judged_log(case.program, anyhow)[0] == expected
         if case.kind in ("total", "free"):
-            assert sorted(said) == sorted(expected)
-            assert offered(said) == offered(expected) or case.kind == "free"
-            assert of_the_monitor(case) == of_the_oracle(case)
+            assert sorted(lines) == sorted(expected)
+            assert (
+                completed_by_events(lines) == completed_by_events(expected) or case.kind == "free"
+            )
+            assert monitor_facts(case) == oracle_facts(case)
         else:
             true = {str(x.id): x for x in case.run.true}
             whole = [true[str(x.id)] for x in case.records if isinstance(x, Event)]
-            assert said == monitored(case.program, whole)[0]
+            assert lines == monitored(case.program, whole)[0]
         assert summary["gaps"] == summary["events"]["late"] == 0
-        seen[case.kind] += bool(expected) and shrunk(case.run)
+        seen[case.kind] += bool(expected) and has_shrunk_clocks(case.run)
 
     assert min(seen[kind] for kind in KINDS) > 2, "the cases must not be empty ones"
 
@@ -241,19 +246,19 @@ def test_a_stream_with_losses_restarts_and_duplicates_is_judged_as_the_finite_lo
     @drawn(70, 3_000)
     def holds(rng: random.Random) -> None:
         case = membership_case(rng, restarts=restarts, losses=True)
-        expected, finite = judged(case.program, case.records)
-        said, summary = monitored(case.program, case.records, rng)
-        if some(expected, "overflow") or some(said, "overflow"):
+        expected, finite = judged_log(case.program, case.records)
+        lines, summary = monitored(case.program, case.records, rng)
+        if of_kinds(expected, "overflow") or of_kinds(lines, "overflow"):
             reject()
-        assert some(said, "rejected") == some(expected, "rejected")
+        assert of_kinds(lines, "rejected") == of_kinds(expected, "rejected")
         if case.kind == "total":
-            assert offered(said) == offered(expected)
-            assert kinds(said) == kinds(expected)
+            assert completed_by_events(lines) == completed_by_events(expected)
+            assert comparable(lines) == comparable(expected)
         elif case.kind == "independent":
-            assert kinds(said) == kinds(expected)
+            assert comparable(lines) == comparable(expected)
         elif case.kind == "free" and not case.unknown:
             # A clock that may lack an entry marks its event on a stream, in a log `doubtful`.
-            assert kinds(unmarked(said)) == kinds(expected)
+            assert comparable(without_loss_marks(lines)) == comparable(expected)
         assert summary["events"] == finite["events"]
         seen[case.kind] += bool(expected)
 
@@ -263,8 +268,10 @@ def test_a_stream_with_losses_restarts_and_duplicates_is_judged_as_the_finite_lo
 @pytest.mark.parametrize(
     ("restarts", "losses"), [(False, False), (True, True)], ids=["leaves", "restarts"]
 )
-def test_leaves_at_any_place_change_nothing_in_silence(restarts: bool, losses: bool) -> None:
-    """A stream judges as the finite log, or counts what was late, lost or offered too low."""
+def test_leaves_at_any_place_change_no_verdict_without_a_count(
+    restarts: bool, losses: bool
+) -> None:
+    """A stream judges as the finite log, or counts late, lost and doubtful events."""
     seen: Counter[tuple[str, bool]] = Counter()
 
     @drawn(25, 3_000)
@@ -272,26 +279,28 @@ def test_leaves_at_any_place_change_nothing_in_silence(restarts: bool, losses: b
         case = membership_case(rng, restarts=restarts, losses=losses, anywhere=True)
         if case.kind not in ("free", "total"):
             reject()
-        expected, _ = judged(case.program, case.records)
-        said, summary = monitored(case.program, case.records, rng)
-        if some(expected, "overflow") or some(said, "overflow"):
+        expected, _ = judged_log(case.program, case.records)
+        lines, summary = monitored(case.program, case.records, rng)
+        if of_kinds(expected, "overflow") or of_kinds(lines, "overflow"):
             reject()
-        assert some(said, "rejected") == some(expected, "rejected")
+        assert of_kinds(lines, "rejected") == of_kinds(expected, "rejected")
         silent = not summary.get("doubtful")
         if case.kind == "free":
-            found, wanted = (sorted(unmarked(some(x, "match"))) for x in (said, expected))
+            found, wanted = (
+                sorted(without_loss_marks(of_kinds(x, "match"))) for x in (lines, expected)
+            )
             assert found == wanted or not silent or case.unknown
         else:
             silent = silent and not (summary["gaps"] or summary["events"]["late"])
-            assert offered(said) == offered(expected) or not silent
+            assert completed_by_events(lines) == completed_by_events(expected) or not silent
         seen[case.kind, silent] += bool(expected)
 
     assert min(seen[kind, silent] for kind in ("free", "total") for silent in (True, False)) > 0
 
 
-def test_a_clock_that_shrank_and_came_first_is_counted_when_that_is_found_out() -> None:
-    """n2@2 was offered before n2@1 or the leave told that it knew n1@1."""
-    made = ketal.compile(
+def test_an_event_offered_with_a_shrunk_clock_is_counted_when_that_is_detected() -> None:
+    """n2@2 was offered before n2@1 or the leave showed that n1@1 was in its past."""
+    compiled = ketal.compile(
         'pattern P { order CausalOrder; event A = type == "a"; event B = type == "b";'
         " X = A; Y = Causal(B, X); find any X Y; }"
     )
@@ -300,9 +309,9 @@ def test_a_clock_that_shrank_and_came_first_is_counted_when_that_is_found_out() 
     records: list[Record] = [first, then, leave, last]
     missed = 0
     for order in itertools.permutations(records):
-        said, summary = monitored(made, order, random.Random(1))
+        lines, summary = monitored(compiled, order, random.Random(1))
         early = order.index(last) < min(order.index(then), order.index(leave))
-        assert (len(some(said, "match")), summary.get("doubtful", 0)) == (
+        assert (len(of_kinds(lines, "match")), summary.get("doubtful", 0)) == (
             (0, 1) if early else (1, 0)
         ), order
         missed += early
@@ -310,42 +319,42 @@ def test_a_clock_that_shrank_and_came_first_is_counted_when_that_is_found_out() 
     # Whoever left before, or said nothing less than its causes, is not counted.
     whole: list[Record] = [first, then, e("n2@2", "b", "n1:1"), leave]
     for order in itertools.permutations(whole):
-        assert "doubtful" not in monitored(made, order)[1], order
+        assert "doubtful" not in monitored(compiled, order)[1], order
 
 
-def test_a_clock_that_came_first_is_found_out_at_the_end_too() -> None:
-    """n2@1 never came; n3@1 tells what n2@3 knew of n1, and n2@2 is missing still."""
-    made = conc()
-    monitor = Monitor(made)
+def test_an_event_offered_with_a_shrunk_clock_is_also_detected_at_the_end() -> None:
+    """n2@1 never arrives; n3@1 shows the entry of n1 that n2@3 lacks; n2@2 is still missing."""
+    compiled = conc()
+    monitor = Monitor(compiled)
     monitor.feed_many([e("n1@1", "a"), e("n2@3", "b", "n3:1"), Control("leave", node="n1")])
     assert texts(monitor.feed(e("n3@1", "c", "n1:1"))) == []
     assert "doubtful" not in monitor.summary
-    monitor = Monitor.restore(made, monitor.snapshot())
+    monitor = Monitor.restore(compiled, monitor.snapshot())
     monitor.close()
     assert monitor.summary["doubtful"] == 1
 
 
 def test_of_a_late_event_the_clock_is_restored_even_if_no_other_clock_shrank() -> None:
-    """n2@2 knew n1@5 if n2@1 did; its place in the total order is then after the match."""
-    made = program("find next A B", "within 1 h", order="CausalOrder(total)")
+    """If n1@5 is in the past of n2@1, it is in that of n2@2, whose place is after the match."""
+    compiled = program("find next A B", "within 1 h", order="CausalOrder(total)")
     for known, depends_on in (("n1:5", ()), ("", (ketal.Dot("n2", 2),))):
         events: list[Record] = [e(f"n1@{n}", "c", time=10) for n in range(1, 6)]
         events.append(e("n2@1", "c", known, time=10))
         events += [e("n3@1", "a", time=10), e("n3@2", "c", time=10), e("n3@3", "b", time=10)]
         events += [Control("watermark", time=5), e("n2@2", "a", time=1)]
-        late, match = ketal.run(made, events)
+        late, match = ketal.run(compiled, events)
         assert late.kind == "late"
         assert isinstance(match, Match)
         assert match.depends_on == depends_on
 
 
-def everybody(names: Iterable[str]) -> ast.Topology:
-    """Return the topology in which everybody talks to everybody: one domain."""
+def complete_topology(names: Iterable[str]) -> ast.Topology:
+    """Return the topology with an edge between every two nodes: one domain."""
     edges = itertools.permutations(sorted({base(name) for name in names}), 2)
     return ast.Topology(tuple(ast.TopologyEdge(p, q) for p, q in edges))
 
 
-def test_within_one_domain_of_all_nodes_shrunk_clocks_are_as_without_a_topology() -> None:
+def test_shrunk_clocks_within_one_domain_of_all_nodes_are_restored_as_without_a_topology() -> None:
     judgements = 0
 
     @drawn(25, 2_000)
@@ -356,20 +365,20 @@ def test_within_one_domain_of_all_nodes_shrunk_clocks_are_as_without_a_topology(
         nodes = {x.node for x in case.run.true}
         if pattern.order.total or len({base(name) for name in nodes}) < 2:
             reject()
-        within = replace(pattern, topology=everybody(nodes))
-        made = program_of(replace(case.program.file, patterns=(within,)))
-        said, summary = monitored(made, case.records, rng)
+        within = replace(pattern, topology=complete_topology(nodes))
+        compiled = program_of(replace(case.program.file, patterns=(within,)))
+        lines, summary = monitored(compiled, case.records, rng)
         expected, plainly = monitored(case.program, case.records)
         # Ids differ: they are of another pattern.
-        found = [{**literal_eval(text), "id": ""} for text in said]
+        found = [{**literal_eval(text), "id": ""} for text in lines]
         assert found == [{**literal_eval(text), "id": ""} for text in expected]
         assert summary["events"] == plainly["events"]
-        judgements += len(said)
+        judgements += len(lines)
 
     assert judgements > 100
 
 
-def assert_no_match_in_silence(events: list[Event]) -> None:
+def assert_lost_matches_are_counted(events: list[Event]) -> None:
     """Assert that no two events are concurrent; in other orders that a match is counted."""
     assert texts(ketal.run(conc(), events)) == []
     for order in itertools.permutations(events):
@@ -387,9 +396,9 @@ def test_a_node_that_starts_again_is_a_node_of_its_own_for_every_order() -> None
     again = ["match P (node=n): A=n@1, B=n@2", "match P (node=n#2): A=n#2@1, B=n#2@2"]
     total = 'CausalOrder(total, nodes = ["n", "n#2"])'
     for order in (CAUSAL, "arrival", total, "CausalOrder(frontier = 1 s)"):
-        made = program("find strict A B", "partition by node", order=order)
-        assert texts(ketal.run(made, events)) == again, order
-        assert texts(Monitor(made).feed_many([*events, Control("end")])) == again, order
+        compiled = program("find strict A B", "partition by node", order=order)
+        assert texts(ketal.run(compiled, events)) == again, order
+        assert texts(Monitor(compiled).feed_many([*events, Control("end")])) == again, order
     verdicts = ketal.run(program("find any A B"), events)
     assert len(list(verdicts)) == 4, "events of two incarnations are concurrent"
     assert verdicts.summary["events"]["accepted"] == 4
@@ -422,7 +431,7 @@ def test_the_content_of_first_events_is_kept_for_good() -> None:
     assert m.summary["events"]["accepted"] == 10
 
 
-def test_nothing_waits_for_an_incarnation_that_is_over() -> None:
+def test_no_event_waits_for_an_incarnation_that_has_ended() -> None:
     m = Monitor(program("find next A B"))
     assert m.feed_many([e("n@1", "a", incarnation=1), e("m@1", "b", "n:3")]) == []
     gaps = m.feed(e("n@1", "a", incarnation=2))
@@ -443,11 +452,11 @@ def test_an_incarnation_that_the_program_names_ends_the_one_before() -> None:
         e("p2@1", "c", "p0:2"),
         e("p2@2", "b", "p0:1"),
     ]
-    assert_no_match_in_silence(events)
+    assert_lost_matches_are_counted(events)
     m = Monitor(program("find next A B"))
     assert m.feed_many([e("n@1", "a"), e("m@1", "b", "n:3")]) == []
-    said = texts(m.feed(e("n#2@1", "c")))
-    assert said[-1].startswith("match P: A=n@1, B=m@1"), "nothing waits for n any more"
+    lines = texts(m.feed(e("n#2@1", "c")))
+    assert lines[-1].startswith("match P: A=n@1, B=m@1"), "nothing waits for n any more"
     assert m.held_back() == []
 
 
@@ -475,8 +484,8 @@ def test_a_program_that_reads_clocks_later_knows_the_incarnations_before() -> No
         e("p1@2", "c", incarnation=1), e("p0@1", "b", "p1:2"), e("p1@2", "a", incarnation=2),
     ],
 ])  # fmt: skip
-def test_an_entry_that_may_have_meant_what_comes_later_is_counted(events: list[Record]) -> None:
-    """Whether it was read as meant is not known."""
+def test_an_entry_of_an_ambiguous_incarnation_is_counted(events: list[Record]) -> None:
+    """It is unknown whether the entry was read as intended."""
     m = Monitor(conc())
     m.feed_many(events[:-1])
     before = m.summary.get("doubtful", 0)
@@ -497,8 +506,8 @@ def test_a_leave_means_whichever_incarnation_is_live() -> None:
     assert m.feed(e("z@1", "b", "m:1 n#2:1")) == []
     assert [str(x.dot) for x, _ in m.held_back()] == ["z@1"], "n#2 can"
     m = Monitor.restore(m.program, m.snapshot())
-    said = texts(m.leave("n"))
-    assert said == [f"match P: A={node}@1, B=z@1" for node in ("n", "n#2")]
+    lines = texts(m.leave("n"))
+    assert lines == [f"match P: A={node}@1, B=z@1" for node in ("n", "n#2")]
 
 
 def test_events_that_number_their_incarnations_arrive_in_any_order() -> None:
@@ -512,21 +521,21 @@ def test_events_that_number_their_incarnations_arrive_in_any_order() -> None:
     for order in itertools.permutations(events):
         free, strict = program("find any A B", "partition by node"), program("find next A B")
         m = Monitor(free)
-        said: list[Any] = []
+        lines: list[Any] = []
         for event in order:
-            said += m.feed(event)
+            lines += m.feed(event)
             m = Monitor.restore(free, m.snapshot())
-        assert sorted(texts(said)) == sorted(found)
+        assert sorted(texts(lines)) == sorted(found)
         assert sorted(texts(ketal.run(free, order))) == sorted(found)
         gaps = [v for v in Monitor(strict).feed_many(order) if isinstance(v, Gap)]
         first, second, *later = [order.index(x) for x in events]
         assert bool(gaps) == (first > max(second, min(later))), "n is over when n#7 appears"
 
 
-def test_what_fits_two_incarnations_is_rejected_with_its_place() -> None:
+def test_an_event_that_fits_two_incarnations_is_rejected_with_its_place() -> None:
     events = [e("n@1", "a"), e("n@2", "a"), e("n@4", "a"), e("n@1", "a", run=2), e("n@2", "b")]
-    made = program("check (A|B)*", order="arrival")
-    (live,) = Monitor(made).feed_many([*events, e("n@3", "a")])
+    compiled = program("check (A|B)*", order="arrival")
+    (live,) = Monitor(compiled).feed_many([*events, e("n@3", "a")])
     (finite,) = ketal.run(program("check (A|B)*"), [*events, e("n@3", "a")])
     for verdict in (live, finite):
         assert isinstance(verdict, Rejected)
@@ -538,8 +547,8 @@ def test_what_fits_two_incarnations_is_rejected_with_its_place() -> None:
 
 
 def test_total_sorts_by_restored_clocks() -> None:
-    """n2@2 dropped n1: as it is stamped it would come before n3@1."""
-    made = program("find strict A B A", order='CausalOrder(total, nodes = ["n1", "n2", "n3"])')
+    """n2@2 dropped the entry of n1: by its stamped clock it would come before n3@1."""
+    compiled = program("find strict A B A", order='CausalOrder(total, nodes = ["n1", "n2", "n3"])')
     events: list[Record] = [
         *(e(f"n1@{c}", "c") for c in (1, 2, 3)),
         Control("leave", node="n1"),
@@ -548,43 +557,43 @@ def test_total_sorts_by_restored_clocks() -> None:
         e("n2@2", "a"),
         e("n3@2", "c", "n1:3"),
     ]
-    expected = texts(ketal.run(made, events))
+    expected = texts(ketal.run(compiled, events))
     assert expected == ["match P: A=n2@1+n2@2, B=n3@1"]
-    assert texts(Monitor(made).feed_many([*events, Control("end")])) == expected
+    assert texts(Monitor(compiled).feed_many([*events, Control("end")])) == expected
 
 
-def test_a_dropped_entry_is_seen_without_a_word() -> None:
+def test_a_dropped_entry_is_detected_without_a_control_event() -> None:
     """From the event on that lacks it, entries of the node are restored."""
     text = "find any A Second"
-    made = ketal.compile(
+    compiled = ketal.compile(
         'pattern P { order CausalOrder; event A = type == "a"; event B = type == "b";'
         " Second = Conc(B); find any A Second; }"
     )
     events = [e("n1@1", "a"), e("n2@1", "c", "n1:1"), e("n2@2", "b"), e("n3@1", "b", "n2:2")]
-    assert texts(ketal.run(made, events)) == [], text
-    m = Monitor(made)
+    assert texts(ketal.run(compiled, events)) == [], text
+    m = Monitor(compiled)
     for event in events:
         assert m.feed(event) == []
-        m = Monitor.restore(made, m.snapshot())
+        m = Monitor.restore(compiled, m.snapshot())
     assert m.close() == []
 
 
 @pytest.mark.parametrize("back", ["", "p2:1"], ids=["vanished", "vanished and back"])
-def test_what_vanished_is_told_by_counters_not_by_arrival(back: str) -> None:
+def test_a_dropped_entry_is_detected_by_counters_not_by_arrival(back: str) -> None:
     """p0@3 lacks the entry of p0@2, whichever of p0's events arrived last."""
     events = [e("p0@1", "c"), e("p0@2", "c", "p2:1"), e("p0@3", "a"), e("p2@1", "b")]
     events += [e("p0@4", "c", back)] if back else []
-    assert_no_match_in_silence(events)
+    assert_lost_matches_are_counted(events)
 
 
 def test_a_node_whose_event_was_given_up_is_found_to_have_dropped_an_entry() -> None:
-    """n2 leaves, so n2@1 is lost; when it comes all the same it knows n1, and n2@2 does not."""
-    made = conc()
-    m = Monitor(made)
-    said = m.feed_many([e("n1@1", "a"), e("n2@2", "b"), Control("leave", node="n2")])
-    assert texts(said) == ["match P: A=n1@1, Second=n2@2"]
+    """n2 leaves, so n2@1 is lost; when it arrives, its clock has n1, and that of n2@2 does not."""
+    compiled = conc()
+    m = Monitor(compiled)
+    lines = m.feed_many([e("n1@1", "a"), e("n2@2", "b"), Control("leave", node="n2")])
+    assert texts(lines) == ["match P: A=n1@1, Second=n2@2"]
     assert "doubtful" not in m.summary
-    m = Monitor.restore(made, m.snapshot())
+    m = Monitor.restore(compiled, m.snapshot())
     m.feed_many([e("n2@1", "c", "n1:1"), Control("end")])
     assert m.summary["doubtful"] == 1
 
@@ -618,8 +627,8 @@ def test_a_pattern_that_needs_no_order_waits_for_whole_clocks_only() -> None:
     assert adds_up(m.summary)
 
 
-def test_a_node_that_is_heard_to_leave_before_its_own_events_come() -> None:
-    """n1@1 → n2@1 → n2@2: a clock that lacks n1 waits for its past, whatever came of n1."""
+def test_a_node_whose_leave_arrives_before_its_own_events() -> None:
+    """n1@1 → n2@1 → n2@2: a clock without n1 waits for its past, whether or not n1 has left."""
     for order in itertools.permutations([e("n2@2", "a"), e("n1@1", "b"), e("n2@1", "c", "n1:1")]):
         m = Monitor(conc_of("b", "a"))
         m.leave("n1")
@@ -645,8 +654,8 @@ def test_at_the_end_clocks_are_restored_from_what_is_there_as_in_a_finite_log() 
     m = Monitor(conc())
     assert m.feed_many(events) == []
     assert m.summary["events"]["held_back"] == 1
-    said = m.close()
-    assert texts(said) == texts(ketal.run(conc(), events)) == ["match P: A=n1@1, Second=n3@2"]
+    lines = m.close()
+    assert texts(lines) == texts(ketal.run(conc(), events)) == ["match P: A=n1@1, Second=n3@2"]
     assert m.held_back() == []
     verdicts = ketal.run(conc(), events)
     list(verdicts)
@@ -660,13 +669,13 @@ def test_a_pattern_that_needs_no_order_is_never_late_and_nothing_is_refused() ->
     assert m.feed(e("n3@2", "b", "n2:2", time=1)) == []
     (match,) = m.feed(e("n4@2", "b", time=2))
     assert str(match) == "match P: A=n1@1, Second=n4@2", "there is no room to wait"
-    said = m.feed(e("n5@1", "c", time=9))
-    assert [str(v).split(";")[0] for v in said if v.verdict == "match"] == [
+    lines = m.feed(e("n5@1", "c", time=9))
+    assert [str(v).split(";")[0] for v in lines if v.verdict == "match"] == [
         "match P: A=n1@1, Second=n3@2"
     ]
-    gaps = [str(v.dot) for v in said if isinstance(v, ketal.Gap)]
+    gaps = [str(v.dot) for v in lines if isinstance(v, ketal.Gap)]
     assert sorted(gaps) == ["n2@1", "n2@2", "n3@1", "n4@1"], "lost all the same"
-    assert not said[0].to_dict()["certain"], "its clock may be too low"
+    assert not lines[0].to_dict()["certain"], "its clock may be too low"
     assert texts(m.feed(e("n3@1", "b", "n1:1", time=9))) == []
     assert texts(m.feed(e("n4@1", "b", time=9))) == ["match P: A=n1@1, Second=n4@1"]
     assert m.close() == []
@@ -675,7 +684,7 @@ def test_a_pattern_that_needs_no_order_is_never_late_and_nothing_is_refused() ->
 
 
 def test_under_order_arrival_clocks_are_restored_as_far_as_is_known() -> None:
-    made = ketal.compile(
+    compiled = ketal.compile(
         'pattern P { event A = type == "a"; event B = type == "b";'
         " Second = Causal(B); find next A Second; }"
     )
@@ -686,16 +695,16 @@ def test_under_order_arrival_clocks_are_restored_as_far_as_is_known() -> None:
         e("n2@2", "c"),
         e("n3@1", "b", "n2:2"),
     ]
-    assert texts(ketal.run(made, events)) == ["match P: A=n1@1, Second=n3@1"]
-    assert texts(Monitor(made).feed_many(events)) == ["match P: A=n1@1, Second=n3@1"]
+    assert texts(ketal.run(compiled, events)) == ["match P: A=n1@1, Second=n3@1"]
+    assert texts(Monitor(compiled).feed_many(events)) == ["match P: A=n1@1, Second=n3@1"]
     # What n3 knew it by comes later.
     early = [events[0], events[2], events[4], events[1], events[3]]
-    assert texts(Monitor(made).feed_many(early)) == []
+    assert texts(Monitor(compiled).feed_many(early)) == []
 
 
-def test_a_late_event_of_a_window_still_tells_what_was_known() -> None:
-    """n2@2 is not judged, but n3 knows n1 through it."""
-    made = ketal.compile(
+def test_the_clock_of_a_late_event_still_restores_others() -> None:
+    """n2@2 is not judged, but through it n1 is in the past of n3."""
+    compiled = ketal.compile(
         'pattern P { order CausalOrder; event A = type == "a"; event B = type == "b";'
         " Second = Conc(B); find any A Second; within 1 h; }"
     )
@@ -707,8 +716,11 @@ def test_a_late_event_of_a_window_still_tells_what_was_known() -> None:
         e("n2@2", "b", time=1),
         e("n3@1", "b", "n2:2", time=101),
     ]
-    for said in (ketal.run(made, events), Monitor(made).feed_many([*events, Control("end")])):
-        assert [v.kind for v in said if v.kind != "timed_out"] == ["late"]
+    for lines in (
+        ketal.run(compiled, events),
+        Monitor(compiled).feed_many([*events, Control("end")]),
+    ):
+        assert [v.kind for v in lines if v.kind != "timed_out"] == ["late"]
 
 
 @pytest.mark.parametrize(
@@ -717,13 +729,13 @@ def test_a_late_event_of_a_window_still_tells_what_was_known() -> None:
     ids=["later incarnation", "leave"],
 )
 @pytest.mark.parametrize("find", ["find any X Y", "find next X Y"])
-def test_what_a_queue_released_before_a_leave_is_doubtful(find: str, over: Record) -> None:
-    """Whatever order its pattern has: p2@2 knows p0@2 by p2@1, and shows less."""
-    made = program("X = A", "Y = Conc(B, X)", find)
+def test_an_event_released_before_a_leave_is_counted_as_doubtful(find: str, over: Record) -> None:
+    """Under any order: p0@2 is in the past of p2@2 through p2@1, and its clock lacks p0."""
+    compiled = program("X = A", "Y = Conc(B, X)", find)
     records = [e("p0@1", "x"), e("p0@2", "a"), e("p2@1", "x", "p0:2"), e("p2@2", "b", "p0:1"), over]
-    assert texts(ketal.run(made, records)) == []
+    assert texts(ketal.run(compiled, records)) == []
     for order in itertools.permutations(records):
-        monitor = Monitor(made)
+        monitor = Monitor(compiled)
         verdicts = [*monitor.feed_many(order), *monitor.close()]
         certain = [v for v in verdicts if isinstance(v, Match) and v.certain]
         assert not certain or monitor.summary.get("doubtful"), texts(order)

@@ -1,4 +1,4 @@
-"""The verdicts of a finite log: iterated again and again, and asked about as a whole."""
+"""The verdicts of a finite log: iterated any number of times, and queried as a whole."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ketal.model.summaries import PatternCounts, Summary
 from ketal.model.verdicts.verdict_kinds import COUNTED
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.batch_run import LogPass
-from ketal.runtime.log_verdicts import CELL_CHARACTERS, NAMED
+from ketal.runtime.log_verdicts import CELL_CHARACTERS, NAMED_MAX
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file
 from tests.sampling import chances, examples
@@ -71,7 +71,7 @@ def test_an_iteration_begins_anew_each_time(order: str, most: int) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("left_early", [False, True])
-def test_what_is_asked_of_the_whole_judges_first(order: str, left_early: bool) -> None:
+def test_a_query_about_the_whole_log_judges_it_first(order: str, left_early: bool) -> None:
     def fresh() -> ketal.Verdicts:
         verdicts = ketal.run(program(order), log("ttf"))
         if left_early:
@@ -88,7 +88,7 @@ def test_what_is_asked_of_the_whole_judges_first(order: str, left_early: bool) -
     assert list(fresh().to_pandas()["verdict"]) == ["violation", "match"]
 
 
-def test_the_log_is_read_once_where_its_verdicts_are_kept() -> None:
+def test_the_log_is_read_once_if_its_verdicts_are_cached() -> None:
     reads = []
 
     def records() -> Iterator[Record]:
@@ -113,8 +113,8 @@ def test_the_log_is_read_once_where_its_verdicts_are_kept() -> None:
 
 @examples(40, 2_000)
 @given(chances())
-def test_every_question_has_the_answer_of_one_pass(rng: random.Random) -> None:
-    """Whatever is asked first, in whatever order: the answers are those of one whole pass."""
+def test_queries_in_any_order_have_the_answers_of_one_pass(rng: random.Random) -> None:
+    """The answers are those of one complete pass, in whatever order the queries are made."""
     try:
         made = ketal.compile(render(pattern_file(rng)))
     except ketal.PatternError:
@@ -142,7 +142,7 @@ def test_every_question_has_the_answer_of_one_pass(rng: random.Random) -> None:
 # --- a log that can be read only once ----------------------------------------------------------
 
 
-def test_an_iterator_as_log_is_read_once_and_answers_again() -> None:
+def test_an_iterator_as_log_is_read_once_and_later_queries_use_the_cache() -> None:
     verdicts = ketal.run(program(), iter(log("ttf")))
     for _ in range(2):
         assert texts(verdicts) == [VIOLATION, MATCH]
@@ -214,8 +214,8 @@ def test_the_error_names_the_first_violations_and_has_them_all() -> None:
     lines = str(error).splitlines()
     assert len(error.violations) == 9
     assert lines[0] == "9 violations of Few"
-    assert lines[1 : NAMED + 1] == [f"  {v}" for v in error.violations[:NAMED]]
-    assert lines[NAMED + 1 :] == [f"  and {9 - NAMED} more"]
+    assert lines[1 : NAMED_MAX + 1] == [f"  {v}" for v in error.violations[:NAMED_MAX]]
+    assert lines[NAMED_MAX + 1 :] == [f"  and {9 - NAMED_MAX} more"]
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.violations, again.reasons) == (str(error), error.violations, ())
 
@@ -268,7 +268,7 @@ def test_a_check_that_reached_a_limit_does_not_hold() -> None:
     assert "events_max" in reason
 
 
-def test_what_a_find_could_not_judge_says_nothing_about_a_check() -> None:
+def test_events_that_a_find_could_not_judge_do_not_affect_a_check() -> None:
     text = """event E = type == "e";
         pattern Fine { check E*; }
         pattern Pairs { find any E E; }"""
@@ -279,7 +279,7 @@ def test_what_a_find_could_not_judge_says_nothing_about_a_check() -> None:
 
 
 def test_a_check_whose_alphabet_met_nothing_does_not_hold() -> None:
-    """A summary as a run writes it that counts what the declarations met."""
+    """The summary is one with counts of the events that satisfy each declaration."""
 
     class Vacuous(LogPass):
         @property
@@ -397,7 +397,7 @@ def test_a_summary_has_the_keys_of_its_type() -> None:
 
 @pytest.mark.parametrize("strategy", ["next", "strict", "any"])
 def test_events_of_which_none_can_be_first_have_been_judged(strategy: str) -> None:
-    """No scope is created for them; it is not the key that they lack."""
+    """No scope is created for such events, but the reason is not a missing partition key."""
     text = """pattern Pairs {
         partition by k;
         event Open = type == "o"; event Close = type == "c";
@@ -409,7 +409,7 @@ def test_events_of_which_none_can_be_first_have_been_judged(strategy: str) -> No
 
 
 def test_possibly_and_definitely_take_the_items_of_a_log() -> None:
-    """A rejected record is no event, as in a file; what is neither is a TypeError."""
+    """A rejected record is skipped, as in a file; an item of another class is a TypeError."""
     program = ketal.compile('pattern P { event A = type == "a"; find any A; }')
     event = ketal.Event(node="n", type="a", clock={"n": 1})
     items: list[Any] = [event, ketal.Rejected(place="run.jsonl:2", reason="it is cut")]

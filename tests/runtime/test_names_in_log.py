@@ -1,4 +1,4 @@
-"""What `ketal lint --log` warns of: names of a pattern that no event of a log has."""
+"""The warnings of `ketal lint --log`: names of a pattern that no event of a log has."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LOG = [
 ]
 
 
-def found(
+def warnings_of(
     text: str, log: list[ketal.Event], limits: ketal.Limits | None = None
 ) -> list[Diagnostic]:
     stats = ketal.stats(log, limits=limits or ketal.Limits())
@@ -46,14 +46,14 @@ def pattern(statements: str, body: str = "check E*;") -> str:
 
 
 def rows(statements: str, body: str = "check E*;") -> list[tuple[str, str, str]]:
-    out = [(d.code, d.message, d.hint) for d in found(pattern(statements, body), LOG)]
-    assert all(d.severity == "warning" for d in found(pattern(statements, body), LOG))
+    out = [(d.code, d.message, d.hint) for d in warnings_of(pattern(statements, body), LOG)]
+    assert all(d.severity == "warning" for d in warnings_of(pattern(statements, body), LOG))
     return out
 
 
-def test_a_misspelt_type_is_told_with_its_place_and_how_many_events_have_the_near_one() -> None:
+def test_a_misspelt_type_is_warned_of_with_its_place_and_the_count_of_the_near_name() -> None:
     text = 'pattern P {\n    event E = type == "ReplictedStack.push";\n    check E*;\n}'
-    (one,) = found(text, LOG)
+    (one,) = warnings_of(text, LOG)
     assert one.span is not None
     assert (one.code, one.severity, one.pattern) == ("K301", "warning", "P")
     assert (one.span.line, one.span.column) == (2, 15)
@@ -61,7 +61,7 @@ def test_a_misspelt_type_is_told_with_its_place_and_how_many_events_have_the_nea
     assert one.hint == "did you mean `ReplicatedStack.push` (2 events)?"
 
 
-def test_a_name_that_the_log_has_is_not_told() -> None:
+def test_a_name_that_the_log_has_gives_no_warning() -> None:
     assert rows('A = E && value > 3 && msg.kind == "a" && node != "n2";', "check A*;") == []
 
 
@@ -104,7 +104,7 @@ def test_without_a_near_name_the_most_frequent_are_listed() -> None:
         "see `ketal stats`"
     )
     bare = [event("a", "x")]
-    ((_, hint),) = [(d.message, d.hint) for d in found(
+    ((_, hint),) = [(d.message, d.hint) for d in warnings_of(
         'pattern P { event E = type == "x" && y == 1; check E*; }', bare)]  # fmt: skip
     assert hint == "the log has no attributes"
 
@@ -112,40 +112,40 @@ def test_without_a_near_name_the_most_frequent_are_listed() -> None:
 def test_a_near_attribute_stands_as_a_pattern_writes_it() -> None:
     log = [event("a", "x", 1, **{"http.status": 200, "content-type": "t"})]
     text = 'pattern P {{ event E = type == "x" && {} == 1; check E*; }}'
-    (one,) = found(text.format("http.status"), log)
+    (one,) = warnings_of(text.format("http.status"), log)
     assert one.hint == (
         'did you mean `data["http.status"]` (1 event)? There the name itself has a dot'
     )
-    (one,) = found(text.format("content_type"), log)
+    (one,) = warnings_of(text.format("content_type"), log)
     assert one.hint == 'did you mean `data["content-type"]` (1 event)?'
 
 
 def test_a_name_of_the_pattern_is_not_meant_by_another() -> None:
-    """`push2` is another type that did not occur, not a misspelt `push1`, which the pattern has."""
+    """`push2` is not a misspelling of `push1`, since the pattern names `push1` too."""
     log = [event("a", "long_push_one")]
     text = 'event A = type == "long_push_one"; event B = type == "long_push_onf"; '
-    (one,) = found(f"{text} pattern P {{ check (A | B)*; }}", log)
+    (one,) = warnings_of(f"{text} pattern P {{ check (A | B)*; }}", log)
     assert "did you mean" not in one.hint
 
 
-def test_what_several_patterns_share_is_told_once() -> None:
+def test_a_name_that_several_patterns_share_is_warned_of_once() -> None:
     text = 'event E = type == "no"; pattern P { check E*; } pattern Q { check E; }'
-    assert [d.pattern for d in found(text, LOG)] == ["P"]
+    assert [d.pattern for d in warnings_of(text, LOG)] == ["P"]
     text = 'pattern P { event E = type == "no"; check E*; } pattern Q { event E = type == "no"; check E; }'  # noqa: E501
-    assert [d.pattern for d in found(text, LOG)] == ["P", "Q"]
+    assert [d.pattern for d in warnings_of(text, LOG)] == ["P", "Q"]
 
 
 def test_an_incarnation_is_of_its_node() -> None:
     text = 'pattern P { event E = host("n1"); event F = node == "n1#2"; check (E | F)*; }'
-    assert found(text, LOG) == []
+    assert warnings_of(text, LOG) == []
     later = [event("n1#2", "x")]
-    assert found(text, later) == []
+    assert warnings_of(text, later) == []
 
 
-def test_of_a_table_that_was_cut_nothing_is_absent() -> None:
+def test_no_name_is_reported_absent_from_a_table_that_was_cut() -> None:
     text = pattern('A = E || (type == "no" && nothing == 1 && node == "n9");', "check A*;")
     whole = ["K301", "K302", "K304"]
-    assert [d.code for d in found(text, LOG)] == whole
+    assert [d.code for d in warnings_of(text, LOG)] == whole
     compiled = ketal.compile(text).compiled
     for limit, code, table in [
         ("stats_types_max", "K301", "types"),
@@ -153,7 +153,7 @@ def test_of_a_table_that_was_cut_nothing_is_absent() -> None:
         ("stats_nodes_max", "K304", "nodes"),
     ]:
         limits = ketal.Limits.named({limit: 1})
-        assert [d.code for d in found(text, LOG, limits)] == [c for c in whole if c != code]
+        assert [d.code for d in warnings_of(text, LOG, limits)] == [c for c in whole if c != code]
         (sentence,) = unchecked(compiled, ketal.stats(LOG, limits=limits))
         assert sentence.startswith(
             f"the log has more {table} than are told apart (limit {limit} = 1)"
@@ -169,7 +169,7 @@ def test_a_documented_example_gives_its_code(code: str, severity: str, example: 
     events = 'event E = type == "e"; event F = type == "f";'
     body = "" if re.search(r"\b(check|find)\b", example) else " check (E | F)*;"
     shown = example.replace("\\|", "|")
-    (one,) = found(f"pattern P {{ {events} {shown}{body} }}", log)
+    (one,) = warnings_of(f"pattern P {{ {events} {shown}{body} }}", log)
     assert (one.code, one.severity) == (code, severity)
 
 
@@ -180,7 +180,7 @@ def test_every_code_is_documented() -> None:
 
 @examples(40, 1_000)
 @given(rng=chances())
-def test_what_is_told_is_what_no_event_has(rng: random.Random) -> None:
+def test_the_warnings_are_the_names_that_no_event_has(rng: random.Random) -> None:
     events = execution(rng, events_min=1, events_max=8)
     guards = [
         *(f'type == "{name}"' for name in (*TYPES, "S.d")),
@@ -188,7 +188,7 @@ def test_what_is_told_is_what_no_event_has(rng: random.Random) -> None:
         *(f'node == "n{number}"' for number in range(1, 7)),
     ]
     text = f"pattern P {{ event E = {' || '.join(guards)}; check E*; }}"
-    absent = {re.sub(r".*`(.*)`$", r"\1", one.message) for one in found(text, events)}
+    absent = {re.sub(r".*`(.*)`$", r"\1", one.message) for one in warnings_of(text, events)}
     there = {event.type for event in events} | {event.node for event in events}
     there |= {name for event in events for name in event.data}
     names = {re.sub(r'.*["(]([\w.]+)[")]$', r"\1", guard) for guard in guards}

@@ -1,4 +1,4 @@
-"""Names of a log that names of a pattern are near to: found in time, and as far as they are."""
+"""The names of a log that are near a name of a pattern: bounded distances, in bounded time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ WORDS = st.text("abc", max_size=8)
 
 
 @given(one=WORDS, other=WORDS, most=st.integers(0, 2))
-def test_a_distance_is_that_without_a_bound_or_too_far(one: str, other: str, most: int) -> None:
+def test_a_bounded_distance_is_the_unbounded_one_or_too_far(
+    one: str, other: str, most: int
+) -> None:
     whole, bounded = _edits(one, other, 99), _edits(one, other, most)
     assert bounded == whole if whole <= most else bounded > most
 
 
-def test_many_names_of_a_pattern_are_no_reason_to_stand_still() -> None:
-    """Each was compared with each of the log for each one that is unknown."""
+def test_many_names_of_a_pattern_are_compared_in_time() -> None:
+    """Once, all names of pattern and log were compared anew for each unknown name."""
     own = [NamedValue("type", f"own name {chr(97 + n % 26)}{n}") for n in range(3_000)]
     known = {f"name of log {chr(97 + n % 26)}{n}": 1 for n in range(1_000)} | {"own nmae b1": 1}
     started = time.process_time()

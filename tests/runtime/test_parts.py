@@ -1,7 +1,7 @@
-"""Parts say what the whole says: a part has some scopes of an execution, the whole all.
+"""Parts give the verdicts of the whole: a part has some scopes of an execution, the whole has all.
 
-Events come late, by the time that a watermark has passed. One that belongs to a scope is missed in
-that scope alone, so that what is in doubt for its sake is the same in both, and so are the counts.
+Some events are late, behind the watermark. A late event of a scope is missed in that scope alone,
+so the same verdicts are uncertain in the parts and in the whole, and the counts are equal.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ PROGRAM = ketal.compile(
 KEYS = (1, 2, None)
 
 
-def said(items: Iterable[Any], limits: Limits) -> tuple[list[str], dict[str, dict[str, int]]]:
-    """Return what a Monitor that is restored on the way judges, and its patterns' counts."""
+def judged_stream(
+    items: Iterable[Any], limits: Limits
+) -> tuple[list[str], dict[str, dict[str, int]]]:
+    """Return the verdicts and the counts of a Monitor that is restored now and then."""
     monitor: Any = ketal.Monitor(PROGRAM, limits=limits)
     verdicts = []
     for number, item in enumerate(items):
@@ -57,9 +59,9 @@ def said(items: Iterable[Any], limits: Limits) -> tuple[list[str], dict[str, dic
 
 
 def delayed(rng: random.Random) -> list[Any]:
-    """Return an execution of which some events come behind a watermark that passed them.
+    """Return an execution in which some events arrive after a watermark later than their times.
 
-    No event has an earlier time than one that it depends on, which `frontier` asks for in parts.
+    No event has an earlier time than an event in its past, as `frontier` requires in parts.
     """
     drawn = execution(rng, events_max=14, types=("a", "b", "c"), linear=True)
     events = [
@@ -82,12 +84,12 @@ def test_parts_are_in_doubt_where_the_whole_is() -> None:
     def holds(rng: random.Random) -> None:
         nonlocal doubted, certain
         items = delayed(rng)
-        whole, counts = said(items, Limits())
+        whole, counts = judged_stream(items, Limits())
         parts: list[str] = []
         summed: dict[str, dict[str, int]] = {}
         for key in KEYS:
             own = [i for i in items if isinstance(i, ketal.Control) or i.data.get("key") == key]
-            judged, of_part = said(own, Limits())
+            judged, of_part = judged_stream(own, Limits())
             parts += judged
             for name, values in of_part.items():
                 into = summed.setdefault(name, {})
@@ -102,7 +104,7 @@ def test_parts_are_in_doubt_where_the_whole_is() -> None:
 
 
 def test_a_lost_event_may_have_belonged_to_any_scope_and_a_late_one_to_its_own() -> None:
-    """Beyond the limit nothing that was in doubt becomes certain."""
+    """Beyond the limit no uncertain verdict becomes certain."""
     text = (
         "pattern P { order CausalOrder(gap = 5 s); partition by key; "
         'event A = type == "a"; event B = type == "b"; find next A B; within 2 s; }'
@@ -148,8 +150,8 @@ def test_beyond_the_limit_the_lowest_that_is_forgotten_stands_for_all_in_every_s
 
 @examples(100, 5_000)
 @given(chances())
-def test_what_stands_for_the_forgotten_is_never_taken_away(rng: random.Random) -> None:
-    """Whatever was missed and did not come again stays in doubt, in its scope and after it."""
+def test_the_bound_of_forgotten_losses_is_never_removed(rng: random.Random) -> None:
+    """A missed event that is not redelivered keeps later verdicts of its scope uncertain."""
     scopes = (("number", 1),), (("number", 2),)
     events = [e(f"n@{counter}", "a") for counter in range(1, 6)]
     losses, missed = Losses(2), dict[Dot, Any]()
@@ -187,10 +189,10 @@ places: Any = st.tuples(st.integers(1, 9), st.sampled_from("mn"), st.integers(1,
     span=st.tuples(st.none() | places, places),
     most=st.sampled_from((3, 100)),
 )
-def test_what_may_have_stood_between_two_places(
+def test_losses_that_may_be_between_two_places(
     known: list[tuple[int, Any, Any]], span: tuple[Any, Any], most: int
 ) -> None:
-    """Beyond the limit something is named wherever something would have been."""
+    """Beyond the limit a loss is named wherever one would be named without the limit."""
     losses = Losses(most, placed=True)
     expected = {}
     for counter, low, high in known:

@@ -29,7 +29,7 @@ pattern Stack {{
 
 
 class Execution:
-    """Builds events; `says` is what an event receives, by its name."""
+    """Builds the events of an execution; `at` adds an event that receives others, by their dots."""
 
     def __init__(self) -> None:
         self.events: list[ketal.Event] = []
@@ -48,7 +48,7 @@ class Execution:
 
 
 def late_join() -> Execution:
-    """A node that joins is told the state by a second one, and is on from then on."""
+    """A node joins, receives the state from a second node, and is on from then on."""
     run = Execution()
     run.at("a", "on")
     run.at("b", "on")
@@ -60,7 +60,7 @@ def late_join() -> Execution:
 
 
 def come_back() -> Execution:
-    """A node is off during a push, hears from the pusher, and is on again."""
+    """A node is off during a push, receives a later message of the pusher, and is on again."""
     run = Execution()
     run.at("a", "on")
     run.at("b", "on")
@@ -72,7 +72,7 @@ def come_back() -> Execution:
 
 
 def second_hand() -> Execution:
-    """A node that is off hears of a push from a third one."""
+    """A node that is off learns of a push from a message of a third node."""
     run = Execution()
     run.at("a", "on")
     run.at("c", "on")
@@ -188,7 +188,7 @@ def test_a_log_without_messages_is_vacuous() -> None:
 # --- what events say, and what logs say of them ---
 
 
-def test_what_an_event_receives_is_read_and_written(tmp_path: Path) -> None:
+def test_receives_is_read_and_written(tmp_path: Path) -> None:
     event = ketal.Event(
         node="b", type="r", clock={"a": 3, "b": 1}, receives=["a@3", ketal.Dot("a", 1), "a@3"]
     )
@@ -214,7 +214,9 @@ def test_what_an_event_receives_is_read_and_written(tmp_path: Path) -> None:
         (["b@1"], "b@1, which the clock does not know"),
     ],
 )
-def test_what_cannot_be_received_is_an_error(receives: Any, message: str, tmp_path: Path) -> None:
+def test_an_event_that_cannot_be_received_is_an_error(
+    receives: Any, message: str, tmp_path: Path
+) -> None:
     fields = {"node": "b", "type": "r", "clock": {"a": 3, "b": 1}, "receives": receives}
     with pytest.raises(EventError, match=message):
         ketal.Event(**fields)
@@ -226,7 +228,7 @@ def test_what_cannot_be_received_is_an_error(receives: Any, message: str, tmp_pa
     assert message.split("@")[0] in rejected.reason
 
 
-def test_what_is_received_is_text_in_a_table(tmp_path: Path) -> None:
+def test_receives_is_text_in_a_table(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     clock = '"{""a"": 2, ""b"": 1}"'
     rows = (f"b,r,{clock},a@2", f"b,r,{clock.replace('1', '2')},a@1 a@2")

@@ -1,7 +1,7 @@
 """Topologies in a program: a Monitor that waits within domains, a finite log that need not.
 
-The queue itself is held against its definition in `tests/operators/test_ordering.py`,
-domains and what is given up in `tests/operators/test_domains.py`.
+The queue itself is compared with its definition in `tests/operators/test_ordering.py`,
+domains and the order that they give up in `tests/operators/test_domains.py`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def typed(rng: random.Random, events: list[Event]) -> list[Event]:
 
 
 def test_causal_order_does_not_reach_across_a_relaxed_edge() -> None:
-    """The mailer does not wait for what the shop did, billing does."""
+    """The mailer does not wait for events of the shop, billing does."""
     m = Monitor(shop("find next A B"))
     assert m.feed(e("billing@1", "b", "shop:1")) == []
     assert m.feed(e("mailer@1", "b", "shop:1")) == []
@@ -83,7 +83,7 @@ def test_causal_order_does_not_reach_across_a_relaxed_edge() -> None:
 
 
 def test_a_finite_log_is_released_in_canonical_order_with_any_topology() -> None:
-    """Nothing has to wait there, so nothing has to be given up."""
+    """In a finite log no event waits, so no causal order has to be given up."""
 
     @drawn(20, 500)
     def holds(rng: random.Random) -> None:
@@ -111,7 +111,7 @@ def test_without_relaxed_edges_a_stream_is_judged_as_without_a_topology() -> Non
             assert texts(within.close()) == texts(plain.close())
 
 
-def test_with_losses_too_it_gives_up_the_same_and_finds_the_same() -> None:
+def test_with_losses_a_stream_with_a_topology_gives_the_same_gaps_and_matches() -> None:
     """A chain through a lost event is found step by step, so gaps may come in another order."""
     gaps = 0
 
@@ -179,8 +179,8 @@ def test_patterns_of_one_program_wait_each_within_its_own_topology() -> None:
     assert texts(m.feed(e("shop@1", "c"))) == ["match Q: A=mailer@1, B=mailer@2"]
 
 
-def test_a_lost_event_leaves_the_chain_through_it_to_who_knows_of_it() -> None:
-    """billing@1 is lost, and with it what it would have waited for: stock waits for that."""
+def test_events_that_know_a_lost_event_wait_for_its_past() -> None:
+    """billing@1 is lost, so stock itself waits for the past that billing@1 would wait for."""
     line = "topology { shop -> billing; billing -> stock; }"
     m = Monitor(program("find next A B", topology=line, order="CausalOrder(gap = 10 s)"))
     m.feed(e("stock@1", "b", "shop:1 billing:1", time=1))
@@ -245,7 +245,7 @@ def test_a_node_that_one_pattern_knows_is_no_stranger_to_the_program() -> None:
     assert "the topology of any pattern has no node z" in rejected.reason
 
 
-def test_an_open_topology_takes_in_who_appears() -> None:
+def test_an_open_topology_admits_new_nodes() -> None:
     m = Monitor(shop("find next A B", opened="open "))
     assert m.feed(e("mailer@1", "b", "shop:1")) == []
     assert waits(m) == []
@@ -260,7 +260,7 @@ def test_an_open_topology_takes_in_who_appears() -> None:
     assert texts(ketal.run(shop("check A*", opened="open "), [e("z@1", "a")])) == []
 
 
-def test_beyond_the_limit_an_open_topology_gives_nothing_up_and_says_so() -> None:
+def test_beyond_the_limit_an_open_topology_keeps_all_causal_order_and_reports_it() -> None:
     limits = Limits(topology_nodes_max=5)
     m = Monitor(shop("find next A B", opened="open "), limits=limits)
     assert m.feed(e("n1@1", "c")) == []

@@ -1,4 +1,4 @@
-"""Clocks that do not decide happened-before: what they leave open is unknown in guards."""
+"""Clocks that do not decide happened-before: guards over undecided pairs are unknown."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _reread(events: list[Event], scheme: str) -> ketal.Log:
 @examples(60, 10_000)
 @given(chances())
 def test_the_engine_answers_as_the_definition(rng: random.Random) -> None:
-    """Every kind of pattern, over clocks that order what may have happened before."""
+    """Every kind of pattern, over clocks that order all pairs that may be ordered."""
     file = pattern_file(rng)
     # The oracle lists what `return count` only counts.
     pattern = replace(file.patterns[0], deployment=None, mode=None, returns=None)
@@ -62,8 +62,8 @@ def test_the_engine_answers_as_the_definition(rng: random.Random) -> None:
     assert facts(found) == facts(expected)
 
 
-def test_what_is_found_is_there_by_exact_clocks_too() -> None:
-    """Of `find any` under CausalOrder: an answer that stands on inexact clocks is certain."""
+def test_a_match_under_inexact_clocks_is_one_under_exact_clocks_too() -> None:
+    """For `find any` under CausalOrder: a match that inexact clocks prove is certain."""
     matched = 0
 
     @drawn(60, 5_000)
@@ -161,7 +161,7 @@ def test_the_documented_examples_give_their_codes(code: str, severity: str, exam
     assert len(ROWS) == 2
 
 
-def test_an_explanation_says_what_the_clocks_leave_open() -> None:
+def test_an_explanation_names_what_the_clocks_leave_unknown() -> None:
     log = _log("lamport", ("a", "write", 1), ("b", "write", 2))
     program = ketal.compile(PAIRS)["Concurrent"]
     (one,) = ketal.explain(program, log, event="b@1")
@@ -169,7 +169,7 @@ def test_an_explanation_says_what_the_clocks_leave_open() -> None:
     assert "is unknown: lamport clocks do not tell how b@1 and a@1 are ordered" in text
 
 
-def test_how_far_a_find_came_is_asked_under_the_same_clocks() -> None:
+def test_near_misses_are_judged_under_the_same_clocks() -> None:
     """`Then` is after `First` by the numbers, which prove nothing between nodes."""
     log = _log("lamport", ("a", "write", 1), ("b", "write", 2), ("b", "write", 3))
     program = ketal.compile(

@@ -1,4 +1,4 @@
-"""Comparisons that came out unknown: what the list `unknown` of a summary counts."""
+"""Comparisons that evaluate to unknown: the counts of the list `unknown` in a summary."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ def log(*data: dict[str, object], type: str = "a") -> list[ketal.Event]:
     return [event(n, type, **one) for n, one in enumerate(data, 1)]
 
 
-def unknown(text: str, events: list[ketal.Event]) -> list[dict[str, Any]]:
+def unknown_list(text: str, events: list[ketal.Event]) -> list[dict[str, Any]]:
     verdicts = ketal.run(ketal.compile(text), events)
     (counts,) = verdicts.summary["patterns"].values()
     return counts.get("unknown", [])
 
 
-def found(text: str, events: list[ketal.Event]) -> list[tuple[str, str, int, int]]:
+def unknown_rows(text: str, events: list[ketal.Event]) -> list[tuple[str, str, int, int]]:
     return [
-        (one["comparison"], one["kinds"], one["events"], one["of"]) for one in unknown(text, events)
+        (one["comparison"], one["kinds"], one["events"], one["of"])
+        for one in unknown_list(text, events)
     ]
 
 
@@ -68,10 +69,10 @@ A_AND_B = [event(1, "a", x="1"), event(2, "b", x=1), event(3, "b", x=True), even
         ("!(x == 1)", log({"x": "1"}), [("x == 1", "string with number", 1, 1)]),
     ],
 )  # fmt: skip
-def test_of_a_guard(
+def test_unknown_comparisons_of_a_guard(
     guard: str, events: list[ketal.Event], expected: list[tuple[str, str, int, int]]
 ) -> None:
-    assert found(f"pattern P {{ event E = {guard}; find E; }}", events) == expected
+    assert unknown_rows(f"pattern P {{ event E = {guard}; find E; }}", events) == expected
 
 
 @pytest.mark.parametrize(
@@ -84,19 +85,19 @@ def test_of_a_guard(
         ([event(1, "a"), event(2, "b", x=1)], [("x == A.x", "absent", 1, 1)]),
     ],
 )  # fmt: skip
-def test_with_an_event_of_a_run(
+def test_comparisons_with_an_event_of_a_run(
     events: list[ketal.Event], expected: list[tuple[str, str, int, int]]
 ) -> None:
     text = (
         'pattern P { event A = type == "a"; event B = type == "b"; C = B && x == A.x; find A C; }'
     )
-    assert found(text, events) == expected
+    assert unknown_rows(text, events) == expected
 
 
 def test_a_key_of_two_kinds_is_of_two_scopes() -> None:
     text = 'pattern P { partition by k; event E = type == "a"; check E*; }'
     events = log({"k": 1}, {"k": 2}, {"k": "1"}, {})
-    (one,) = unknown(text, events)
+    (one,) = unknown_list(text, events)
     assert one["message"] == (
         "the key `k` of `partition by` is of two kinds, never equal: string with number, 1 event"
     )
@@ -105,15 +106,15 @@ def test_a_key_of_two_kinds_is_of_two_scopes() -> None:
 
 def test_an_attribute_that_some_events_lack_is_no_warning_and_one_that_all_lack_is() -> None:
     text = "pattern P { event E = x == 1; find E; }"
-    assert warnings(unknown(text, log({}, {"x": 1}))) == []
-    assert warnings(unknown(text, log({}, {}))) == [
+    assert warnings(unknown_list(text, log({}, {"x": 1}))) == []
+    assert warnings(unknown_list(text, log({}, {}))) == [
         "line 1: `x == 1` is unknown: absent, 2 events of 2"
     ]
 
 
 def test_the_place_is_the_line_of_the_comparison() -> None:
     text = 'pattern P {\n    event E = type == "a"\n        && x == 1;\n    find E;\n}'
-    (one,) = unknown(text, log({"x": "1"}))
+    (one,) = unknown_list(text, log({"x": "1"}))
     assert one["place"] == "line 3"
 
 
@@ -148,7 +149,7 @@ def test_an_event_counts_where_the_comparison_decides_and_is_unknown(rng: random
         event(n, rng.choice("ab"), **{k: rng.choice(VALUES) for k in "xyz" if rng.random() < 0.7})
         for n in range(1, rng.randint(2, 9))
     ]
-    said = unknown(f"pattern P {{ event E = {frame.format(comparison)}; find E; }}", events)
+    said = unknown_list(f"pattern P {{ event E = {frame.format(comparison)}; find E; }}", events)
     counted = sum(one["events"] for one in said if one["comparison"] == comparison)
     of: Counter[str] = Counter(one["of"] for one in said if one["comparison"] == comparison)
     decided = [
@@ -161,7 +162,7 @@ def test_an_event_counts_where_the_comparison_decides_and_is_unknown(rng: random
 
 
 def truth(guard: str, one: ketal.Event) -> bool | None:
-    """Return what the oracle says of a guard."""
+    """Return the truth value that the oracle gives a guard for an event."""
     judge, parsed = parsed_guard(guard)
     return judge.truth(parsed, judge.moment(one, (), None))
 
@@ -181,7 +182,7 @@ event Popped = Known && type == "pop";
 pattern P { find any Popped Popped; }
 """
     events = [event(1, "pop", x="1"), event(2, "push", x=1)]
-    assert [(n, kinds) for n, kinds, *_ in found(text, events)] == [
+    assert [(n, kinds) for n, kinds, *_ in unknown_rows(text, events)] == [
         ("x == 1", "string with number"),
     ]
     (counts,) = ketal.run(ketal.compile(text), events).summary["patterns"].values()
@@ -194,7 +195,7 @@ pattern P { find any Popped Popped; }
 
 @pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
 def test_an_event_counts_once_however_often_it_is_read(order: str) -> None:
-    """A duplicate is no event more, nor is what is rejected, in a log, a stream and a batch."""
+    """Duplicates and rejected records do not count, in a log, a stream and a batch."""
     text = (
         f'pattern P {{ order {order}; event A = type == "a" && x == 1; find any A; }} '
         f'pattern Q {{ order {order}; event B = type == "y"; find any B; }}'

@@ -1,10 +1,10 @@
-"""Random programs of activities, run for real, and what really happened before what.
+"""Random programs of activities, which are executed, with the actual happened-before.
 
-A program is a tree of activities, each with a list of operations: an event, the start and the join
-of a child, a message put into one of the queues, or taken from it if there is one. The running
-program keeps its own account, apart from the clocks: a graph of the operations, with an edge from
-each to the next of its activity, from a start to the child's beginning, from the child's end to
-its join, and from a put to the get of the same message.
+A program is a tree of activities, each with a list of operations: an event, the start or the join
+of a child, a put of a message into one of the queues, or a get if a message is available. The
+running program records, independently of the clocks, a graph of its operations, with an edge from
+each operation to the next one of its activity, from a start to the child's beginning, from the
+child's end to its join, and from a put to the get of the same message.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Node = tuple[int, int]
 
 @dataclass
 class Plan:
-    """An activity: its number, and its operations; those of a child name it."""
+    """An activity: its number and its operations; starts and joins have the plan of the child."""
 
     number: int
     operations: list[tuple[str, Any]] = field(default_factory=list)
@@ -64,7 +64,7 @@ def plan(rng: random.Random, *, activities_max: int = 6, operations_max: int = 7
 
 
 class Account:
-    """What really happened: the graph of the operations, and the events of each activity."""
+    """The actual execution: the graph of the operations, and the events of each activity."""
 
     def __init__(self) -> None:
         self.edges: list[tuple[Node, Node]] = []
@@ -96,7 +96,7 @@ class Account:
         self.edges.append((self.operation(number), (child, 0)))
 
     def join(self, number: int, child: int) -> None:
-        """Add an operation that waited for the end of another activity."""
+        """Add an operation that has waited for the end of another activity."""
         self.edges.append(((child, self.lengths[child] - 1), self.operation(number)))
 
     def put(self, number: int, message: str = "") -> str:
@@ -111,7 +111,7 @@ class Account:
         self._gets.append((message, self.operation(number, event=True)))
 
     def before(self) -> dict[Node, set[Node]]:
-        """Return, of each operation, those that happened before it."""
+        """Return for each operation the operations that happened before it."""
         sources: dict[Node, list[Node]] = {}
         for source, target in (
             *self.edges,
@@ -134,7 +134,7 @@ class Account:
 
 
 def check(account: Account, events: list[Mapping[str, Any]]) -> int:
-    """Assert that the clocks say what happened; return how many pairs of events are concurrent."""
+    """Assert that the clocks order events as the account; return the number of concurrent pairs."""
     named: dict[tuple[str, int], Mapping[str, int]] = {
         (event["node"], event["clock"][event["node"]]): event["clock"] for event in events
     }
@@ -231,10 +231,10 @@ def run_tasks(root: Plan, tracer: Tracer) -> Account:
 
 
 def run_processes(root: Plan, folder: Path) -> tuple[Account, list[Mapping[str, Any]]]:
-    """Run a program of processes, each forked from the one that starts it.
+    """Run a program of processes, each forked from the process that starts it.
 
-    Each writes its own account into a file; nobody is told of the end of a process, so a join is
-    no edge here.
+    Each process writes its own account into a file. The clock of an ended process is not passed to
+    its parent, so a join is no edge here.
     """
     context = multiprocessing.get_context("fork")
     shared = [context.Queue() for _ in range(2)]
@@ -280,7 +280,7 @@ def run_processes(root: Plan, folder: Path) -> tuple[Account, list[Mapping[str, 
 
 
 def _accounted(folder: Path) -> Account:
-    """Return the account of processes from their files."""
+    """Merge the accounts of processes from their files."""
     account = Account()
     for path in sorted(folder.glob("*.account"), key=lambda path: int(path.stem)):
         number = int(path.stem)

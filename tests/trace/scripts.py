@@ -1,4 +1,4 @@
-"""Programs of a few lines that are run in a process of their own, and what they need."""
+"""Run short programs in a process of their own."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no for
 
 
 def run_script(script: str, *words: str | int | Path) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, which is to be a good one.
+    """Run a program, and assert that it succeeds.
 
-    From Python 3.12 on a fork of a program with threads is warned of, which is no fault of ours.
+    Ignores the warning of Python 3.12 and later about forking a program with threads.
     """
     forks = "ignore:This process:DeprecationWarning"
     command = [sys.executable, "-W", forks, "-c", script, *map(str, words)]
@@ -26,7 +26,7 @@ def run_script(script: str, *words: str | int | Path) -> subprocess.CompletedPro
 
 
 def free_port() -> int:
-    """Return a port at which nobody listens."""
+    """Return an unused port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
         return port

@@ -1,4 +1,4 @@
-"""Events over TCP: of real processes, to a monitor that judges them as they happen."""
+"""Events sent over TCP by real processes to a monitor, as they happen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ketal.trace import (
 )
 from ketal.trace.delivery import sending
 from tests.trace.scripts import free_port, needs_fork, run_script
-from tests.trace.test_log_sender import Taken
+from tests.trace.test_log_sender import RecordingMonitor
 
 CONFLICT = """
 pattern Conflict {
@@ -40,14 +40,14 @@ WRITER = """
 import sys, socket
 from ketal.trace import SocketSink, TracedSocket, Tracer
 
-class Both:
+class TwoSinks:
     def __init__(self, *sinks): self.sinks = sinks
     def write(self, event):
         for sink in self.sinks: sink.write(event)
 
 from ketal.trace import JsonLines
 name, port, path, peer = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-tracer = Tracer(name, Both(JsonLines(path), SocketSink("127.0.0.1", port)))
+tracer = Tracer(name, TwoSinks(JsonLines(path), SocketSink("127.0.0.1", port)))
 with socket.create_connection(("127.0.0.1", peer)) as connection:
     messages = TracedSocket(connection, tracer)
     for key in ("x", "y", "x"):
@@ -58,8 +58,8 @@ assert not tracer.failures
 """
 
 
-class Both:
-    """A sink of two sinks."""
+class TwoSinks:
+    """A sink that writes to two sinks."""
 
     def __init__(self, *sinks: Any) -> None:
         self._sinks = sinks
@@ -69,14 +69,14 @@ class Both:
             sink.write(event)
 
 
-def test_what_is_judged_as_it_happens_is_what_the_collected_log_says(tmp_path: Path) -> None:
-    """Two writers, which hear of each other through a server; the log shuffled at will."""
+def test_verdicts_as_events_happen_equal_those_of_the_collected_log(tmp_path: Path) -> None:
+    """Two writers exchange messages through a server; the log is shuffled."""
     program = ketal.compile(CONFLICT)
     found: list[ketal.Verdict] = []
     monitor = ketal.Monitor(program, on={"match": found.append})
     with Collector(monitor) as collector, socket.create_server(("127.0.0.1", 0)) as listening:
         sink = SocketSink(*collector.address)
-        hub = Tracer("hub", Both(JsonLines(tmp_path / "hub.jsonl"), sink))
+        hub = Tracer("hub", TwoSinks(JsonLines(tmp_path / "hub.jsonl"), sink))
         peer = listening.getsockname()[1]
         words = [str(collector.address[1])]
         writers = [
@@ -108,23 +108,23 @@ def test_what_is_judged_as_it_happens_is_what_the_collected_log_says(tmp_path: P
     assert found
 
 
-def test_a_collector_that_comes_late_gets_all_events() -> None:
+def test_a_collector_that_starts_late_gets_all_events() -> None:
     port = free_port()
     sink = SocketSink("127.0.0.1", port)
     tracer = Tracer("n", sink)
     for _ in range(10):
         tracer.record("t")
     time.sleep(0.1)
-    taken = Taken()
-    with Collector(taken, port=port) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder, port=port) as collector:
         sink.close()
         assert collector.wait(timeout_s=10)
-    assert [item.counter for item in taken.items] == list(range(1, 11))
+    assert [item.counter for item in recorder.items] == list(range(1, 11))
     tracer.record("t")
     assert list(tracer.failures) == ["an event was not written: OSError: the sink is closed"]
 
 
-def test_no_more_events_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_beyond_the_queue_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "LINGER_S", 0.01)
     port = free_port()
     sink = SocketSink("127.0.0.1", port, unsent_max=5)
@@ -139,19 +139,19 @@ def test_no_more_events_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
     sink.close()
 
 
-def test_a_line_that_is_cut_is_dropped_and_nonsense_is_refused() -> None:
-    taken = Taken()
-    with Collector(taken) as collector:
+def test_a_truncated_line_is_dropped_and_an_invalid_one_rejected() -> None:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         with socket.create_connection(collector.address) as connection:
             connection.sendall(b'{"node":"n","type":"t","clock":{"n":1}}\nnonsense\n')
             connection.sendall(b'{"node":"n","type":"t","clock":{"n":2}}\n{"node":"n","ty')
-        taken.wait_for(3)
+        recorder.wait_for(3)
         assert collector.wait(timeout_s=10)
-    assert [type(item).__name__ for item in taken.items] == ["Event", "Rejected", "Event"]
+    assert [type(item).__name__ for item in recorder.items] == ["Event", "Rejected", "Event"]
 
 
-def _cut_off() -> tuple[int, SocketSink, Tracer]:
-    """A tracer that has sent an event to a port where nobody listens any more."""
+def _disconnected_sink() -> tuple[int, SocketSink, Tracer]:
+    """Return a port, a sink and its tracer, whose connection to the port was closed."""
     with socket.create_server(("127.0.0.1", 0)) as first:
         port = first.getsockname()[1]
         sink = SocketSink("127.0.0.1", port)
@@ -163,32 +163,32 @@ def _cut_off() -> tuple[int, SocketSink, Tracer]:
     return port, sink, tracer
 
 
-def test_a_connection_that_breaks_is_made_again() -> None:
-    taken = Taken()
-    port, sink, tracer = _cut_off()
-    with Collector(taken, port=port) as collector:
+def test_a_broken_connection_is_reestablished() -> None:
+    recorder = RecordingMonitor()
+    port, sink, tracer = _disconnected_sink()
+    with Collector(recorder, port=port) as collector:
         for _ in range(50):
             tracer.record("t")
             time.sleep(0.01)
         sink.close()
         assert collector.wait(timeout_s=10)
-    counters = [item.counter for item in taken.items]
-    # What was in flight when the connection broke may be lost; its counters say so.
+    counters = [item.counter for item in recorder.items]
+    # Events in flight when the connection broke may be lost; counters show the gap.
     assert counters == sorted(set(counters))
     assert counters[-1] == 51
     assert not tracer.failures
 
 
 def test_of_a_connection_that_broke_while_nothing_happened_nothing_is_lost() -> None:
-    taken = Taken()
-    port, sink, tracer = _cut_off()
+    recorder = RecordingMonitor()
+    port, sink, tracer = _disconnected_sink()
     time.sleep(0.2)
-    with Collector(taken, port=port) as collector:
+    with Collector(recorder, port=port) as collector:
         for _ in range(50):
             tracer.record("t")
         sink.close()
         assert collector.wait(timeout_s=10)
-    assert [item.counter for item in taken.items] == list(range(2, 52))
+    assert [item.counter for item in recorder.items] == list(range(2, 52))
 
 
 BUSY = """
@@ -202,13 +202,13 @@ print(tracer.failures.total())
 
 
 def test_a_program_that_is_always_busy_sends_its_events_meanwhile() -> None:
-    """Five times as many as may wait."""
-    taken = Taken()
-    with Collector(taken) as collector:
+    """The program records five times as many events as the queue holds."""
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         failures = int(run_script(BUSY, collector.address[1]).stdout)
         assert collector.wait(timeout_s=60)
-    assert len(taken.items) == 100_000 - failures
-    assert len(taken.items) > 50_000
+    assert len(recorder.items) == 100_000 - failures
+    assert len(recorder.items) > 50_000
 
 
 @needs_fork
@@ -227,11 +227,11 @@ if child:
 else:
     os._exit(0)
 """
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         run_script(script, collector.address[1])
         assert collector.wait(timeout_s=10)
-    assert sorted((item.node, item.counter) for item in taken.items) == [
+    assert sorted((item.node, item.counter) for item in recorder.items) == [
         ("n", 1), ("n", 2), ("n/f1", 1),
     ]  # fmt: skip
 
@@ -246,17 +246,17 @@ print("full", flush=True)
 """
 
 
-def test_a_program_that_ends_with_as_many_events_as_may_wait_sends_them() -> None:
+def test_a_program_that_ends_with_a_full_queue_sends_it() -> None:
     port = free_port()
-    taken = Taken()
+    recorder = RecordingMonitor()
     words = [sys.executable, "-c", ENDING, str(port)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == b"full\n"
-        with Collector(taken, port=port) as collector:
+        with Collector(recorder, port=port) as collector:
             assert program.wait(30) == 0
             assert collector.wait(timeout_s=10)
-    assert [item.counter for item in taken.items][:5] == [1, 2, 3, 4, 5]
+    assert [item.counter for item in recorder.items][:5] == [1, 2, 3, 4, 5]
 
 
 CHILDREN = """
@@ -283,22 +283,24 @@ if __name__ == "__main__":
 def test_the_events_of_a_child_of_multiprocessing_are_sent_before_it_ends(
     method: str, tmp_path: Path
 ) -> None:
-    """Such a process ends without what `atexit` calls."""
+    """Such a process ends without calling functions of `atexit`."""
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"there is no {method}")
     (tmp_path / "program.py").write_text(CHILDREN)
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         words = [sys.executable, str(tmp_path / "program.py"), str(collector.address[1]), method]
         subprocess.run(words, check=True, timeout=60)
         assert collector.wait(timeout_s=10)
     name = "n/f1" if method == "fork" else "child"
-    assert [(item.node, item.counter) for item in taken.items] == [(name, n) for n in range(1, 501)]
+    assert [(item.node, item.counter) for item in recorder.items] == [
+        (name, n) for n in range(1, 501)
+    ]
 
 
 def test_threads_that_send_do_not_wait_for_one_another() -> None:
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         sinks = [SocketSink(*collector.address) for _ in range(4)]
         tracers = [Tracer(f"n{number}", sink) for number, sink in enumerate(sinks)]
         threads = [
@@ -312,7 +314,7 @@ def test_threads_that_send_do_not_wait_for_one_another() -> None:
         for sink in sinks:
             sink.close()
         assert collector.wait(timeout_s=10)
-    assert len(taken.items) == 800
+    assert len(recorder.items) == 800
 
 
 EMBEDDED = """
@@ -354,12 +356,12 @@ def test_a_monitor_that_fails_is_counted() -> None:
         def feed(self, event: Any, *, place: str = "") -> None:
             raise RuntimeError("no")
 
-    taken = Taken()
-    tracer = Tracer("n", Both(), monitor=Broken())
+    recorder = RecordingMonitor()
+    tracer = Tracer("n", TwoSinks(), monitor=Broken())
     tracer.record("t")
     assert dict(tracer.failures) == {"the monitor was not fed: RuntimeError: no": 1}
-    Tracer("n", Both(), monitor=taken).record("t")
-    assert [str(item) for item in taken.items] == ["n@1 t"]
+    Tracer("n", TwoSinks(), monitor=recorder).record("t")
+    assert [str(item) for item in recorder.items] == ["n@1 t"]
 
 
 def test_a_handler_may_close_the_collector_of_a_topic() -> None:
@@ -393,7 +395,7 @@ def test_a_handler_may_have_events_of_its_own() -> None:
     monitor = ketal.Monitor(program, on={"match": lambda match: tracers[0].record("told")})
     with Collector(monitor) as collector:
         sink = SocketSink(*collector.address)
-        tracers.append(Tracer("own", Both(), monitor=collector))
+        tracers.append(Tracer("own", TwoSinks(), monitor=collector))
         peer = Tracer("peer", sink)
 
         def work() -> None:

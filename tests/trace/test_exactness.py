@@ -1,4 +1,4 @@
-"""The clocks of random programs against an account of what really happened before what."""
+"""The clocks of random programs against the actual happened-before."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.sampling import drawn
 from tests.trace.programs import Account, Plan, check, plan, run_processes, run_tasks, run_threads
 
 
-class Collected(list[Mapping[str, Any]]):
-    """A sink that keeps the events."""
+class ListSink(list[Mapping[str, Any]]):
+    """A sink that stores the events in a list."""
 
     def write(self, event: Mapping[str, Any]) -> None:
         self.append(event)
@@ -33,7 +33,7 @@ def test_the_clocks_of_a_program_say_what_happened(
     @drawn(60, 3_000)
     def holds(rng: random.Random) -> None:
         nonlocal lines, activities, messages, concurrent
-        events = Collected()
+        events = ListSink()
         tracer = Tracer("n", events, activity=kind)
         account = run(plan(rng), tracer)
         assert not tracer.failures
@@ -67,11 +67,11 @@ def test_the_clocks_of_processes_say_what_happened(tmp_path: Path) -> None:
 
 
 def test_one_clock_for_several_threads_orders_all_that_they_do() -> None:
-    """`activity="process"`: no two events are concurrent, and nothing that happened is missing."""
+    """With `activity="process"` no two events are concurrent, and no order is missing."""
 
     @drawn(30, 500)
     def holds(rng: random.Random) -> None:
-        events = Collected()
+        events = ListSink()
         run_threads(plan(rng), Tracer("n", events))
         counters = [event["clock"]["n"] for event in events]
         assert sorted(counters) == list(range(1, len(events) + 1))
@@ -79,7 +79,7 @@ def test_one_clock_for_several_threads_orders_all_that_they_do() -> None:
 
 
 def test_a_program_that_joins_its_tasks_has_few_lines() -> None:
-    events = Collected()
+    events = ListSink()
     tracer = Tracer("n", events, activity="task")
 
     async def work() -> None:
@@ -98,8 +98,8 @@ def test_a_program_that_joins_its_tasks_has_few_lines() -> None:
 
 
 def test_a_thread_that_is_joined_twice_hands_over_what_it_knew_at_its_end() -> None:
-    """Not what the line has by then, which goes on as another thread."""
-    events = Collected()
+    """It does not pass on later events of its line, which another thread reuses."""
+    events = ListSink()
     tracer = Tracer("n", events, activity="thread")
     first = TracedThread(tracer, target=tracer.record, args=("first",))
     first.start()

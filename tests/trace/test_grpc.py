@@ -1,4 +1,4 @@
-"""Calls of gRPC between a real server and a real client, of threads and of asyncio."""
+"""gRPC calls between a real server and a real client, with threads and with asyncio."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from grpc import aio
 
 from ketal.trace import Tracer, grpc_aio_interceptors, message_header
 from ketal.trace.grpc_interceptors import ClientInterceptor, ServerInterceptor
-from tests.trace.test_exactness import Collected
+from tests.trace.test_exactness import ListSink
 
 KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
@@ -29,7 +29,7 @@ ANSWERS = {
 
 
 class Service:
-    """Functions for the calls of each kind; a server of asyncio runs them in threads."""
+    """Functions that serve each kind of call; an asyncio server runs them in threads."""
 
     def unary_unary(self, request: bytes, context: Any) -> bytes:
         context.set_trailing_metadata((("own", "kept"),))
@@ -56,9 +56,9 @@ def _handlers(service: Any) -> grpc.GenericRpcHandler:
 
 
 @pytest.fixture
-def calls(request: pytest.FixtureRequest) -> Iterator[tuple[Collected, Tracer, Any]]:
-    """The events, the client's tracer, its channel to a server; the parameter: how many fail."""
-    events = Collected()
+def calls(request: pytest.FixtureRequest) -> Iterator[tuple[ListSink, Tracer, Any]]:
+    """Yield the events, the client's tracer and its channel; the parameter: how many calls fail."""
+    events = ListSink()
     client, server_tracer = Tracer("client", events), Tracer("server", events)
     server = grpc.server(ThreadPoolExecutor(4), interceptors=[ServerInterceptor(server_tracer)])
     server.add_generic_rpc_handlers((_handlers(Service()),))
@@ -71,7 +71,7 @@ def calls(request: pytest.FixtureRequest) -> Iterator[tuple[Collected, Tracer, A
     assert (client.failures + server_tracer.failures).total() == getattr(request, "param", 0)
 
 
-def _clocks(events: Collected) -> list[tuple[str, dict[str, int]]]:
+def _clocks(events: ListSink) -> list[tuple[str, dict[str, int]]]:
     deadline = time.monotonic() + 10
     while len(events) < 4 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -90,7 +90,7 @@ WHOLE = [
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_call_is_a_message_there_and_one_back(
-    calls: tuple[Collected, Tracer, Any], kind: str
+    calls: tuple[ListSink, Tracer, Any], kind: str
 ) -> None:
     events, _, channel = calls
     stub = getattr(channel, kind)(f"/s.S/{kind}")
@@ -102,7 +102,7 @@ def test_a_call_is_a_message_there_and_one_back(
     assert {event["data"]["method"] for event in events} == {f"/s.S/{kind}"}
 
 
-def test_a_call_that_fails_fails_and_is_recorded(calls: tuple[Collected, Tracer, Any]) -> None:
+def test_a_call_that_fails_fails_and_is_recorded(calls: tuple[ListSink, Tracer, Any]) -> None:
     events, _, channel = calls
     with pytest.raises(grpc.RpcError) as failed:
         channel.unary_unary("/s.S/unary_unary")(b"fail", timeout=30)
@@ -113,7 +113,7 @@ def test_a_call_that_fails_fails_and_is_recorded(calls: tuple[Collected, Tracer,
     assert answered["data"]["status"] == "NOT_FOUND"
 
 
-def test_the_own_metadata_is_kept(calls: tuple[Collected, Tracer, Any]) -> None:
+def test_the_own_metadata_is_kept(calls: tuple[ListSink, Tracer, Any]) -> None:
     _, _, channel = calls
     _, call = channel.unary_unary("/s.S/unary_unary").with_call(
         b"a", timeout=30, metadata=(("x", "y"),)
@@ -121,7 +121,7 @@ def test_the_own_metadata_is_kept(calls: tuple[Collected, Tracer, Any]) -> None:
     assert {"own": "kept"}.items() <= dict(call.trailing_metadata()).items()
 
 
-def test_a_call_that_is_not_waited_for(calls: tuple[Collected, Tracer, Any]) -> None:
+def test_a_call_that_is_not_waited_for(calls: tuple[ListSink, Tracer, Any]) -> None:
     events, _, channel = calls
     done = threading.Event()
     future = channel.unary_unary("/s.S/unary_unary").future(b"a", timeout=30)
@@ -132,10 +132,10 @@ def test_a_call_that_is_not_waited_for(calls: tuple[Collected, Tracer, Any]) -> 
 
 
 @pytest.mark.parametrize("calls", [2], indirect=True)
-def test_a_clock_that_is_too_long_for_metadata_does_not_travel_and_the_call_does(
-    calls: tuple[Collected, Tracer, Any],
+def test_a_clock_too_long_for_metadata_is_dropped_and_the_call_succeeds(
+    calls: tuple[ListSink, Tracer, Any],
 ) -> None:
-    """A server of gRPC refuses a call with more than some 8,000 bytes of metadata."""
+    """gRPC servers refuse calls with more than about 8,000 bytes of metadata."""
     events, client, channel = calls
     client.receive(message_header.encoded("m", {"m": 1, "n" * 20_000: 1}))
     assert channel.unary_unary("/s.S/unary_unary")(b"a", timeout=30) == b"a!"
@@ -150,7 +150,7 @@ def test_a_clock_that_is_too_long_for_metadata_does_not_travel_and_the_call_does
 
 
 class AioService:
-    """Coroutines for the calls of each kind."""
+    """Coroutines that serve each kind of call."""
 
     async def unary_unary(self, request: bytes, context: Any) -> bytes:
         assert isinstance(context, aio.ServicerContext)
@@ -180,9 +180,9 @@ class AioService:
 @asynccontextmanager
 async def aio_calls(
     service: Any, activity: Any = "process", failures: int = 0
-) -> AsyncIterator[tuple[Collected, Tracer, aio.Channel]]:
-    """The events, the client's tracer, its channel to a server."""
-    events = Collected()
+) -> AsyncIterator[tuple[ListSink, Tracer, aio.Channel]]:
+    """Yield the events, the client's tracer, and its channel to a server."""
+    events = ListSink()
     client = Tracer("client", events, activity=activity)
     server_tracer = Tracer("server", events)
     server = aio.server(
@@ -297,7 +297,7 @@ def test_a_call_of_asyncio_that_is_cancelled_has_no_clock() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_task_that_waits_for_a_call_knows_what_the_server_knew(kind: str) -> None:
-    """Each task has a clock; those of gRPC's own tasks go on as others."""
+    """Each task has a clock; the lines of gRPC's own tasks are reused."""
 
     async def work(client: Tracer, channel: Any) -> None:
         stub = getattr(channel, kind)(f"/s.S/{kind}")
@@ -319,12 +319,12 @@ def test_the_task_that_waits_for_a_call_knows_what_the_server_knew(kind: str) ->
                 by_type.setdefault(event["type"], []).append(event)
             answered, after = by_type["grpc.answered"], by_type["after"]
             assert len(answered) == len(after) == 40
-            # It is the waiting task that learns of the answer.
+            # The waiting task merges the clock of the answer.
             lines = {event["node"] for event in by_type["before"]}
             assert len(lines) == 2
             assert {event["node"] for event in answered} == lines
             assert len({event["node"] for event in events}) <= 8
-            # After each answer, what the server knew with it, and no more.
+            # After each answer the task knows what the server knew at that answer, and no more.
             for event in after:
                 latest = max(
                     one["clock"]["server"]

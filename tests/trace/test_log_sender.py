@@ -1,4 +1,4 @@
-"""Logs that are sent while they are written: nothing is lost, and hardly anything is sent twice."""
+"""Logs sent while they are written: no event is lost, and hardly any is sent twice."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from ketal.trace.delivery import collecting, log_sender, sending
 from tests.trace.scripts import free_port, needs_fork, run_script
 
 
-class Taken:
-    """What a collector has fed, line by line."""
+class RecordingMonitor:
+    """A monitor that records the lines that a collector feeds."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
@@ -40,17 +40,17 @@ class Taken:
     def dots(self) -> list[str]:
         return [str(item.dot) if isinstance(item, ketal.Event) else "?" for item in self.items]
 
-    def holds(self, written: list[str]) -> None:
-        """Assert that all came in order, and little of it twice; of lines that were cut, as many.
+    def assert_delivered(self, logged_events: list[str]) -> None:
+        """Assert that all lines arrived in order, few of them twice, and all rejections.
 
-        What came over a connection that broke may not be fed yet when the next begins.
+        Lines of a broken connection may not be fed yet when the next connection begins.
         """
         dots = self.dots()
         events = [dot for dot in dots if dot != "?"]
-        assert list(dict.fromkeys(events)) == [dot for dot in written if dot != "?"]
-        assert ("?" in dots) == ("?" in written)
-        assert dots.count("?") >= written.count("?")
-        assert len(dots) <= len(written) + 1_000
+        assert list(dict.fromkeys(events)) == [dot for dot in logged_events if dot != "?"]
+        assert ("?" in dots) == ("?" in logged_events)
+        assert dots.count("?") >= logged_events.count("?")
+        assert len(dots) <= len(logged_events) + 1_000
 
     def wait_for(self, number: int) -> None:
         deadline = time.monotonic() + 20
@@ -59,8 +59,8 @@ class Taken:
         assert len(self.items) >= number
 
 
-def written(path: Path) -> list[str]:
-    """The events of a log, in its order; a line that was cut by `kill -9` is `?`."""
+def logged_events(path: Path) -> list[str]:
+    """Return the events of a log, in order; a line truncated by `kill -9` is `?`."""
     return [
         str(item.dot) if isinstance(item, ketal.Event) else "?"
         for _, item, _, _ in ketal.read_log(path).records()
@@ -81,8 +81,8 @@ for number in range(int(sys.argv[3])):
 
 def test_a_program_that_is_killed_sends_the_rest_when_it_is_started_again(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         words = [sys.executable, "-c", KILLED, str(path), str(collector.address[1]), "10000000"]
         for _ in range(3):
             with subprocess.Popen(words, stdout=subprocess.PIPE) as program:
@@ -91,24 +91,24 @@ def test_a_program_that_is_killed_sends_the_rest_when_it_is_started_again(tmp_pa
                 program.kill()
         run_script(KILLED, path, collector.address[1], 10)
         assert collector.wait(timeout_s=20)
-    taken.holds(written(path))
-    runs = {dot.partition("@")[0] for dot in taken.dots() if dot != "?"}
+    recorder.assert_delivered(logged_events(path))
+    runs = {dot.partition("@")[0] for dot in recorder.dots() if dot != "?"}
     assert runs == {"n", "n#2", "n#3", "n#4"}
 
 
 class _Bytes(socketserver.StreamRequestHandler):
-    """Takes logs as a collector does, to the byte."""
+    """Receives logs like a collector, and stores their bytes."""
 
     server: _ByteServer
 
     def handle(self) -> None:
-        announcement = log_sender.announced(self.rfile.readline())
+        announcement = log_sender.parse_announcement(self.rfile.readline())
         assert announcement is not None
-        taken = self.server.taken
-        position = len(taken[announcement.log])
+        stored = self.server.taken
+        position = len(stored[announcement.log])
         self.wfile.write(b"%d\n" % position)
         sent = self.rfile.read()
-        taken[announcement.log] += sent
+        stored[announcement.log] += sent
         self.server.sent.append(sent)
         self.wfile.write(b"%d\n" % (position + len(sent)))
 
@@ -119,14 +119,14 @@ class _ByteServer(socketserver.TCPServer):
         self.taken: defaultdict[str, bytes] = defaultdict(bytes)
         self.sent: list[bytes] = []
 
-    def sent_of(self, path: Path) -> bytes:
-        """Return what of a log is sent by a sender that begins and ends now."""
+    def sent_bytes(self, path: Path) -> bytes:
+        """Return the bytes that a sender sends if it starts and is closed now."""
         host, port = self.server_address[:2]
         assert LogSender(path, str(host), port).close()
         return self.sent.pop()
 
 
-def test_of_a_line_that_is_cut_anywhere_nothing_is_sent_until_it_is_ended(tmp_path: Path) -> None:
+def test_an_incomplete_line_is_not_sent_until_it_is_complete(tmp_path: Path) -> None:
     whole, line = (
         json.dumps({"node": "n", "type": "t", "clock": {"n": n}}).encode() + b"\n" for n in (1, 2)
     )
@@ -135,23 +135,23 @@ def test_of_a_line_that_is_cut_anywhere_nothing_is_sent_until_it_is_ended(tmp_pa
         host, port = server.server_address[:2]
         for cut in range(1, len(line)):
             path = tmp_path / f"{cut}.jsonl"
-            path.write_bytes(b" " * cut + whole)  # Each is a log of its own.
+            path.write_bytes(b" " * cut + whole)  # Each is a different log.
             sender = LogSender(path, str(host), port)
             with open(path, "ab") as file:
                 file.write(line[:cut])
             assert sender.close()
             assert server.sent.pop() == b" " * cut + whole
-            assert server.sent_of(path) == b""
+            assert server.sent_bytes(path) == b""
             Tracer("n", path).record("next")
-            assert server.sent_of(path) == path.read_bytes().removeprefix(b" " * cut + whole)
+            assert server.sent_bytes(path) == path.read_bytes().removeprefix(b" " * cut + whole)
         server.shutdown()
 
 
-def test_a_line_that_is_cut_anywhere_is_one_rejection_and_no_other_is_lost(tmp_path: Path) -> None:
-    """The sender runs all the while, and another begins when all is written."""
+def test_a_truncated_line_is_one_rejection_and_no_other_line_is_lost(tmp_path: Path) -> None:
+    """One sender runs all the time, and another one starts after all is written."""
     path = tmp_path / "n.jsonl"
     line = json.dumps({"node": "n", "type": "t", "clock": {"n": 2}})
-    first, second = Taken(), Taken()
+    first, second = RecordingMonitor(), RecordingMonitor()
     with Collector(first) as collector:
         sender = LogSender(path, *collector.address)
         for cut in range(1, len(line)):
@@ -160,7 +160,7 @@ def test_a_line_that_is_cut_anywhere_is_one_rejection_and_no_other_is_lost(tmp_p
                 file.write(line[:cut])
         assert sender.close()
         assert collector.wait(timeout_s=20)
-    # The last is ended by nobody.
+    # The last line is never completed.
     expected = [one for cut in range(1, len(line)) for one in (f"n#{cut}@1", "?")][:-1]
     expected[0] = "n@1"
     assert first.dots() == expected
@@ -173,9 +173,9 @@ def test_a_line_that_is_cut_anywhere_is_one_rejection_and_no_other_is_lost(tmp_p
 
 
 def test_logs_whose_first_line_was_cut_are_distinct(tmp_path: Path) -> None:
-    taken = Taken()
+    recorder = RecordingMonitor()
     line = json.dumps({"node": "m", "type": "t", "clock": {"m": 1}})
-    with Collector(taken) as collector:
+    with Collector(recorder) as collector:
         for cut in range(1, len(line)):
             for node in ("m", "n"):
                 path = tmp_path / f"{node}{cut}.jsonl"
@@ -183,20 +183,20 @@ def test_logs_whose_first_line_was_cut_are_distinct(tmp_path: Path) -> None:
                 Tracer(node, path, incarnation=cut).record("t")
                 assert LogSender(path, *collector.address).close()
         assert collector.wait(timeout_s=20)
-    events = Counter(dot for dot in taken.dots() if dot != "?")
+    events = Counter(dot for dot in recorder.dots() if dot != "?")
     assert set(events.values()) == {1}
     assert len(events) == 2 * (len(line) - 1)
-    assert taken.dots().count("?") == len(events)
+    assert recorder.dots().count("?") == len(events)
 
 
 def test_of_a_log_without_events_the_lines_are_sent_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     path.write_text("no event\nneither\nnor th")
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         assert LogSender(path, *collector.address).close()
         assert collector.wait(timeout_s=20)
-    assert taken.dots() == ["?", "?"]
+    assert recorder.dots() == ["?", "?"]
 
 
 def test_a_line_that_is_written_in_long_parts_is_sent_when_it_is_whole(
@@ -207,10 +207,10 @@ def test_a_line_that_is_written_in_long_parts_is_sent_when_it_is_whole(
     Tracer("n", path).record("t")
     event = {"node": "n", "type": "t", "clock": {"n": 2}, "data": {"text": "x" * 1_000}}
     line = json.dumps(event)
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         sender = LogSender(path, *collector.address)
-        taken.wait_for(1)
+        recorder.wait_for(1)
         for begin in range(0, len(line), 350):
             with open(path, "a") as file:
                 file.write(line[begin : begin + 350])
@@ -219,7 +219,7 @@ def test_a_line_that_is_written_in_long_parts_is_sent_when_it_is_whole(
             file.write("\n")
         assert sender.close()
         assert collector.wait(timeout_s=20)
-    assert taken.dots() == ["n@1", "n@2"]
+    assert recorder.dots() == ["n@1", "n@2"]
 
 
 def test_a_collector_that_starts_again_is_sent_all_though_nothing_happens(tmp_path: Path) -> None:
@@ -230,27 +230,27 @@ def test_a_collector_that_starts_again_is_sent_all_though_nothing_happens(tmp_pa
     for _ in range(5):
         tracer.record("t")
     for _ in range(3):
-        taken = Taken()
+        recorder = RecordingMonitor()
         listening = _Relay(port)
-        with Collector(taken) as collector:
-            listening.to(collector.address)
-            taken.wait_for(5)
-            listening.cut()
-        assert taken.dots() == written(path)
-    last = Taken()
+        with Collector(recorder) as collector:
+            listening.forward_to(collector.address)
+            recorder.wait_for(5)
+            listening.close()
+        assert recorder.dots() == logged_events(path)
+    last = RecordingMonitor()
     with Collector(last, port=port) as collector:
         assert sender.close()
         assert collector.wait(timeout_s=10)
-    assert last.dots() == written(path)
+    assert last.dots() == logged_events(path)
 
 
 def test_connections_that_break_anywhere_lose_nothing_and_repeat_little(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
-    taken = Taken()
+    recorder = RecordingMonitor()
     rng = random.Random(7)
-    with Collector(taken) as collector:
+    with Collector(recorder) as collector:
         relay = _Relay(0)
-        relay.to(collector.address)
+        relay.forward_to(collector.address)
         tracer = Tracer("n", path)
         sender = LogSender(path, "127.0.0.1", relay.port)
         for number in range(3_000):
@@ -258,16 +258,16 @@ def test_connections_that_break_anywhere_lose_nothing_and_repeat_little(tmp_path
             if number % 500 == 250:
                 time.sleep(0.05)
                 relay.break_connections()
-        taken.wait_for(3_000)
+        recorder.wait_for(3_000)
         assert sender.close()
-        relay.cut()
+        relay.close()
         assert collector.wait(timeout_s=10)
     assert relay.broken >= 3
-    taken.holds(written(path))
+    recorder.assert_delivered(logged_events(path))
 
 
 class _Relay:
-    """Passes connections on to a collector, and breaks them when it is told to."""
+    """A TCP proxy of a collector that can break its connections."""
 
     def __init__(self, port: int) -> None:
         self._listener = socket.create_server(("127.0.0.1", port))
@@ -275,7 +275,7 @@ class _Relay:
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self.broken = 0
 
-    def to(self, address: tuple[str, int]) -> None:
+    def forward_to(self, address: tuple[str, int]) -> None:
         self._address = address
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -288,9 +288,9 @@ class _Relay:
             theirs = socket.create_connection(self._address)
             self._pairs.append((ours, theirs))
             for one, other in ((ours, theirs), (theirs, ours)):
-                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+                threading.Thread(target=self._forward, args=(one, other), daemon=True).start()
 
-    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+    def _forward(self, one: socket.socket, other: socket.socket) -> None:
         try:
             while part := one.recv(1_000):
                 other.sendall(part)
@@ -306,7 +306,7 @@ class _Relay:
                     one.shutdown(socket.SHUT_RDWR)
         self._pairs.clear()
 
-    def cut(self) -> None:
+    def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.break_connections()
@@ -316,7 +316,7 @@ def _announce(path: Path, address: tuple[str, int]) -> tuple[socket.socket, int]
     connection = socket.create_connection(address, timeout=10)
     with open(path, "rb") as log:
         connection.sendall(log_sender.announcement(log.readline(), path.stat().st_size))
-    return connection, log_sender._number(connection)
+    return connection, log_sender._read_offset(connection)
 
 
 def test_a_log_is_the_same_one_wherever_its_program_goes(
@@ -329,29 +329,29 @@ def test_a_log_is_the_same_one_wherever_its_program_goes(
     time.sleep(0.05)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
-    taken = Taken()
-    with Collector(taken, port=port) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder, port=port) as collector:
         assert sender.close()
         assert collector.wait(timeout_s=10)
-    assert taken.dots() == ["n@1"]
+    assert recorder.dots() == ["n@1"]
 
 
-def test_of_two_connections_of_one_log_the_position_is_the_further(tmp_path: Path) -> None:
-    """That of the earlier may not be at its end when the later begins."""
+def test_the_greater_offset_of_two_connections_of_one_log_counts(tmp_path: Path) -> None:
+    """The earlier connection may not be at its end when the later one begins."""
     path = tmp_path / "n.jsonl"
     tracer = Tracer("n", path)
     for _ in range(4):
         tracer.record("t")
     lines = path.read_bytes().splitlines(keepends=True)
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         earlier, at = _announce(path, collector.address)
         later, also = _announce(path, collector.address)
         assert (at, also) == (0, 0)
         for connection in (earlier, later):
             connection.sendall(b"".join(lines[:2]))
             connection.shutdown(socket.SHUT_WR)
-            assert log_sender._number(connection) == len(b"".join(lines[:2]))
+            assert log_sender._read_offset(connection) == len(b"".join(lines[:2]))
             assert connection.recv(1) == b""
             connection.close()
         again, position = _announce(path, collector.address)
@@ -367,54 +367,52 @@ def test_a_line_that_is_too_long_does_not_move_the_position(
     path = tmp_path / "n.jsonl"
     lines = [json.dumps({"node": "n", "type": "t", "clock": {"n": n}}) for n in (1, 2, 3)]
     path.write_text("\n".join([lines[0], "x" * 450_000, lines[1]]) + "\n")
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         assert LogSender(path, *collector.address).close()
         with open(path, "a") as file:
             file.write(lines[2] + "\n")
         assert LogSender(path, *collector.address).close()
         assert collector.wait(timeout_s=10)
-    assert [dot for dot in taken.dots() if dot != "?"] == ["n@1", "n@2", "n@3"]
-    assert "?" in taken.dots()
+    assert [dot for dot in recorder.dots() if dot != "?"] == ["n@1", "n@2", "n@3"]
+    assert "?" in recorder.dots()
 
 
-def test_a_collector_forgets_the_oldest_of_too_many_logs(
+def test_a_collector_evicts_the_least_recently_used_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collecting, "LOGS_MAX", 2)
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         for name in ("a", "b", "c", "a"):
             path = tmp_path / f"{name}.jsonl"
             if not path.exists():
                 Tracer(name, path).record("t")
             assert LogSender(path, *collector.address).close()
         assert collector.wait(timeout_s=10)
-    assert taken.dots() == ["a@1", "b@1", "c@1", "a@1"]
+    assert recorder.dots() == ["a@1", "b@1", "c@1", "a@1"]
 
 
-def test_of_too_many_logs_those_that_are_sent_are_not_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logs_being_sent_are_not_evicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collecting, "LOGS_MAX", 2)
     path = tmp_path / "n.jsonl"
     tracer = Tracer("n", path)
     for _ in range(5):
         tracer.record("t")
     log = path.read_bytes()
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         lasting, _ = _announce(path, collector.address)
         for number, line in enumerate(log.splitlines(keepends=True)):
             lasting.sendall(line)
-            taken.wait_for(2 * number + 1)
+            recorder.wait_for(2 * number + 1)
             other = tmp_path / f"{number}.jsonl"
             Tracer(f"n{number}", other).record("t")
             assert LogSender(other, *collector.address).close()
         lasting.shutdown(socket.SHUT_WR)
-        assert log_sender._number(lasting) == len(log)
+        assert log_sender._read_offset(lasting) == len(log)
         lasting.close()
-        assert len(collector._taken) == 2
+        assert len(collector._offsets) == 2
         again, position = _announce(path, collector.address)
         assert position == len(log)
         again.close()
@@ -424,7 +422,7 @@ def test_of_too_many_logs_those_that_are_sent_are_not_forgotten(
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 400 Bad Request\r\n", b"9" * 19 + b"\n", b"9" * 18 + b"\n"]
 )
-def test_who_is_no_collector_is_named_once(
+def test_a_peer_that_is_no_collector_is_logged_once(
     answer: bytes,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -455,18 +453,18 @@ def test_who_is_no_collector_is_named_once(
     assert logged.startswith(f"127.0.0.1:{port} is no collector")
 
 
-def test_what_cannot_be_read_is_named_once(
+def test_an_unreadable_log_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "LINGER_S", 0.5)
-    with Collector(Taken()) as collector:
+    with Collector(RecordingMonitor()) as collector:
         assert not LogSender(tmp_path, *collector.address).close()
     (logged,) = [record.getMessage() for record in caplog.records if record.name == "ketal.trace"]
     assert logged.startswith(f"{tmp_path} is not sent: ")
 
 
 @pytest.mark.parametrize("port", [0, 70_000, "7007"])
-def test_a_port_that_is_none_is_refused(port: Any, tmp_path: Path) -> None:
+def test_an_invalid_port_is_refused(port: Any, tmp_path: Path) -> None:
     for made in (lambda: LogSender(tmp_path / "n", "h", port), lambda: SocketSink("h", port)):
         with pytest.raises(SettingError, match="port is a whole number from 1 to 65,535"):
             made()
@@ -474,59 +472,59 @@ def test_a_port_that_is_none_is_refused(port: Any, tmp_path: Path) -> None:
 
 def test_a_log_that_is_cut_short_or_replaced_is_sent_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         tracer = Tracer("n", path)
         sender = LogSender(path, *collector.address)
         for _ in range(20):
             tracer.record("t")
-        taken.wait_for(20)
+        recorder.wait_for(20)
         os.truncate(path, 0)
         for _ in range(2):
             tracer.record("t", text="x" * 4_000)
-        taken.wait_for(22)
+        recorder.wait_for(22)
         path.unlink()
         other = Tracer("m", path)
         for _ in range(3):
             other.record("t")
-        taken.wait_for(25)
+        recorder.wait_for(25)
         other.record("t")
         assert sender.close()
         assert collector.wait(timeout_s=10)
-    assert taken.dots() == [*(f"n@{n}" for n in range(1, 23)), *(f"m@{n}" for n in range(1, 5))]
+    assert recorder.dots() == [*(f"n@{n}" for n in range(1, 23)), *(f"m@{n}" for n in range(1, 5))]
 
 
-def test_a_log_that_was_cut_short_meanwhile_is_taken_anew(tmp_path: Path) -> None:
-    """Its first line is the same, so that it is the same log."""
+def test_a_log_truncated_meanwhile_is_sent_from_its_beginning(tmp_path: Path) -> None:
+    """Its first line is unchanged, so it is identified as the same log."""
     path = tmp_path / "n.jsonl"
     tracer = Tracer("n", path)
     for _ in range(5):
         tracer.record("t")
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         assert LogSender(path, *collector.address).close()
         first, second, *_ = path.read_bytes().splitlines(keepends=True)
         os.truncate(path, len(first) + len(second))
         assert LogSender(path, *collector.address).close()
         assert collector.wait(timeout_s=10)
-    assert taken.dots() == ["n@1", "n@2", "n@3", "n@4", "n@5", "n@1", "n@2"]
+    assert recorder.dots() == ["n@1", "n@2", "n@3", "n@4", "n@5", "n@1", "n@2"]
 
 
 def test_an_empty_log_that_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     path.touch()
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         sender = LogSender(path, *collector.address)
         time.sleep(0.1)
         path.unlink()
         Tracer("n", path).record("t")
-        taken.wait_for(1)
+        recorder.wait_for(1)
         assert sender.close()
-    assert taken.dots() == ["n@1"]
+    assert recorder.dots() == ["n@1"]
 
 
-def test_what_a_monitor_did_not_take_is_not_taken(
+def test_events_that_a_monitor_refused_are_not_acknowledged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken:
@@ -566,12 +564,12 @@ MANY_FILES = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (2_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 from ketal.trace import Collector, LogSender, Tracer
-class Taken:
+class RecordingMonitor:
     def feed(self, event, *, place=""):
         print(event)
 files = [os.open("/dev/null", os.O_RDONLY) for _ in range(1_100)]
 Tracer("n", sys.argv[1]).record("t")
-with Collector(Taken()) as collector:
+with Collector(RecordingMonitor()) as collector:
     assert LogSender(sys.argv[1], *collector.address).close()
     assert collector.wait(timeout_s=60)
 """
@@ -583,17 +581,17 @@ def test_a_program_with_many_files_open_sends_and_collects(tmp_path: Path) -> No
     assert (done.stdout, done.stderr) == ("n@1 t\n", "")
 
 
-def test_of_a_log_that_never_was_nothing_is_sent(tmp_path: Path) -> None:
+def test_nothing_is_sent_of_a_log_that_does_not_exist(tmp_path: Path) -> None:
     assert LogSender(tmp_path / "none.jsonl", "127.0.0.1", free_port()).close()
     (tmp_path / "empty.jsonl").touch()
-    with Collector(Taken()) as collector:
+    with Collector(RecordingMonitor()) as collector:
         assert LogSender(tmp_path / "empty.jsonl", *collector.address).close()
 
 
-def test_what_is_written_before_a_sender_is_closed_is_sent(tmp_path: Path) -> None:
-    """Though its thread may have seen just before that there is no log, or no line of it."""
-    taken = Taken()
-    with Collector(taken) as collector:
+def test_lines_written_before_a_sender_is_closed_are_sent(tmp_path: Path) -> None:
+    """Its thread may have polled just before the log, or a line of it, existed."""
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         for number in range(200):
             path = tmp_path / f"n{number}.jsonl"
             if number % 2:
@@ -602,7 +600,7 @@ def test_what_is_written_before_a_sender_is_closed_is_sent(tmp_path: Path) -> No
             path.write_text(f'{{"node":"n{number}","type":"t","clock":{{"n{number}":1}}}}\n')
             assert sender.close()
         assert collector.wait(timeout_s=20)
-    assert taken.dots() == [f"n{number}@1" for number in range(200)]
+    assert recorder.dots() == [f"n{number}@1" for number in range(200)]
 
 
 @needs_fork
@@ -620,11 +618,11 @@ if not child:
     sys.exit(0)
 os.waitpid(child, 0)
 """
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         run_script(script, path, collector.address[1])
         assert collector.wait(timeout_s=10)
-    assert sorted(taken.dots()) == ["n/f1@1", "n@1", "n@2"]
+    assert sorted(recorder.dots()) == ["n/f1@1", "n@1", "n@2"]
 
 
 UNJOINED = """
@@ -645,10 +643,10 @@ if __name__ == "__main__":
 
 @needs_fork
 def test_what_a_child_of_multiprocessing_writes_that_is_not_joined_is_sent(tmp_path: Path) -> None:
-    """A program waits for its children at its end."""
+    """The program waits for its children at its end, before its senders stop."""
     path = tmp_path / "n.jsonl"
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         run_script(UNJOINED, path, collector.address[1])
         assert collector.wait(timeout_s=10)
-    assert taken.dots() == ["n@1", "n/f1@1"]
+    assert recorder.dots() == ["n@1", "n/f1@1"]

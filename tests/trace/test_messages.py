@@ -1,4 +1,4 @@
-"""Messages between two processes: what the one knew when it sent, the other knows."""
+"""Messages between two processes: the receiver knows all that the sender knew at the send."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from ketal.trace import (
     message_header,
 )
 from ketal.trace.carriers.sockets import PAYLOAD_MAX, PREFIX
-from tests.trace.test_exactness import Collected
+from tests.trace.test_exactness import ListSink
 
 
-def _pair() -> tuple[Collected, Tracer, Tracer]:
-    """Two processes whose events go to one list, after one event of the first."""
-    events = Collected()
+def _traced_pair() -> tuple[ListSink, Tracer, Tracer]:
+    """Return the tracers of two processes and their common sink, after one event of the first."""
+    events = ListSink()
     one, other = Tracer("a", events), Tracer("b", events)
     one.record("first")
     return events, one, other
 
 
-def _received(events: Collected) -> list[tuple[str, dict[str, int], str]]:
+def _received(events: ListSink) -> list[tuple[str, dict[str, int], str]]:
     return [
         (event["type"], event["clock"], *event["receives"])
         for event in events
@@ -50,7 +50,7 @@ def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def test_over_a_socket(sockets: tuple[socket.socket, socket.socket]) -> None:
-    events, one, other = _pair()
+    events, one, other = _traced_pair()
     left, right = TracedSocket(sockets[0], one), TracedSocket(sockets[1], other)
     large = bytes(300_000)
     sending = threading.Thread(target=left.send, args=(large, "push"), kwargs={"key": "k"})
@@ -68,8 +68,8 @@ def test_over_a_socket(sockets: tuple[socket.socket, socket.socket]) -> None:
         right.receive()
 
 
-def test_what_is_no_frame_is_an_error(sockets: tuple[socket.socket, socket.socket]) -> None:
-    events, _, other = _pair()
+def test_an_invalid_frame_is_an_error(sockets: tuple[socket.socket, socket.socket]) -> None:
+    events, _, other = _traced_pair()
     sockets[0].sendall(PREFIX.pack(1, PAYLOAD_MAX + 1))
     with pytest.raises(ValueError, match="the payload of a frame has 67,108,865 bytes"):
         TracedSocket(sockets[1], other).receive()
@@ -77,7 +77,7 @@ def test_what_is_no_frame_is_an_error(sockets: tuple[socket.socket, socket.socke
 
 
 def test_over_asyncio_streams() -> None:
-    events, one, other = _pair()
+    events, one, other = _traced_pair()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         streams = TracedStreams(reader, writer, other)
@@ -103,7 +103,7 @@ def test_over_asyncio_streams() -> None:
 
 
 def test_over_http() -> None:
-    events, one, other = _pair()
+    events, one, other = _traced_pair()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -132,7 +132,7 @@ def test_over_http() -> None:
 
 
 def test_over_asgi() -> None:
-    events, one, other = _pair()
+    events, one, other = _traced_pair()
     sent: list[Any] = []
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -158,7 +158,7 @@ def test_over_asgi() -> None:
 
 
 def test_over_queues() -> None:
-    events, one, other = _pair()
+    events, one, other = _traced_pair()
     jobs: queue.Queue[Any] = queue.Queue(maxsize=1)
     TracedQueue(jobs, one, "jobs").put("job", timeout=1)
     assert TracedQueue(jobs, other, "jobs").get(timeout=1) == "job"
@@ -175,7 +175,7 @@ def test_over_queues() -> None:
 
 
 def test_a_queue_by_priority_gives_what_comes_first() -> None:
-    events, one, other = _pair()
+    events, one, other = _traced_pair()
     jobs: queue.Queue[Any] = queue.PriorityQueue()
     putting, getting = TracedQueue(jobs, one), TracedQueue(jobs, other)
     for priority in (3, 1, 2):
@@ -187,8 +187,8 @@ def test_a_queue_by_priority_gives_what_comes_first() -> None:
     ]  # fmt: skip
 
 
-def test_an_item_that_was_put_by_other_means_is_got_and_counted() -> None:
-    events, one, _ = _pair()
+def test_an_item_put_by_other_means_is_returned_and_counted() -> None:
+    events, one, _ = _traced_pair()
     jobs: queue.Queue[Any] = queue.Queue()
     items: list[Any] = [None, ({}, 3)]
     for item in items:
@@ -198,11 +198,11 @@ def test_an_item_that_was_put_by_other_means_is_got_and_counted() -> None:
     assert [event["type"] for event in events] == ["first", "get", "get"]
 
 
-def test_a_clock_that_is_too_long_for_a_message_does_not_travel(
+def test_a_clock_too_long_for_a_message_is_dropped(
     sockets: tuple[socket.socket, socket.socket],
 ) -> None:
-    """The message does."""
-    events, one, other = _pair()
+    """The message itself is sent."""
+    events, one, other = _traced_pair()
     one.receive(message_header.encoded("m", {"m": 1, "n" * 60_000: 1}))
     many = {"m": 1, **{f"{'n' * 5_000}{number}": 1 for number in range(14)}}
     for name, counter in many.items():
@@ -217,7 +217,7 @@ def test_a_clock_that_is_too_long_for_a_message_does_not_travel(
 
 
 def test_a_response_whose_clock_is_too_long_for_http_is_sent() -> None:
-    events, one, other = _pair()
+    events, one, other = _traced_pair()
     other.receive(message_header.encoded("m", {"m": 1, "n" * 5_000: 1}))
     sent: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""Programs that end, and that fork, with events to send or to take."""
+"""Programs that end or fork while they send or receive events."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ import pytest
 from ketal.trace import Collector, SocketSink, Tracer, forks
 from ketal.trace.delivery import collecting, sending
 from tests.trace.scripts import free_port, needs_fork, run_script
-from tests.trace.test_log_sender import Taken
+from tests.trace.test_log_sender import RecordingMonitor
 
 
-def test_all_that_send_finish_at_once_and_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_senders_finish_at_once_and_share_one_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "LINGER_S", 0.1)
     calls: list[tuple[str, float]] = []
 
-    class Lasting(sending.Sending):
+    class Lasting(sending.SenderThread):
         def wait_sent(self, timeout_s: float) -> None:
             calls.append(("wait", timeout_s))
             super().wait_sent(timeout_s)
@@ -58,7 +58,7 @@ def test_a_program_whose_collector_never_comes_ends(tmp_path: Path) -> None:
 
 
 def test_a_program_that_waits_at_its_end_is_interrupted(tmp_path: Path) -> None:
-    # A shell starts what runs in the background with SIGINT ignored, and its children inherit that.
+    # A shell starts background jobs with SIGINT ignored, and their children inherit that.
     heeding = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
     words = [sys.executable, "-c", heeding + NOBODY, str(tmp_path / "n.jsonl")]
     words += [str(free_port()), "600"]
@@ -67,7 +67,7 @@ def test_a_program_that_waits_at_its_end_is_interrupted(tmp_path: Path) -> None:
         assert program.stdout.readline() == b"ends\n"
         deadline = time.monotonic() + 120
         while program.poll() is None and time.monotonic() < deadline:
-            # The first may come before it waits.
+            # The first signal may arrive before the program waits.
             program.send_signal(signal.SIGINT)
             time.sleep(0.1)
         program.kill()
@@ -103,7 +103,7 @@ print("done")
 
 @needs_fork
 def test_a_fork_while_the_monitor_is_fed(tmp_path: Path) -> None:
-    """In the child the monitor is whole, its lock is free, and there is nothing to shut down."""
+    """The child's monitor is consistent, its lock is free, and there is no server to shut down."""
     done = run_script(BUSY, tmp_path / "n.jsonl")
     assert (done.stdout, done.stderr) == ("done\ndone\n", "")
 
@@ -142,10 +142,10 @@ def test_a_fork_that_a_handler_waits_for(tmp_path: Path) -> None:
 SURVIVED = """
 import os, sys, time
 from ketal.trace import Collector, SocketSink, Tracer
-class Taken:
+class RecordingMonitor:
     def feed(self, event, *, place=""):
         pass
-collector = Collector(Taken())
+collector = Collector(RecordingMonitor())
 Tracer("n", SocketSink("127.0.0.1", int(sys.argv[1]))).record("t")
 time.sleep(0.5)
 if not os.fork():
@@ -158,41 +158,41 @@ time.sleep(120)
 
 @needs_fork
 def test_a_child_that_lives_longer_has_no_connection_and_no_port_of_its_parent() -> None:
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         words = [sys.executable, "-c", SURVIVED, str(collector.address[1])]
         with subprocess.Popen(words, stdout=subprocess.PIPE, process_group=0) as program:
             assert program.stdout is not None
             port = int(program.stdout.readline().split()[0])
-            taken.wait_for(1)
+            recorder.wait_for(1)
             program.kill()
             program.wait()
             try:
                 assert collector.wait(timeout_s=10)
-                Collector(taken, port=port).close()
+                Collector(recorder, port=port).close()
             finally:
                 os.killpg(program.pid, signal.SIGKILL)
 
 
-def test_a_connection_with_itself_is_none() -> None:
+def test_a_connection_to_itself_is_refused() -> None:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         one.connect(one.getsockname())
         with pytest.raises(ConnectionError):
-            sending.refuse_itself(one)
+            sending.refuse_self_connection(one)
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as connection,
     ):
-        sending.refuse_itself(connection)
+        sending.refuse_self_connection(connection)
 
 
 def test_connections_beyond_the_most_are_closed_and_named_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(collecting, "CONNECTIONS_MAX", 1)
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         with socket.create_connection(collector.address) as first:
             for _ in range(2):
                 with socket.create_connection(collector.address, timeout=60) as other:
@@ -203,13 +203,16 @@ def test_connections_beyond_the_most_are_closed_and_named_once(
         Tracer("m", sink).record("t")
         sink.close()
         assert collector.wait(timeout_s=60)
-    assert taken.dots() == ["n@1", "m@1"]
+    assert recorder.dots() == ["n@1", "m@1"]
     assert caplog.text.count("more than 1 connections") == 1
 
 
 def test_a_peer_whose_machine_is_gone_does_not_keep_its_connection() -> None:
-    """The system asks whether it is still there: no test takes as long as that."""
-    with Collector(Taken()) as collector, socket.create_connection(collector.address) as peer:
+    """Keep-alive is enabled; waiting until it detects a gone peer would take too long."""
+    with (
+        Collector(RecordingMonitor()) as collector,
+        socket.create_connection(collector.address) as peer,
+    ):
         peer.sendall(b"\n")
         deadline = time.monotonic() + 20
         while not (ours := _accepted(collector)) and time.monotonic() < deadline:
@@ -228,19 +231,19 @@ def _accepted(collector: Collector) -> list[socket.socket]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
-def test_as_many_connections_as_may_be_open_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those that found no room the next attempt comes after a second, and later."""
-    with Collector(Taken()) as collector:
+def test_the_backlog_is_as_large_as_the_connection_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection attempt that finds the backlog full is retried only after a second or more."""
+    with Collector(RecordingMonitor()) as collector:
         server: Any = collector._server
-        # `tcpi_sacked` of a socket that listens is how many may wait.
+        # `tcpi_sacked` of a listening socket is its backlog.
         info = server.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
         most = int(Path("/proc/sys/net/core/somaxconn").read_text())
         assert struct.unpack_from("I", info, 28)[0] == min(collecting.CONNECTIONS_MAX, most)
 
 
 def test_many_senders_at_once_are_all_taken(tmp_path: Path) -> None:
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         sinks = [SocketSink(*collector.address) for _ in range(200)]
         threads = [
             threading.Thread(target=Tracer(f"n{number}", sink).record, args=("t",))
@@ -250,6 +253,6 @@ def test_many_senders_at_once_are_all_taken(tmp_path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        sending.end_all([sink._sending for sink in sinks])
+        sending.end_all([sink._sender for sink in sinks])
         assert collector.wait(timeout_s=60)
-    assert sorted(taken.dots()) == sorted(f"n{number}@1" for number in range(200))
+    assert sorted(recorder.dots()) == sorted(f"n{number}@1" for number in range(200))

@@ -1,4 +1,4 @@
-"""Programs that are started again, where their events go to what holds no earlier ones."""
+"""Numbers of runs of programs whose events go to a socket or a topic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from ketal.trace import Collector, KafkaSink, SocketSink, Tracer
 from ketal.trace.delivery.run_numbers import next_run, runs_folder
 from tests.trace.scripts import run_script
-from tests.trace.test_log_sender import Taken
+from tests.trace.test_log_sender import RecordingMonitor
 
 
 @pytest.fixture(autouse=True)
@@ -27,12 +27,12 @@ import sys
 from ketal.trace import SocketSink, Tracer
 Tracer("n/ö", SocketSink("127.0.0.1", int(sys.argv[1]))).record("t")
 """
-    taken = Taken()
-    with Collector(taken) as collector:
+    recorder = RecordingMonitor()
+    with Collector(recorder) as collector:
         for _ in range(3):
             run_script(script, collector.address[1])
         assert collector.wait(timeout_s=10)
-    assert sorted(taken.dots()) == ["n/ö#2@1", "n/ö#3@1", "n/ö@1"]
+    assert sorted(recorder.dots()) == ["n/ö#2@1", "n/ö#3@1", "n/ö@1"]
 
 
 def test_the_runs_of_each_destination_and_node_are_counted_apart() -> None:
@@ -55,7 +55,7 @@ def test_of_runs_that_begin_at_the_same_time_each_has_a_number_of_its_own() -> N
     assert sorted(numbers) == list(range(1, 401))
 
 
-def test_where_no_number_can_be_kept_it_is_the_time(
+def test_a_run_is_numbered_by_the_time_if_no_number_can_be_stored(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder.write_text("no folder")

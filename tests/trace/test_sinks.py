@@ -18,11 +18,11 @@ import ketal
 from ketal.errors import SettingError
 from ketal.trace import JsonLines, KafkaSink, Tracer
 from tests.trace.scripts import needs_fork, run_script
-from tests.trace.test_exactness import Collected
+from tests.trace.test_exactness import ListSink
 
 
 def _clocks(path: Path) -> dict[str, dict[str, int]]:
-    """What the log holds: the clock of each event, by its name."""
+    """Return the clock of each event in a log, by the event's name."""
     return {str(event.dot): dict(event.clock) for event in ketal.read_log(path)}
 
 
@@ -68,9 +68,9 @@ def test_processes_that_begin_before_any_has_an_event_are_runs_of_their_own(tmp_
     assert len(_clocks(path)) == 2
 
 
-def test_a_restart_may_be_numbered_where_the_sink_knows_of_none() -> None:
-    """What a peer learns of the second run is not taken for what it knew of the first."""
-    events = Collected()
+def test_a_restart_may_be_numbered_if_the_sink_cannot_number_it() -> None:
+    """A peer does not mistake events of the second run for those of the first."""
+    events = ListSink()
     peer = Tracer("peer", events)
     for number in (1, 2):
         tracer = Tracer("n", events, incarnation=number)
@@ -116,7 +116,7 @@ def test_kill_9_loses_no_event_that_was_recorded(tmp_path: Path) -> None:
             shown = running.stdout.read(500)
             running.send_signal(signal.SIGKILL)
             recorded.append(len(shown + running.stdout.read()))
-    # A line may be cut: its event was not recorded.
+    # A line may be truncated: its event was not recorded.
     log = [item for item in ketal.read_log(path) if isinstance(item, ketal.Event)]
     events = Counter(event.node for event in log)
     # The last event of a run may be recorded, and the run killed before it says so.
@@ -158,7 +158,7 @@ def test_a_device_without_room_is_counted() -> None:
     assert "No space left" in reason
 
 
-def test_a_file_that_ends_amid_a_line_is_continued_on_the_next(tmp_path: Path) -> None:
+def test_a_file_that_ends_with_a_truncated_line_is_continued_on_a_new_line(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     path.write_text('{"node":"n","type":"cu')
     Tracer("n", path).record("t")
@@ -170,7 +170,7 @@ def test_a_file_that_ends_amid_a_line_is_continued_on_the_next(tmp_path: Path) -
 def test_a_line_that_another_process_was_killed_in_is_ended_by_the_next_event(
     tmp_path: Path,
 ) -> None:
-    """Wherever it was cut: several processes share a file, and one of them goes on."""
+    """The line may be truncated anywhere: another process that shares the file continues."""
     path = tmp_path / "n.jsonl"
     tracer = Tracer("n", path)
     line = '{"node":"m","type":"t","clock":{"m":1}}'
@@ -189,7 +189,7 @@ def test_a_line_that_another_process_was_killed_in_is_ended_by_the_next_event(
 def test_an_event_beside_which_another_process_writes_is_on_a_line_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the sink's look at the file and its write; wherever that process is killed."""
+    """The other process writes between the sink's read and write, and is killed at any byte."""
     path = tmp_path / "n.jsonl"
     tracer = Tracer("n", path)
     whole = b'{"node":"m","type":"t","clock":{"m":1}}\n'

@@ -1,4 +1,4 @@
-"""What a tracer records, and that the program that is watched goes on as if it were not."""
+"""A tracer records events, and does not change the behaviour of the program."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from ketal.trace import LogHandler, TracedQueue, Tracer
 from ketal.trace import message_header as header
 from ketal.trace.plain_values import ITEMS_MAX, TEXT_MAX, plain
 from ketal.trace.recording import FAILURES_MAX
-from tests.trace.test_exactness import Collected
+from tests.trace.test_exactness import ListSink
 
 
 class Failing:
-    """A sink that does not work."""
+    """A sink whose `write` raises."""
 
     def write(self, event: Mapping[str, Any]) -> None:
         raise OSError("no space left")
 
 
 class Unprintable:
-    """What raises wherever it is looked at."""
+    """An object whose `repr` raises."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no")
 
 
 def test_a_call_is_an_event_with_its_arguments_and_its_result() -> None:
-    events = Collected()
+    events = ListSink()
     tracer = Tracer("n", events)
 
     class Stack:
@@ -72,7 +72,7 @@ def test_a_call_is_an_event_with_its_arguments_and_its_result() -> None:
 
 
 def test_whatever_can_be_called_is_recorded() -> None:
-    events = Collected()
+    events = ListSink()
     tracer = Tracer("n", events)
 
     class Stack:
@@ -101,8 +101,8 @@ def test_whatever_can_be_called_is_recorded() -> None:
     assert not tracer.failures
 
 
-def test_what_is_recorded_is_what_a_pattern_reads() -> None:
-    events = Collected()
+def test_a_pattern_reads_the_recorded_attributes() -> None:
+    events = ListSink()
     tracer = Tracer("n", events)
 
     @tracer.event(type="Stack.push")
@@ -118,7 +118,7 @@ def test_what_is_recorded_is_what_a_pattern_reads() -> None:
 
 
 def test_what_a_call_raises_is_recorded_and_raised() -> None:
-    events = Collected()
+    events = ListSink()
     tracer = Tracer("n", events)
 
     @tracer.event
@@ -141,7 +141,7 @@ def test_what_a_call_raises_is_recorded_and_raised() -> None:
     assert events[1]["data"]["result"] == 3
 
 
-def test_the_program_goes_on_whatever_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_program_continues_whatever_fails(caplog: pytest.LogCaptureFixture) -> None:
     tracer = Tracer("n", Failing())
 
     @tracer.event
@@ -176,8 +176,8 @@ def test_failures_beyond_the_most_are_counted_together_and_logged_once(
 
 
 @pytest.mark.parametrize("headers", [[("a", "b", "c")], {1: "x"}, {header.NAME: 5}, 7])
-def test_what_is_no_headers_is_a_failure_and_the_event_is_recorded(headers: Any) -> None:
-    events = Collected()
+def test_invalid_headers_are_a_failure_and_the_event_is_recorded(headers: Any) -> None:
+    events = ListSink()
     tracer = Tracer("n", events)
     tracer.receive(headers)
     assert [event["type"] for event in events] == ["receive"]
@@ -186,11 +186,11 @@ def test_what_is_no_headers_is_a_failure_and_the_event_is_recorded(headers: Any)
 
 
 def test_an_event_that_was_not_written_leaves_a_gap() -> None:
-    """Its counter is used up, so that whoever reads the log knows that one is missing."""
-    events = Collected()
+    """Its counter is not reused, so a reader of the log detects the missing event."""
+    events = ListSink()
     tracer = Tracer("n", events)
     tracer.record("one")
-    recording = tracer._recording
+    recording = tracer._recorder
     whole, recording.sink = recording.sink, Failing()
     tracer.record("lost")
     recording.sink = whole
@@ -212,7 +212,7 @@ def test_a_type_that_is_no_text_of_a_log_is_written_as_one(type: Any, tmp_path: 
 
 @pytest.mark.parametrize("type", ["", "ketal.end"])
 def test_an_event_without_a_type_or_with_that_of_a_control_event_is_counted(type: str) -> None:
-    events = Collected()
+    events = ListSink()
     tracer = Tracer("n", events)
     tracer.record(type)
     assert events == []
@@ -222,13 +222,13 @@ def test_an_event_without_a_type_or_with_that_of_a_control_event_is_counted(type
 def test_a_name_of_another_class_or_that_is_no_text_is_an_error() -> None:
     for node in (5, b"n"):
         with pytest.raises(TypeError, match="node must be a str"):
-            Tracer(node, Collected())  # type: ignore[arg-type]
+            Tracer(node, ListSink())  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="UTF-8 has no such text"):
-        Tracer("\ud800", Collected())
+        Tracer("\ud800", ListSink())
 
 
 def test_a_tracer_is_of_one_process() -> None:
-    tracer = Tracer("n", Collected())
+    tracer = Tracer("n", ListSink())
     for one in (tracer, TracedQueue([], tracer)):
         with pytest.raises(TypeError, match="make one in the process that is started"):
             pickle.dumps(one)
@@ -237,13 +237,13 @@ def test_a_tracer_is_of_one_process() -> None:
 @pytest.mark.parametrize("node", ["", "n#2"])
 def test_a_name_that_is_none_is_an_error(node: str) -> None:
     with pytest.raises(SettingError, match="no name of a node that is traced"):
-        Tracer(node, Collected())
+        Tracer(node, ListSink())
     with pytest.raises(SettingError, match="process, thread or task"):
-        Tracer("n", Collected(), activity="fiber")  # type: ignore[arg-type]
+        Tracer("n", ListSink(), activity="fiber")  # type: ignore[arg-type]
 
 
 def test_work_in_a_pool_knows_what_is_known_where_it_is_bound() -> None:
-    events = Collected()
+    events = ListSink()
     tracer = Tracer("n", events, activity="thread")
     tracer.record("before")
     with ThreadPoolExecutor(1) as pool:
@@ -257,7 +257,7 @@ def test_work_in_a_pool_knows_what_is_known_where_it_is_bound() -> None:
 
 
 def test_an_event_of_a_signal_handler_amid_another_event_is_one_of_its_own() -> None:
-    events = Collected()
+    events = ListSink()
     tracer = Tracer("n", events)
     line = tracer._activities.current()
     counters = line._counters
@@ -278,7 +278,7 @@ def test_an_event_of_a_signal_handler_amid_another_event_is_one_of_its_own() -> 
 
 
 def test_log_records_are_events_but_the_tracers_own() -> None:
-    events = Collected()
+    events = ListSink()
     tracer = Tracer("n", events)
     logger = logging.getLogger("tests.trace")
     handler = LogHandler(tracer)
@@ -300,10 +300,10 @@ def test_log_records_are_events_but_the_tracers_own() -> None:
 
 
 def test_a_sink_that_logs_makes_no_events_of_its_own() -> None:
-    """As a producer of Kafka does, with all of the program's log records recorded."""
+    """As a Kafka producer does, while all log records of the program are recorded."""
     logger = logging.getLogger("tests.trace.sink")
 
-    class Logging(Collected):
+    class Logging(ListSink):
         def write(self, event: Mapping[str, Any]) -> None:
             super().write(event)
             logger.warning("sent")
@@ -345,16 +345,16 @@ def test_a_header_is_read_as_it_was_written(clock: dict[str, int], data: st.Data
      "1;;=1", "1;n;n=1,=2", "1;n;n=1;", "1;n;n=1;n=2", "1;n;n=1;m=1", "1;n;n=1;n=1;n=1",
      "1;n;n=" + "1" * header.BYTES_MAX, b"\xff;n;n=1", "1;%ff;%ff=1", "1;n;n=\u0663"],
 )  # fmt: skip
-def test_what_is_no_header_is_a_failure_and_the_event_is_recorded(text: str | bytes) -> None:
-    events = Collected()
+def test_an_invalid_header_is_a_failure_and_the_event_is_recorded(text: str | bytes) -> None:
+    events = ListSink()
     tracer = Tracer("m", events)
     tracer.receive({header.NAME: text} if isinstance(text, str) else [(header.NAME, text)])
     assert [event["clock"] for event in events] == [{"m": 1}]
     assert sum(tracer.failures.values()) == 1
 
 
-def test_who_receives_a_message_receives_the_calls_within_which_it_was_sent() -> None:
-    events = Collected()
+def test_receives_names_the_calls_within_which_a_message_was_sent() -> None:
+    events = ListSink()
     one, other = Tracer("n1", events), Tracer("n2", events)
 
     @one.event(at="begin")
@@ -379,8 +379,8 @@ def test_who_receives_a_message_receives_the_calls_within_which_it_was_sent() ->
     assert "arg_types" not in events[1]["data"]
 
 
-def test_what_gathered_tasks_knew_is_known_once_they_are_joined() -> None:
-    events = Collected()
+def test_joining_gathered_tasks_merges_their_clocks() -> None:
+    events = ListSink()
     tracer = Tracer("n1", events, activity="task")
 
     async def work() -> None:
@@ -401,7 +401,7 @@ def test_what_gathered_tasks_knew_is_known_once_they_are_joined() -> None:
 
 
 def test_a_task_that_is_begun_within_a_call_sends_within_it() -> None:
-    events = Collected()
+    events = ListSink()
     one, other = Tracer("n1", events, activity="task"), Tracer("n2", events)
     sent: list[dict[str, str]] = []
 
@@ -426,7 +426,7 @@ def test_a_task_that_is_begun_within_a_call_sends_within_it() -> None:
 
 
 def test_attributes_may_have_any_name() -> None:
-    events = Collected()
+    events = ListSink()
     tracer = Tracer("n", events)
     names = {"type": 1, "headers": 2, "self": 3, "bytes_max": 4, "node": 5}
     tracer.receive(tracer.send("ask", **names), "asked", **names)
@@ -436,12 +436,12 @@ def test_attributes_may_have_any_name() -> None:
 
 def test_a_call_is_recorded_at_its_beginning_or_its_end() -> None:
     with pytest.raises(SettingError, match="at its begin or its end, not at 'middle'"):
-        Tracer("n", Collected()).event(at="middle")  # type: ignore[call-overload]
+        Tracer("n", ListSink()).event(at="middle")  # type: ignore[call-overload]
 
 
 def test_headers_are_pairs_or_a_mapping_of_text_or_bytes_in_any_case() -> None:
     text = header.encoded("n", {"n": 4})
-    events = Collected()
+    events = ListSink()
     tracer = Tracer("m", events)
     given: list[Any] = [
         {"Ketal-Clock": text}, [("x", b"y"), ("ketal-clock", text.encode())],
@@ -463,7 +463,7 @@ ANYTHING = st.recursive(
 
 @given(ANYTHING)
 def test_any_value_is_an_attribute_that_is_read_again(value: object) -> None:
-    events = Collected()
+    events = ListSink()
     tracer = Tracer("n", events)
     tracer.record("t", value=value)
     assert not tracer.failures
@@ -504,8 +504,8 @@ def test_an_event_that_is_too_large_for_a_reader_is_cut(tmp_path: Path) -> None:
     assert not tracer.failures
 
 
-def test_an_event_that_is_too_large_even_so_is_counted(tmp_path: Path) -> None:
-    """Whoever reads the log would refuse its line; a gap in the counters shows it."""
+def test_an_event_that_is_too_large_even_if_cut_is_counted(tmp_path: Path) -> None:
+    """A reader of the log would refuse its line; a gap in the counters shows the loss."""
     tracer = Tracer("n", tmp_path / "n.jsonl")
     tracer.record("many", **{f"a{number}": "y" * 999 for number in range(2_000)})
     tracer.record("next")
@@ -516,8 +516,8 @@ def test_an_event_that_is_too_large_even_so_is_counted(tmp_path: Path) -> None:
     assert reason == "an event was not written: ValueError: the event has more than 900,000 bytes"
 
 
-def test_a_thread_that_is_none_of_the_tracers_begins_a_line_that_knows_nothing() -> None:
-    events = Collected()
+def test_an_untraced_thread_starts_a_line_with_an_empty_clock() -> None:
+    events = ListSink()
     tracer = Tracer("n", events, activity="thread")
     tracer.record("before")
     thread = threading.Thread(target=tracer.record, args=("within",))
@@ -527,6 +527,6 @@ def test_a_thread_that_is_none_of_the_tracers_begins_a_line_that_knows_nothing()
 
 
 @pytest.mark.parametrize("what", ["push", 5])
-def test_what_is_no_function_is_not_traced(what: Any) -> None:
+def test_only_functions_are_traced(what: Any) -> None:
     with pytest.raises(TypeError, match="what is traced must be a function"):
-        Tracer("n", Collected()).event(what)
+        Tracer("n", ListSink()).event(what)

@@ -15,13 +15,13 @@ _FILE = re.compile(r"^```\w+\n(?:#|//) (\S+\.\w+)\n(.*?)^```$", re.M | re.S)
 
 
 def shown(folder: Path) -> list[tuple[str, str]]:
-    """Return what each block of the page shows, and what its commands print in a folder."""
+    """Return each block of the page, and the output of its commands in a folder."""
     for name, text in _FILE.findall(PAGE.read_text(encoding="utf-8")):
         (folder / name).write_text(text, encoding="utf-8")
     return [(block.text, replayed(block.commands, folder)) for block in blocks(PAGE)]
 
 
-def test_the_commands_of_the_tutorial_print_what_it_says(tmp_path: Path) -> None:
+def test_the_commands_of_the_tutorial_print_the_shown_output(tmp_path: Path) -> None:
     for written, printed in shown(tmp_path):
         assert printed == written
 
@@ -52,7 +52,7 @@ def _pytest(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def main() -> None:
-    """Write the output of the page anew: `python -m tests.trace.test_tutorial FOLDER`."""
+    """Regenerate the output in the page: `python -m tests.trace.test_tutorial FOLDER`."""
     text = PAGE.read_text(encoding="utf-8")
     for written, printed in shown(Path(sys.argv[1])):
         text = text.replace(f"```console\n{written}```", f"```console\n{printed}```")

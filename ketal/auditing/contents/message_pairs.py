@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ketal.auditing.contents.attribute_counts import BoundedCounts
 from ketal.auditing.contents.log_contents import MessageStats
-from ketal.clocks.vector import latest
+from ketal.clocks.vector import maximal_events
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 
@@ -91,7 +91,7 @@ class MessageSearch:
             self._unknown += 1
         elif known:
             self._receives += 1
-            for sent in latest({sent: event.clock for sent, event in known.items()}):
+            for sent in maximal_events({sent: event.clock for sent, event in known.items()}):
                 self._pairs += 1
                 self.types.add((known[sent].type, type))
                 self.nodes.add((sent[0], node))

@@ -1,1 +1,1 @@
-"""Schemes whose lesser stamps are no proof of happened-before."""
+"""Schemes whose order of stamps does not prove happened-before."""

@@ -1,7 +1,7 @@
-"""Lamport's clocks: one counter, which all nodes share.
+"""Lamport's clocks: a single counter.
 
-It is incremented at each event, and is the maximum of what is known first where a message is
-received. a → b implies the lesser counter for a; equal counters prove that events are concurrent.
+It is incremented at each event, after taking the maximum with the counters of received messages.
+a → b implies that a has the lesser counter; equal counters prove that two events are concurrent.
 
 Lamport, "Time, Clocks, and the Ordering of Events in a Distributed System", 1978. Baquero,
 "Causality is Graphically Simple", Fig. 10.
@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 from ketal.clocks.inexact.plausible import PlausibleClocks, PlausibleStamp
-from ketal.clocks.scheme import counter_of
+from ketal.clocks.scheme import checked_counter
 
 
 class LamportClocks(PlausibleClocks):
-    """Lamport's clocks: all nodes share the one entry."""
+    """Lamport's clocks: plausible clocks with one entry, which all nodes share."""
 
     name = "lamport"
     decides = False
@@ -30,4 +30,4 @@ class LamportClocks(PlausibleClocks):
 
     def read(self, value: Any, node: str) -> PlausibleStamp:
         """Return the stamp of a counter."""
-        return PlausibleStamp(node, 0, (counter_of(value, "a Lamport clock", 1),))
+        return PlausibleStamp(node, 0, (checked_counter(value, "a Lamport clock", 1),))

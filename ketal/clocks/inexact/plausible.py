@@ -1,8 +1,8 @@
-"""Plausible clocks: vector clocks whose entries several nodes share.
+"""Plausible clocks: vector clocks whose entries are shared by several nodes.
 
-Node number i counts in entry i mod m. What happened before has the lesser stamp; the converse does
-not hold, so of two nodes' events a lesser stamp proves nothing, and stamps of which neither is less
-prove that the events are concurrent. With as many entries as nodes it is a vector clock, with one
+Node number i counts in entry i mod m. a → b implies that a has the lesser stamp. The converse does
+not hold: for events of two nodes, a lesser stamp proves nothing; but if neither stamp is less, the
+events are concurrent. With as many entries as nodes this is a vector clock, with one entry it is
 Lamport's clock.
 
 Torres-Rojas and Ahamad, "Plausible clocks: constant size logical clocks for distributed systems",
@@ -16,16 +16,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.scheme import ReplicaScheme, counter_of, not_a_stamp
+from ketal.clocks.scheme import ReplicaScheme, checked_counter, not_a_stamp
 from ketal.errors import SettingError
 
 ENTRIES = 4
-"""The entries of a stamp, where nothing else is asked for."""
+"""The default number of entries of a stamp."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlausibleStamp:
-    """The entries of a plausible clock; node number `entry`, mod the number of entries, counts."""
+    """The entries of a plausible clock, and the index `entry` at which the event's node counts."""
 
     node: str
     entry: int
@@ -38,12 +38,12 @@ class PlausibleClocks(ReplicaScheme[PlausibleStamp]):
     Parameters
     ----------
     size : int
-        The number of entries. The name has it, unless it is the one by default.
+        The number of entries, which is part of the scheme's name unless it is the default.
 
     Raises
     ------
     SettingError
-        If there is none.
+        If `size` is less than 1.
     """
 
     name = "plausible"
@@ -57,32 +57,32 @@ class PlausibleClocks(ReplicaScheme[PlausibleStamp]):
             self.name = f"{PlausibleClocks.name}:{size}"
 
     def replicas(self, nodes: Sequence[str]) -> dict[str, PlausibleStamp]:
-        """Return clocks of zeros; nodes get entries in turn."""
+        """Return clocks of zeros; entries are assigned to nodes in turn."""
         zeros = (0,) * self.size
         return {n: PlausibleStamp(n, at % self.size, zeros) for at, n in enumerate(nodes)}
 
     def event(
         self, replica: PlausibleStamp, received: Iterable[PlausibleStamp] = (), *, time_us: int = 0
     ) -> tuple[PlausibleStamp, PlausibleStamp]:
-        """Stamp an event by the point-wise maximum, the node's entry one more."""
+        """Stamp an event with the pointwise maximum, the node's entry incremented."""
         known = [replica.entries, *(message.entries for message in received)]
-        entries = [max(of_entry) for of_entry in zip(*known, strict=True)]
+        entries = [max(values) for values in zip(*known, strict=True)]
         entries[replica.entry] += 1
         after = PlausibleStamp(replica.node, replica.entry, tuple(entries))
         return after, after
 
     def precedes(self, a: PlausibleStamp, b: PlausibleStamp) -> bool:
-        """Return whether a is point-wise at most b, and less in the entry where b counts."""
+        """Return whether a is pointwise at most b, and less in the entry where b's node counts."""
         return a.entries[b.entry] < b.entries[b.entry] and all(
             mine <= other for mine, other in zip(a.entries, b.entries, strict=True)
         )
 
     def proves(self, a: PlausibleStamp, b: PlausibleStamp) -> bool:
-        """Return whether both are of one node."""
+        """Return whether both events are of one node."""
         return a.node == b.node
 
     def written(self, stamp: PlausibleStamp) -> list[int]:
-        """Return the number of the node's entry, and the entries."""
+        """Return the index of the node's entry, then the entries."""
         return [stamp.entry, *stamp.entries]
 
     def read(self, value: Any, node: str) -> PlausibleStamp:
@@ -91,7 +91,7 @@ class PlausibleClocks(ReplicaScheme[PlausibleStamp]):
         if not isinstance(value, list) or len(value) != self.size + 1:
             sized = f"{form} (of {self.size} entries; plausible:N is of N)"
             raise not_a_stamp(self.name, sized, value)
-        entry, *entries = (counter_of(number, "an entry") for number in value)
+        entry, *entries = (checked_counter(number, "an entry") for number in value)
         if entry >= self.size or not entries[entry]:
             raise not_a_stamp(self.name, form, value)
         return PlausibleStamp(node, entry, tuple(entries))

@@ -1,1 +1,1 @@
-"""Matrix clocks: of events, and of messages for causal delivery."""
+"""Matrix clocks that count events, and matrix clocks that count messages for causal delivery."""

@@ -7,23 +7,22 @@ stamped with matrix clock(s) according to the sender and receiver common
 domains" (section 4.2). Each process works as in Raynal,
 Schiper and Toueg, "The causal ordering abstraction and a simple way to
 implement it" (1991), once for each of its domains: `sent[k, l]` counts the
-messages from k to l that it knows of, a message carries its sender's matrix,
-and it is delivered when the receiver has every message that the matrix names.
+known messages from k to l, a message carries its sender's matrix,
+and it is delivered once all messages to the receiver that the matrix counts are delivered.
 
 The Theorem of section 4.1: causal delivery within each domain that is
-associated to the graph gives it globally. Why: let m1 go from p to q, and let a
-chain of messages lead from there to m2, delivered at q. Cut where it comes back
-to a process, the chain is an elementary path from p to q, so it lies in D(p, q),
-and so in a domain that is kept; if it passes q before its end, the message that
-arrived there was held back for m1 already. `simulate` lets a test look for a
-counterexample, and find one where a domain is taken away.
+associated to the graph implies causal delivery globally. Proof idea: let m1 go from p to q, and let
+a chain of messages lead from the send of m1 to m2, delivered at q. Without its cycles
+the chain is an elementary path from p to q, so it lies in D(p, q),
+and so in one of the domains; if it passes q before its end, the message that
+arrived there was already held back for m1. `simulate` lets tests search for a
+counterexample, and find one if a domain is removed.
 
-These matrices count messages between two processes, of which one is held back
-for another. Those that count the events which a process is known to know, and
-order events, are in `ketal.clocks.matrices.matrix`.
+These matrices count messages between two processes, and serve to hold messages back. The matrices
+in `ketal.clocks.matrices.matrix` count known events, and order events.
 
-The one rule: a message along an edge whose ends share no domain (a `relaxed`
-one) carries no stamp and is delivered on arrival.
+The one rule: a message along a `relaxed` edge, whose ends share no domain, carries no stamp and is
+delivered on arrival.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 COUNTER_BYTES = 8
-"""The size of an entry of a matrix clock: a counter ends at 2^63 - 1."""
+"""The size of an entry of a matrix clock, whose maximum is 2^63 - 1."""
 
 Matrix: TypeAlias = Mapping[tuple[str, str], int]
-"""Messages known to have been sent, by (sender, receiver); absent is 0."""
+"""The number of messages known to have been sent, by (sender, receiver); absent is 0."""
 
 Domain: TypeAlias = frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class StampedMessage:
-    """A message with its stamps, one for each domain that its ends have in common."""
+    """A message with its stamps, one for each domain that contains both of its ends."""
 
     sender: str
     receiver: str
@@ -53,10 +52,10 @@ class StampedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process: for each of its domains what was sent and what it was delivered.
+    """A process: for each of its domains, the counts of sent and of delivered messages.
 
-    `delivered[domain][k]` counts the messages from k; `waiting` holds those that
-    arrived too early, in order of arrival.
+    `delivered[domain][k]` counts the messages delivered from k; `waiting` is the hold-back queue,
+    in order of arrival.
     """
 
     name: str
@@ -65,14 +64,14 @@ class Process:
     waiting: tuple[StampedMessage, ...] = ()
 
 
-def started(name: str, groups: Collection[Domain]) -> Process:
+def new_process(name: str, groups: Collection[Domain]) -> Process:
     """Return a process that has sent and received nothing."""
-    own = [domain for domain in groups if name in domain]
-    return Process(name, {d: {} for d in own}, {d: {} for d in own})
+    domains = [domain for domain in groups if name in domain]
+    return Process(name, {d: {} for d in domains}, {d: {} for d in domains})
 
 
 def send(process: Process, receiver: str, number: int) -> tuple[Process, StampedMessage]:
-    """Return the process after sending, and the message on its way."""
+    """Send a message; return the process after that, and the message."""
     edge = (process.name, receiver)
     stamps = {d: matrix for d, matrix in process.sent.items() if receiver in d}
     message = StampedMessage(*edge, number, stamps)
@@ -81,7 +80,7 @@ def send(process: Process, receiver: str, number: int) -> tuple[Process, Stamped
 
 
 def deliverable(process: Process, message: StampedMessage) -> bool:
-    """Return whether each domain of the message has all that was sent here before it."""
+    """Return whether the process has been delivered all messages that the stamps require."""
     return all(
         process.delivered[domain].get(k, 0) >= count
         for domain, matrix in message.stamps.items()
@@ -91,7 +90,7 @@ def deliverable(process: Process, message: StampedMessage) -> bool:
 
 
 def arrive(process: Process, message: StampedMessage) -> tuple[Process, tuple[StampedMessage, ...]]:
-    """Return the process after a message arrived, and what that delivers, in order."""
+    """Receive a message; return the process after that, and the messages delivered, in order."""
     process = replace(process, waiting=(*process.waiting, message))
     out: list[StampedMessage] = []
     while ready := next((m for m in process.waiting if deliverable(process, m)), None):
@@ -116,12 +115,12 @@ def _delivered(process: Process, message: StampedMessage) -> Process:
 # --- runs -------------------------------------------------------------------
 
 Action: TypeAlias = tuple[str, str] | int
-"""(p, q): p sends a message to q. n: message n, counted from 0, arrives."""
+"""(p, q): p sends a message to q. An integer n: message n, from 0, arrives."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageEvent:
-    """An event of a process: it sent a message, or was delivered one."""
+    """The send or the delivery of a message at a process."""
 
     process: str
     did: Literal["sent", "delivered"]
@@ -130,24 +129,23 @@ class MessageEvent:
 
 @dataclass(frozen=True, slots=True)
 class MessageHistory:
-    """A run: its messages by number, and what the processes did, in order."""
+    """A simulated run: its messages by number, and the sends and deliveries in order."""
 
     messages: tuple[StampedMessage, ...]
     moments: tuple[MessageEvent, ...]
 
 
 def simulate(groups: Collection[Domain], actions: Iterable[Action]) -> MessageHistory:
-    """Play a schedule of sends and arrivals under one matrix clock per domain.
+    """Simulate a schedule of sends and arrivals with one matrix clock per domain.
 
-    One global matrix clock is the case of a single domain that holds every
-    process.
+    A single domain with all processes is the case of one global matrix clock.
     """
     processes: dict[str, Process] = {}
     messages: list[StampedMessage] = []
     moments: list[MessageEvent] = []
     for action in actions:
         name = messages[action].receiver if isinstance(action, int) else action[0]
-        process = processes.get(name) or started(name, groups)
+        process = processes.get(name) or new_process(name, groups)
         if isinstance(action, int):
             processes[name], out = arrive(process, messages[action])
             moments += [MessageEvent(name, "delivered", m.number) for m in out]
@@ -162,15 +160,15 @@ def simulate(groups: Collection[Domain], actions: Iterable[Action]) -> MessageHi
 
 
 def stamp_bytes(groups: Collection[Domain], sender: str, receiver: str) -> int:
-    """Return the size of a message's stamps: a matrix for each domain of both its ends.
+    """Return the size of a message's stamps: a matrix for each domain that contains both ends.
 
-    Whole matrices, as in the paper (section 1: n² for n processes). Where
-    domains overlap much, their sum can be larger than one global matrix.
+    Counts whole matrices, as in the paper (section 1: n² entries for n processes). If domains
+    overlap much, the sum can be larger than one global matrix.
     """
     shared = [d for d in groups if sender in d and receiver in d]
     return sum(len(domain) ** 2 for domain in shared) * COUNTER_BYTES
 
 
 def global_stamp_bytes(nodes: int) -> int:
-    """Return the size of a stamp where one matrix clock is for all the nodes."""
+    """Return the size of a stamp of one matrix clock for all nodes."""
     return nodes**2 * COUNTER_BYTES

@@ -1,18 +1,18 @@
-"""Matrix clocks: what a node knows, and what it knows that the others know.
+"""Matrix clocks: a node's own vector clock, and the last known vector clocks of the other nodes.
 
-M[p][q] is how many events of q node p is known to know. The row of the node itself is its vector
-clock. An event counts in M[i][i]; a message carries its sender's matrix, and the receiver takes the
-point-wise maximum, its own row also with the sender's row. So row p is the vector clock of the last
-event of p that is known. The least entry of column q is what every node is known to know of q:
-so much of a log, or of what is remembered for others, may be discarded.
+Row p of a node's matrix M is the vector clock of the last event of p that the node knows: p knows
+at least M[p][q] events of q. The node's own row is its own vector clock. An event of node i
+increments M[i][i]; a message carries its sender's matrix, and the receiver takes the pointwise
+maximum, for its own row with the sender's row as well. Every node knows at least as many events of
+q as the least entry of column q, so that prefix of q's log need not be kept for others.
 
 Wuu and Bernstein, "Efficient solutions to the replicated log and dictionary problems", PODC 1984
 (the two-dimensional time table of their section 3); Raynal's and Singhal's "Logical Time: Capturing
 Causality in Distributed Systems" (1996) calls it matrix time. The matrices that count messages
-between two processes, for causal delivery, are others: `ketal.clocks.matrices.domain_stamps`.
+between two processes, for causal delivery, are in `ketal.clocks.matrices.domain_stamps`.
 
 The one rule: the rows of one node in all matrices of an execution are vector clocks of its events,
-so of two of them that with the greater own entry is nowhere less, and is the maximum of both.
+so the maximum of two such rows is the one with the greater own entry.
 """
 
 from __future__ import annotations
@@ -28,15 +28,14 @@ from ketal.errors import EventError
 
 @dataclass(frozen=True, slots=True)
 class MatrixStamp:
-    """A node, and for each node of which it knows an event the row of that node.
+    """The matrix clock of an event.
 
     Attributes
     ----------
     node : str
-        Where the event happened.
+        The node of the event.
     rows : mapping of str to mapping of str to int
-        Of each node the vector clock of its last event that is known; an absent row, like an absent
-        entry, is zero.
+        Node → the vector clock of its last known event; absent rows and entries are zero.
     """
 
     node: str
@@ -44,24 +43,24 @@ class MatrixStamp:
 
     @property
     def clock(self) -> Clock:
-        """The own row: the vector clock."""
+        """The node's own row, which is the vector clock of the event."""
         return self.rows.get(self.node, {})
 
 
 def known_everywhere(stamp: MatrixStamp, nodes: Iterable[str]) -> dict[str, int]:
-    """Return how many events of each node every node is known to know.
+    """Return how many events of each node are known to all nodes, as far as a stamp shows.
 
     Parameters
     ----------
     stamp : MatrixStamp
-        A stamp.
+        The stamp.
     nodes : iterable of str
-        All nodes that may ask for what is discarded, those without an event too.
+        All nodes that may still need an event, including nodes without events.
 
     Returns
     -------
     dict of str to int
-        The least entry of each column, zeros left out.
+        The least entry of each column, without zeros.
 
     Examples
     --------
@@ -73,8 +72,8 @@ def known_everywhere(stamp: MatrixStamp, nodes: Iterable[str]) -> dict[str, int]
     {}
     """
     rows = [stamp.rows.get(node, {}) for node in nodes]
-    least = {of: min((row.get(of, 0) for row in rows), default=0) for of in stamp.clock}
-    return {of: counter for of, counter in least.items() if counter}
+    least = {name: min((row.get(name, 0) for row in rows), default=0) for name in stamp.clock}
+    return {name: counter for name, counter in least.items() if counter}
 
 
 class MatrixClocks(ReplicaScheme[MatrixStamp]):
@@ -90,7 +89,7 @@ class MatrixClocks(ReplicaScheme[MatrixStamp]):
     def event(
         self, replica: MatrixStamp, received: Iterable[MatrixStamp] = (), *, time_us: int = 0
     ) -> tuple[MatrixStamp, MatrixStamp]:
-        """Stamp an event by the point-wise maximum, the own row also with those of the senders."""
+        """Stamp an event with the maximum of each row, the own row also with the senders' rows."""
         received = tuple(received)
         rows = dict(replica.rows)
         for message in received:
@@ -103,30 +102,32 @@ class MatrixClocks(ReplicaScheme[MatrixStamp]):
         return after, after
 
     def entries(self, clock: Clock) -> int:
-        """Return how many entries the rows have: a row for each node that is known."""
+        """Return the number of entries in all rows, one row for each known node."""
         return len(clock) ** 2
 
     def precedes(self, a: MatrixStamp, b: MatrixStamp) -> bool:
-        """Return whether a → b, by one look-up in the own rows."""
+        """Return whether a happened before b, by one look-up in their own rows."""
         return happened_before(a.node, a.clock, b.node, b.clock)
 
     def clock_of(self, stamp: MatrixStamp) -> Clock:
-        """Return the own row."""
+        """Return the node's own row."""
         return stamp.clock
 
     def written(self, stamp: MatrixStamp) -> dict[str, dict[str, int]]:
-        """Return the rows as objects."""
+        """Return the rows as an object of objects."""
         return {node: dict(sorted(row.items())) for node, row in sorted(stamp.rows.items())}
 
     def read(self, value: Any, node: str) -> MatrixStamp:
-        """Return the stamp of rows that are objects, zeros dropped."""
+        """Return the stamp of rows given as objects, without zeros."""
         form = 'a row for each node that is known: {"a": {"a": 1}, "b": {"a": 1, "b": 2}}'
         if not isinstance(value, dict) or not all(isinstance(row, dict) for row in value.values()):
             raise not_a_stamp(self.name, form, value)
         if node not in value:
             raise not_a_stamp(self.name, f"{form}; of an event of {node}", value)
-        rows = {of: checked(of, row) for of, row in value.items()}
-        for of, row in rows.items():
+        rows = {row_node: checked(row_node, row) for row_node, row in value.items()}
+        for row_node, row in rows.items():
             if any(rows[node].get(name, 0) < counter for name, counter in row.items()):
-                raise EventError(f"clock: the row of {of!r} has more than the own row of {node!r}")
+                raise EventError(
+                    f"clock: the row of {row_node!r} has more than the own row of {node!r}"
+                )
         return MatrixStamp(node, rows)

@@ -1,1 +1,1 @@
-"""Schemes for mobile hosts, whose events are numbered by the stations that serve them."""
+"""Schemes for mobile hosts, whose events are numbered by the stations that mediate them."""

@@ -1,29 +1,29 @@
-"""Hierarchical clocks: a clock of the station, and which events of the station are known in truth.
+"""Hierarchical clocks: a clock of the station, and a bit for each event of the station.
 
 The clock of the station (`station_vectors`) orders all events of a station. A bit vector corrects
-it: bit n is whether the event is, or is known to come after, the station's event n, along links
-within the station (a host's next event, a message between two of its hosts). It is the one part of
-the event's causal history that its station can know by itself; the parts at other stations are
-theirs, and what they know is asked of them.
+it: bit n is set if the event is the station's event n, or happened after it along links within the
+station (from an event of a host to its next one, or a message between two hosts of the station).
+These bits are the part of the event's causal history that its station can determine by itself; the
+other parts are in the logs of other stations.
 
-**What a clock and bits do not say** is from which event of another station something is known. A
-message whose send the station may know already changes neither: the two executions of
-`interleaving` in which A receives D's send or C's have equal bits too. Nor does a handoff. So a
-stamp has the labels of the *remote* causes: the sends at other stations, and the host's last event
-where that was at another one. Of a message within the station the bits have all there is to say,
-provided that they are of all known events; of "the local causal predecessors in the same MH", as
-the paper has it in one place, they would lose each such message. (Its Fig. 6, an event with two
-direct causes, "does not show up in these models" only if hosts of one station send nothing to each
-other: a receive has two.)
+**The clock and the bits do not show** from which event of another station the knowledge came. A
+message whose send the station may know already changes neither: the two executions described in
+`interleaving`, in which A receives D's send or C's, have equal bits too. Nor does a handoff change
+them. So a stamp also has the labels of the *remote* causes: the sends at other stations, and the
+host's last event if that was at another station. For a message within the station the bits
+suffice, provided that they cover all known events of the station; if they covered only "the local
+causal predecessors in the same MH", as the paper says in one place, each such message would be
+lost. (The paper's Fig. 6, an event with two direct causes, "does not show up in these models" only
+if hosts of one station send nothing to each other: a receive has two direct causes.)
 
-The one rule: bits for what is within the station, labels for what comes from without.
+The one rule: bits represent causes within the station, labels those at other stations.
 
-A stamp costs an entry of the clock for each station, a bit for each event of its station so far,
-and a label for each remote cause: with n events at the station n/8 bytes, and a character a bit
-where it is written as text. A message and a handoff carry the clock and one label; the bits stay.
-Two stamps alone can answer *not before*, where the clock does not reach, and *before* of events of
-one station along links within it; everything else takes recursion over the log, at as many stations
-as the past has.
+A stamp has a clock entry for each station, a bit for each event of its station so far,
+and a label for each remote cause: n/8 bytes for n events at the station, or one character per bit
+if it is written as text. A message and a handoff carry the clock and one label, not the bits.
+Two stamps alone can decide *not before*, if the clock's entry is too small, and *before* for events
+of one station along links within it. All other comparisons take recursion over the logs of all
+stations in the past.
 
 Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997 (after Gahlot and
 Singhal, 1993); Baquero and Moura, "Improving Causality Logging in Mobile Computing Networks",
@@ -43,23 +43,23 @@ from ketal.clocks.mobile_hosts.station_vectors import (
     Carried,
     LinkedStations,
     StationStamp,
-    clock_read,
     next_station_clock,
+    read_station_clock,
 )
-from ketal.clocks.mobile_hosts.stations import Label, label_of
+from ketal.clocks.mobile_hosts.stations import Label, cause_headers, label_of
 from ketal.clocks.scheme import not_a_stamp
 
 
 @dataclass(frozen=True, slots=True)
 class HierarchicalStamp(StationStamp):
-    """The clock of a station at an event, and what of the event's past a station can know.
+    """The clock of a station at an event, the bits of local causes, and remote causes.
 
     Attributes
     ----------
     local : int
-        The bit vector: bit n - 1 is the station's event n; the highest is the event's own.
+        The bit vector: bit n - 1 is the station's event n; the highest set bit is the event itself.
     remote : tuple of (str, int)
-        The direct causes at other stations.
+        The labels of the direct causes at other stations.
     """
 
     local: int
@@ -67,12 +67,12 @@ class HierarchicalStamp(StationStamp):
 
 
 class HierarchicalClocks(LinkedStations[HierarchicalStamp]):
-    """Hierarchical clocks, with the labels of remote causes."""
+    """Hierarchical clocks, with the labels of remote causes added."""
 
     name = "hierarchical"
     decides = True
 
-    def registered(
+    def stamp_event(
         self,
         station: str,
         log: Sequence[HierarchicalStamp],
@@ -80,25 +80,26 @@ class HierarchicalClocks(LinkedStations[HierarchicalStamp]):
         previous: Carried | None,
         received: Sequence[Carried],
     ) -> HierarchicalStamp:
-        """Stamp an event by the station's next clock, the bits of local causes, remote labels."""
-        known = received if previous is None else [previous, *received]
+        """Stamp an event with the station's next clock, bits of local causes and remote labels."""
+        known = cause_headers(previous, received)
         local = 1 << len(log)
         remote = []
-        for name, index in dict.fromkeys(one.label for one in known):
+        for name, index in dict.fromkeys(cause.label for cause in known):
             if name == station:
                 local |= log[index - 1].local
             else:
                 remote.append((name, index))
-        clock = next_station_clock(station, log, [one.clock for one in known])
+        clock = next_station_clock(station, log, [cause.clock for cause in known])
         return HierarchicalStamp(host, station, clock, local, tuple(remote))
 
     def causes(
         self, stamp: HierarchicalStamp, log: Mapping[Label, HierarchicalStamp]
     ) -> Iterator[Label]:
-        """Yield the remote causes, and those local ones of which none of the others knows.
+        """Yield the remote causes, then the maximal local causes.
 
-        The last bit that is set is one; what it knows is left out, and so on. Its stamp is looked
-        up after the label was yielded, so that who iterates has seen whether the log has it.
+        The highest bit is a maximal cause; its own bits are cleared, and so on. The stamp of a
+        cause is looked up only after its label is yielded, so that the caller can check first that
+        the log has it.
         """
         yield from stamp.remote
         rest = stamp.local ^ 1 << stamp.clock[stamp.station] - 1
@@ -108,15 +109,15 @@ class HierarchicalClocks(LinkedStations[HierarchicalStamp]):
             rest &= ~log[label].local
 
     def written(self, stamp: HierarchicalStamp) -> list[Any]:
-        """Return the station, its clock, the bits as the paper prints them, the remote causes."""
-        return self._form(stamp, digits(stamp.local))
+        """Return the station, its clock, the bits as in the paper, and the remote causes."""
+        return self._json_form(stamp, digits(stamp.local))
 
     def read(self, value: Any, node: str) -> HierarchicalStamp:
         """Return the stamp of a station, a clock, bits and labels."""
         match value:
             case [str(station), dict(entries), str() | bytes() as given, list(labels)]:
                 bits = given if isinstance(given, str) else digits(int.from_bytes(given, "little"))
-                clock = clock_read(entries, station)
+                clock = read_station_clock(entries, station)
                 if clock and clock[station] == len(bits) and re.fullmatch("[01]*1", bits):
                     remote = tuple(label_of(label, "a remote cause") for label in labels)
                     return HierarchicalStamp(node, station, clock, int(bits[::-1], 2), remote)
@@ -127,15 +128,15 @@ class HierarchicalClocks(LinkedStations[HierarchicalStamp]):
         raise not_a_stamp(self.name, form, value)
 
     def encode(self, stamp: HierarchicalStamp) -> bytes:
-        """Return a stamp in bytes, the bits as bits."""
+        """Return a stamp as bytes, with eight bits of the bit vector per byte."""
         packed = stamp.local.to_bytes((stamp.local.bit_length() + 7) // 8, "little")
-        return msgspec.msgpack.encode(self._form(stamp, packed))
+        return msgspec.msgpack.encode(self._json_form(stamp, packed))
 
-    def _form(self, stamp: HierarchicalStamp, bits: str | bytes) -> list[Any]:
+    def _json_form(self, stamp: HierarchicalStamp, bits: str | bytes) -> list[Any]:
         remote = [list(label) for label in stamp.remote]
         return [stamp.station, dict(sorted(stamp.clock.items())), bits, remote]
 
 
 def digits(local: int) -> str:
-    """Return a bit vector as it is printed: the digit of event 1 first."""
+    """Return a bit vector as text, with the digit of event 1 first."""
     return f"{local:b}"[::-1]

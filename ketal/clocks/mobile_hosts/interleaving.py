@@ -1,26 +1,27 @@
-"""Interleaving clocks: a clock of the station, and of which event of its host an event is the next.
+"""Interleaving clocks: a clock of the station, and the previous event of the same host.
 
 A station puts the events of its hosts in one order, which interleaves the orders of the hosts. The
-clock of the station (`station_vectors`) knows the one order; what it takes to have the others back
-is, with each event, the last event of the same host. That is the stamp [P / V()] of Definition
-IV.1, which logs P as a number at the event's own station, and nothing of messages but V().
+clock of the station (`station_vectors`) represents that order; to recover the orders of the hosts,
+each event also has the previous event of its host. This is the stamp [P / V()] of Definition
+IV.1, which logs P as a number at the event's own station, and only V() about messages.
 
-**As printed it does not decide.** A message whose send the receiving station may know already
-leaves V() as it would be without it. At one station let A and B send, and C receive one of the two:
-whichever it is, the log is the same. Of two stations: C, D, C send, as events 1, 2, 3 of station 2;
-A, at station 1, receives 3, and then 1 or 2: the logs are the same, and only in one of the two
-executions did D's send happen before A's second receive. A handoff loses the same: P is a number at
-the old station, and the new one has no event of the host, so that it would log none, and V() tells
-only if it brings something new. (What brings something new is named by V(): it is the greatest of
-what is new.) So a stamp here has the *labels*, station and number, of the host's last event and of
-each send received.
+**As printed in the paper, it does not decide happened-before.** A message whose send the receiving
+station may know already does not change V(). At one station let A and B send, and let C receive one
+of the two messages: the log is the same, whichever it is. With two stations: C, D, C send, as
+events 1, 2, 3 of station 2; A, at station 1, receives message 3 and then 1 or 2. The logs are the
+same, but only in one of the two executions did D's send happen before A's second receive. A handoff
+loses information in the same way: P is a number at the old station, and the new station has no
+event of the host, so it would log no P, and V() shows the handoff only if it has new entries. (A
+cause that adds to V() is identified by it, as the greatest of the new events.) So a stamp here has
+*labels*, station and number, of the host's previous event and of each received send.
 
-The one rule: with its labels an event names all its direct causes, so the log has the execution.
+The one rule: the labels of an event name all its direct causes, so the log determines the
+execution.
 
-A stamp costs an entry of V() for each station and a label for the host's last event and for each
-message received; it does not grow with the run but as numbers do. A message and a handoff carry V()
-and one label. Two stamps alone can answer *not before*, where V() does not reach; everything else
-takes recursion over the log, at as many stations as the past has.
+A stamp has an entry of V() for each station, and a label for the host's previous event and for each
+received message; it grows only as the number of digits does. A message and a handoff carry V()
+and one label. Two stamps alone can decide *not before*, if the entry of V() is too small. All other
+comparisons take recursion over the logs of all stations in the past.
 
 Baquero and Moura, "Improving Causality Logging in Mobile Computing Networks", section IV.
 """
@@ -35,10 +36,10 @@ from ketal.clocks.mobile_hosts.station_vectors import (
     Carried,
     LinkedStations,
     StationStamp,
-    clock_read,
     next_station_clock,
+    read_station_clock,
 )
-from ketal.clocks.mobile_hosts.stations import Label, label_of
+from ketal.clocks.mobile_hosts.stations import Label, cause_headers, label_of
 from ketal.clocks.scheme import not_a_stamp
 
 
@@ -49,9 +50,9 @@ class InterleavingStamp(StationStamp):
     Attributes
     ----------
     previous : (str, int) or None
-        The last event of the host, at whichever station; None of its first event.
+        The label of the host's previous event, at any station; None for its first event.
     received : tuple of (str, int)
-        The sends of the messages received.
+        The labels of the sends of the received messages.
     """
 
     previous: Label | None
@@ -59,12 +60,12 @@ class InterleavingStamp(StationStamp):
 
 
 class InterleavingClocks(LinkedStations[InterleavingStamp]):
-    """Interleaving clocks, with the labels of the sends."""
+    """Interleaving clocks, with the labels of the sends added."""
 
     name = "interleaving"
     decides = True
 
-    def registered(
+    def stamp_event(
         self,
         station: str,
         log: Sequence[InterleavingStamp],
@@ -72,12 +73,12 @@ class InterleavingClocks(LinkedStations[InterleavingStamp]):
         previous: Carried | None,
         received: Sequence[Carried],
     ) -> InterleavingStamp:
-        """Stamp an event by the station's next clock and the labels of its causes."""
-        known = received if previous is None else [previous, *received]
+        """Stamp an event with the station's next clock and the labels of its direct causes."""
+        known = cause_headers(previous, received)
         return InterleavingStamp(
             host,
             station,
-            next_station_clock(station, log, [one.clock for one in known]),
+            next_station_clock(station, log, [cause.clock for cause in known]),
             None if previous is None else previous.label,
             tuple(message.label for message in received),
         )
@@ -85,11 +86,11 @@ class InterleavingClocks(LinkedStations[InterleavingStamp]):
     def causes(
         self, stamp: InterleavingStamp, log: Mapping[Label, InterleavingStamp]
     ) -> tuple[Label, ...]:
-        """Return the host's last event, and the sends received."""
+        """Return the labels of the host's previous event and of the received sends."""
         return stamp.received if stamp.previous is None else (stamp.previous, *stamp.received)
 
     def written(self, stamp: InterleavingStamp) -> list[Any]:
-        """Return the station, its clock, the label of the host's last event, those of the sends."""
+        """Return the station, its clock, and the labels of the previous event and of the sends."""
         return [
             stamp.station,
             dict(sorted(stamp.clock.items())),
@@ -101,7 +102,7 @@ class InterleavingClocks(LinkedStations[InterleavingStamp]):
         """Return the stamp of a station, a clock and labels."""
         match value:
             case [str(station), dict(entries), last, list(sends)]:
-                if clock := clock_read(entries, station):
+                if clock := read_station_clock(entries, station):
                     previous = None if last is None else label_of(last, "the host's last event")
                     received = tuple(label_of(send, "a send") for send in sends)
                     return InterleavingStamp(node, station, clock, previous, received)

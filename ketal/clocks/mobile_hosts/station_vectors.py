@@ -1,17 +1,18 @@
 """One clock per station: vector clocks that count the events of stations, not those of hosts.
 
-A station has one clock for all its hosts, so a stamp is as long as there are stations, however many
-hosts there are. What happened before has the lesser stamp. The converse does not hold: a station
-puts the events of its hosts in an order that they do not have, and what one of them knows is
-ascribed to the next ones (Fig. 1: of two hosts that know nothing of each other, [1 0] < [2 0]).
-Neither less proves that the events are concurrent; less proves something of events of one host
-only.
+A station has one clock for all its hosts, so the length of a stamp is the number of stations,
+however many hosts there are. a → b implies that a has the lesser stamp. The converse does not hold:
+a station orders the events of its hosts although they may be concurrent, and an event is assumed to
+know all earlier events of its station (Fig. 1: for two hosts without communication,
+[1 0] < [2 0]). If neither stamp is less, the events are concurrent; a lesser stamp proves
+happened-before only for events of one host.
 
-A stamp costs an entry for each station that may be known of; so does a message, and a handoff. Two
-stamps answer by themselves: *before* of events of one host, *concurrent* of any, else *unknown*.
-The schemes `hierarchical` and `interleaving` are this one with what it loses: their stamps name
-the direct causes of their events, each by its station and its number there, so that the log has the
-execution, and an order of its events is a recursion over the log (`LinkedStations`).
+A stamp, a message and a handoff each have an entry for each station that may be known. Two stamps
+suffice for a comparison: *before* for events of one host, *concurrent* for any events, else
+*unknown*. The schemes `hierarchical` and `interleaving` add the information that this one loses:
+their stamps name the direct causes of their events, each by its station and its number there, so
+that the log determines the execution, and the order of its events is computed by recursion over the
+log (`LinkedStations`).
 
 Baquero and Moura, "Improving Causality Logging in Mobile Computing Networks", Fig. 1 and section
 IV; Prakash and Singhal, 1997, by counter-example.
@@ -24,8 +25,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ketal.clocks.mobile_hosts.stations import Label, StationScheme
-from ketal.clocks.scheme import Clock, counters_of, not_a_stamp
+from ketal.clocks.mobile_hosts.stations import Label, StationScheme, cause_headers
+from ketal.clocks.scheme import Clock, checked_counters, not_a_stamp
 from ketal.clocks.vector import happened_before, next_clock
 from ketal.errors import EventError
 
@@ -37,11 +38,11 @@ class StationStamp:
     Attributes
     ----------
     host : str
-        The host.
+        The host of the event.
     station : str
-        The station, whose own entry is the number of the event.
+        The station of the event; the event's number there is the station's entry of `clock`.
     clock : mapping of str to int
-        Of each station the last event that may be known.
+        Station → the number of its last event that may be known.
     """
 
     host: str
@@ -55,25 +56,25 @@ class StationStamp:
 
 
 def next_station_clock(station: str, log: Sequence[StationStamp], known: Iterable[Clock]) -> Clock:
-    """Return the clock of a station at its next event, at which it learns other clocks."""
+    """Return the clock of a station at its next event, which merges the clocks `known`."""
     return next_clock(station, [*(stamp.clock for stamp in log[-1:]), *known])
 
 
-def may_know(a: StationStamp, b: StationStamp) -> bool:
-    """Return whether the station of b may have known the event of a at that of b, another one."""
+def may_precede(a: StationStamp, b: StationStamp) -> bool:
+    """Return whether, by their stamps, the event of a may have happened before that of b."""
     station, index = a.label
     return b.clock.get(station, 0) >= index and a.label != b.label
 
 
-def clock_read(value: Mapping[Any, Any], station: str) -> Clock | None:
-    """Return the clock of a station that was read; None where it is none.
+def read_station_clock(value: Mapping[Any, Any], station: str) -> Clock | None:
+    """Return the clock of `station` from JSON data; None if its own entry is missing or zero.
 
     Raises
     ------
     EventError
-        If a name is no text, or an entry no counter.
+        If a name is not text, or an entry is not a counter.
     """
-    clock = counters_of(value)
+    clock = checked_counters(value)
     return clock if station and clock.get(station) else None
 
 
@@ -83,7 +84,7 @@ class StationClocks(StationScheme[StationStamp, Clock]):
     name = "station"
     decides = False
 
-    def registered(
+    def stamp_event(
         self,
         station: str,
         log: Sequence[StationStamp],
@@ -91,8 +92,8 @@ class StationClocks(StationScheme[StationStamp, Clock]):
         previous: Clock | None,
         received: Sequence[Clock],
     ) -> StationStamp:
-        """Stamp an event by the station's next clock."""
-        known = received if previous is None else [previous, *received]
+        """Stamp an event with the station's next clock."""
+        known = cause_headers(previous, received)
         return StationStamp(host, station, next_station_clock(station, log, known))
 
     def header(self, stamp: StationStamp) -> Clock:
@@ -100,11 +101,11 @@ class StationClocks(StationScheme[StationStamp, Clock]):
         return stamp.clock
 
     def order(self, stamps: Iterable[StationStamp]) -> Callable[[StationStamp, StationStamp], bool]:
-        """Return `may_know`: two stamps suffice."""
-        return may_know
+        """Return `may_precede`, since comparing two stamps needs no other stamps."""
+        return may_precede
 
     def proves(self, a: StationStamp, b: StationStamp) -> bool:
-        """Return whether both are of one host."""
+        """Return whether both events are of one host."""
         return a.host == b.host
 
     def written(self, stamp: StationStamp) -> list[Any]:
@@ -115,7 +116,7 @@ class StationClocks(StationScheme[StationStamp, Clock]):
         """Return the stamp of a station and a clock."""
         match value:
             case [str(station), dict(entries)]:
-                if clock := clock_read(entries, station):
+                if clock := read_station_clock(entries, station):
                     return StationStamp(node, station, clock)
         form = 'a station and its clock, the own entry from 1 on: ["s1", {"s1": 2, "s2": 1}]'
         raise not_a_stamp(self.name, form, value)
@@ -128,14 +129,14 @@ L = TypeVar("L", bound=StationStamp)
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a message carries, and a handoff: which event it is from, and that event's clock."""
+    """The content of a message and of a handoff: the label and the clock of its event."""
 
     label: Label
     clock: Clock
 
 
 class LinkedStations(StationScheme[L, Carried], Generic[L]):
-    """A scheme whose stamps are clocks of stations with links to the direct causes.
+    """A scheme whose stamps are clocks of stations with the labels of direct causes.
 
     `L` is the type of its stamps.
     """
@@ -153,40 +154,42 @@ class LinkedStations(StationScheme[L, Carried], Generic[L]):
         """
 
     def header(self, stamp: L) -> Carried:
-        """Return the label and the clock; links are of use in the log only."""
+        """Return the label and the clock; the labels of causes are only needed in the log."""
         return Carried(stamp.label, stamp.clock)
 
     def order(self, stamps: Iterable[L]) -> Callable[[L, L], bool]:
-        """Return the order of these events, by recursion over their log.
+        """Return the order of the events, computed from all stamps of their log.
 
-        What an event knows is what its causes know, and itself. Each event is visited once, after
-        its causes, whose station clocks have the lesser sum, and its vector clock is made, host to
-        counter. By it two events are compared in one look-up.
+        Computes a vector clock of each event, host → counter, by joining those of its direct
+        causes. Events are visited in the order of the sums of their station clocks, so each comes
+        after its causes. Two events are then compared by one look-up.
 
         Parameters
         ----------
         stamps : iterable of L
-            The stamps of a whole execution; equal ones are one event.
+            The stamps of a whole execution; equal stamps are one event.
 
         Raises
         ------
         EventError
-            If a cause is missing from the log or cannot be one, or two events have one label.
+            If a cause is missing from the log, a cause is not before its effect, or two events have
+            the same label.
         """
         log: dict[Label, L] = {}
         for stamp in stamps:
             if log.setdefault(stamp.label, stamp) != stamp:
                 raise EventError(
-                    f"clock: two events are {_shown(stamp.label)}; their stamps differ"
+                    f"clock: two events are {_label_text(stamp.label)}; their stamps differ"
                 )
         clocks: dict[Label, Clock] = {}
-        for stamp in sorted(log.values(), key=lambda one: sum(one.clock.values())):
+        for stamp in sorted(log.values(), key=lambda stamp: sum(stamp.clock.values())):
             known: list[Clock] = []
             for cause in self.causes(stamp, log):
                 if cause not in clocks:
                     why = "knows as much as it" if cause in log else "is missing from the log"
                     raise EventError(
-                        f"clock: a cause of {_shown(stamp.label)} is {_shown(cause)}, which {why}"
+                        f"clock: a cause of {_label_text(stamp.label)} is {_label_text(cause)}, "
+                        f"which {why}"
                     )
                 known.append(clocks[cause])
             clocks[stamp.label] = next_clock(stamp.host, known)
@@ -197,5 +200,5 @@ class LinkedStations(StationScheme[L, Carried], Generic[L]):
         return before
 
 
-def _shown(label: Label) -> str:
+def _label_text(label: Label) -> str:
     return f"event {label[1]} of station {label[0]!r}"

@@ -1,20 +1,20 @@
 """Mobile hosts and the support stations that mediate their events.
 
-A *host* (a node of the execution) has each of its events mediated by the *station* that it is at;
-the station numbers the events that it mediates, those of all its hosts, from 1 on, and logs them. A
-host moves between two events: that is a *handoff*, at which its old station gives the new one what
-it keeps of the host. An event without a station has its host as its station, so that an execution
-without stations is one in which nobody moves and every host has a station to itself. Events that
-are neither send nor receive are numbered like these (the paper leaves them out, to spare the
-channel between host and station, and says that numbering them is all it takes).
+Each event of a *host* (a node of the execution) is mediated by the host's current *station*, which
+numbers the events of all its hosts from 1 and logs them. A host may move to another station between
+two events. That is a *handoff*: its old station passes the state that it has of the host to the new
+one. An event without a station has its host as its station, so in an execution without stations no
+host moves, and every host has a station of its own. Internal events, neither sends nor receives,
+are numbered like the others (the paper leaves them out, to save messages between host and station,
+and says that they only need to be numbered to be included).
 
-A clock belongs to a station, not to a host. The order of a station's numbers is one that nobody
-can rely on, as it interleaves hosts that may know nothing of each other; what schemes add to it
-says which of the events of a station are ordered.
+A clock belongs to a station, not to a host. The order of a station's numbers does not imply
+happened-before, since it interleaves hosts that may not communicate; each scheme adds the
+information which events of a station are ordered.
 
-The one rule: a handoff is a message from the last event of a host to its next one. So what a
-station is given of a moving host is what a message of its last event carries, and the same
-link from event to event stands for both.
+The one rule: a handoff is equivalent to a message from the last event of a host to its next one. So
+the old station passes the new one the header of the host's last event, and stamps represent
+messages and handoffs by the same kind of link.
 
 Baquero and Moura, "Improving Causality Logging in Mobile Computing Networks", section II; after
 Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997.
@@ -26,23 +26,23 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from ketal.clocks.scheme import Happening, S, Scheme, counter_of
+from ketal.clocks.scheme import Happening, S, Scheme, checked_counter
 from ketal.errors import EventError
 
 H = TypeVar("H")
 
 Label = tuple[str, int]
-"""The name of an event: its station, and its number there."""
+"""The identity of an event: its station, and its number there."""
 
 
 class StationScheme(Scheme[S], Generic[S, H]):
-    """A scheme in which stations stamp the events of the hosts that are at them.
+    """A scheme in which stations stamp the events of their current hosts.
 
-    `S` is the type of its stamps, `H` that of what a message carries, and a handoff.
+    `S` is the type of its stamps, `H` that of the headers that messages and handoffs carry.
     """
 
     @abstractmethod
-    def registered(
+    def stamp_event(
         self, station: str, log: Sequence[S], host: str, previous: H | None, received: Sequence[H]
     ) -> S:
         """Return the stamp of the next event that a station mediates.
@@ -52,25 +52,22 @@ class StationScheme(Scheme[S], Generic[S, H]):
         station : str
             The station.
         log : sequence of S
-            The stamps of the events that it mediated, in its order: event 1 first.
+            The stamps of the station's events so far, event 1 first.
         host : str
-            Where the event happened.
+            The host of the event.
         previous : H or None
-            What the station keeps of the host's last event: its own, or given to it at the handoff.
-            None of a host's first event.
+            The header of the host's previous event, at this station or passed on at a handoff;
+            None for the host's first event.
         received : sequence of H
-            What the messages carry that the event receives.
+            The headers of the messages that the event receives.
         """
 
     @abstractmethod
     def header(self, stamp: S) -> H:
-        """Return what an event's messages carry to the stations of their receivers.
-
-        At a handoff the new station is given it too, of the last event of the host.
-        """
+        """Return the header of an event, for its messages and for a handoff after it."""
 
     def stamped(self, events: Sequence[Happening]) -> list[S]:
-        """Return the stamps of an execution: each event sends to those that receive it."""
+        """Return the stamps of an execution; all messages of an event have the same header."""
         logs: dict[str, list[S]] = {}
         last: dict[str, H] = {}
         headers: list[H] = []
@@ -79,7 +76,7 @@ class StationScheme(Scheme[S], Generic[S, H]):
             station, host = event.station or event.node, event.node
             log = logs.setdefault(station, [])
             received = [headers[send] for send in event.receives]
-            stamp = self.registered(station, log, host, last.get(host), received)
+            stamp = self.stamp_event(station, log, host, last.get(host), received)
             log.append(stamp)
             stamps.append(stamp)
             headers.append(self.header(stamp))
@@ -87,15 +84,20 @@ class StationScheme(Scheme[S], Generic[S, H]):
         return stamps
 
 
+def cause_headers(previous: H | None, received: Sequence[H]) -> Sequence[H]:
+    """Return the headers of an event's direct causes: its host's previous event, and its sends."""
+    return received if previous is None else [previous, *received]
+
+
 def label_of(value: Any, what: str) -> Label:
-    """Return the label that was written as a list.
+    """Return the label of an event from a list; `what` names it in the error message.
 
     Raises
     ------
     EventError
-        If it is none.
+        If the value is not a label.
     """
     match value:
         case [str(station), index] if station:
-            return station, counter_of(index, f"the number of {what} at its station", 1)
+            return station, checked_counter(index, f"the number of {what} at its station", 1)
     raise EventError(f'clock: {what} must be a station and a number, ["s1", 2], not {value!r}')

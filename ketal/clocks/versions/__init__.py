@@ -1,1 +1,1 @@
-"""Which versions of a replicated object are newest."""
+"""Clocks that decide which versions of a replicated object are newest."""

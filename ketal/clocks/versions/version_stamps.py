@@ -1,31 +1,33 @@
-"""Version stamps: which of the versions that exist now is newer, without names of replicas.
+"""Version stamps: which of the current versions is newer, without names of replicas.
 
-A *name* is a set of binary strings, none of which is an initial segment of another; it stands for
-its strings and all their initial segments, and one name is less than another if it stands for less.
-A stamp has two: what the version knows (the *update*) and what distinguishes its replica (the
-*identity*). A fork makes the identity longer by 0 and by 1, an update makes the identity known, a
-join unites both names. Of two versions that coexist (the *frontier*), the one knows all updates of
-the other iff the other's update name is less or equal.
+A *name* is a set of binary strings, none of which is a prefix of another; it represents
+its strings and all their prefixes, and one name is less than another if it represents a subset.
+A stamp has two names: the *update* name represents the updates that the version knows, and the
+*identity* distinguishes it from all other versions. A fork appends 0 or 1 to the strings of the
+identity, an update sets the update name to the identity, a join unites both names. Of two versions
+that exist at the same time (in the *frontier*), one knows all updates of the other iff the other's
+update name is less or equal.
 
-That is all that the stamps say. A second update of one version changes nothing, and a version that
-has been replaced is not comparable with those that came of it: for the order of all events, past
-ones included, there are `autonomous`, whose stamps only grow, and `interval_tree`.
+Stamps decide nothing else. A second update of the same version changes nothing, and a version that
+has been replaced cannot be compared with its successors. To order all events, including past ones,
+use `autonomous`, whose stamps only grow, or `interval_tree`.
 
-Because only the frontier matters, a stamp can be *reduced*: who owns s0 and s1 owns s. No other
-version knows s0, s1 or s, since what is known is always part of some identity of the version that
-knows it, and identities do not overlap; so s in their place orders as before.
+Because only the frontier matters, a stamp can be *reduced*: an identity with s0 and s1 can be
+replaced by s. The update name of a version always represents a part of its own identity, and
+identities do not overlap; so no other version knows s0, s1 or s, and replacing s0 and s1 by s
+preserves the order.
 
-A fork makes each string of an identity longer, a join adds those of both, so stamps grow
-exponentially with rounds of joins and forks. Reduced ones shrink as soon as halves meet; where the
-same replicas synchronise in pairs for ever, halves seldom meet, and reduced ones grow exponentially
-too. `interval_tree` has no such case.
+A fork makes each string of an identity longer, and a join unites the strings of both, so stamps
+grow exponentially with rounds of joins and forks. Reduced stamps shrink as soon as two halves meet.
+If the same replicas synchronise in pairs for ever, halves seldom meet, and reduced stamps grow
+exponentially too. `interval_tree` has no such case.
 
-Almeida, Baquero and Fonte, "Version Stamps - Decentralized Version Vectors", ICDCS 2002. How
-the stamps of `autonomous` could be made smaller, its paper leaves open; this is an answer for the
+Almeida, Baquero and Fonte, "Version Stamps - Decentralized Version Vectors", ICDCS 2002. The paper
+of `autonomous` leaves open how its stamps could be made smaller; this is an answer for the
 frontier only.
 
-The one rule: identities of the frontier do not overlap, and each update name is less than its
-identity, or equal.
+The one rule: identities of the frontier do not overlap, and each update name is less than or equal
+to its identity.
 """
 
 from __future__ import annotations
@@ -37,19 +39,19 @@ from itertools import pairwise
 from typing import TypeAlias
 
 Name: TypeAlias = "tuple[str, ...]"
-"""Binary strings, sorted, none an initial segment of another."""
+"""Binary strings, sorted, none a prefix of another."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionStamp:
-    """The stamp of a version that exists.
+    """The stamp of a current version.
 
     Attributes
     ----------
     update : tuple of str
-        The name of what it knows.
+        The name that represents the known updates.
     identity : tuple of str
-        The name by which it is distinguished from the others that exist.
+        The name that distinguishes the version from all other current versions.
     """
 
     update: Name
@@ -58,13 +60,13 @@ class VersionStamp:
     def __str__(self) -> str:
         """Return the two names as sums of strings, update first: `[ε|0+10]`."""
         update, identity = (
-            "+".join(one or "ε" for one in name) for name in (self.update, self.identity)
+            "+".join(string or "ε" for string in name) for name in (self.update, self.identity)
         )
         return f"[{update}|{identity}]"
 
 
 SEED = VersionStamp(("",), ("",))
-"""The version of which all others are made."""
+"""The first version, from which all others descend."""
 
 
 def update(stamp: VersionStamp) -> VersionStamp:
@@ -73,27 +75,27 @@ def update(stamp: VersionStamp) -> VersionStamp:
 
 
 def fork(stamp: VersionStamp) -> tuple[VersionStamp, VersionStamp]:
-    """Return two versions that know the same, in place of one."""
-    first, second = (tuple(one + digit for one in stamp.identity) for digit in "01")
+    """Return two versions with the same known updates, which replace one."""
+    first, second = (tuple(string + digit for string in stamp.identity) for digit in "01")
     return VersionStamp(stamp.update, first), VersionStamp(stamp.update, second)
 
 
 def join(a: VersionStamp, b: VersionStamp) -> VersionStamp:
-    """Return a version that knows what one of two knows, in place of both.
+    """Return a version with the known updates of two versions, which it replaces.
 
     Raises
     ------
     ValueError
-        If their identities overlap: they have not been forked from each other.
+        If the identities overlap, so that the two cannot exist at the same time.
     """
     identities = sorted(a.identity + b.identity)
     if any(after.startswith(before) for before, after in pairwise(identities)):
         raise ValueError("version stamps with overlapping identities are not joined")
-    return VersionStamp(_longest(a.update + b.update), tuple(identities))
+    return VersionStamp(_without_prefixes(a.update + b.update), tuple(identities))
 
 
 def reduced(stamp: VersionStamp) -> VersionStamp:
-    """Return a shorter stamp that orders its version, and those forked of it, as before.
+    """Return an equivalent stamp with shorter names: the order of the frontier is the same.
 
     Examples
     --------
@@ -106,28 +108,28 @@ def reduced(stamp: VersionStamp) -> VersionStamp:
     for name in stamp.identity:
         identity.append(name)
         while len(identity) > 1 and identity[-1] == identity[-2][:-1] + "1":
-            # Of sorted strings s0 is followed by s1 at once, if there is no string within s0.
+            # In sorted order s1 directly follows s0, since no string has s0 as a proper prefix.
             identity[-2:] = [identity[-2][:-1]]
 
-    def owned(name: str) -> str:
+    def shortest_owned(name: str) -> str:
         at = bisect_right(identity, name) - 1
         return identity[at] if at >= 0 and name.startswith(identity[at]) else name
 
-    return VersionStamp(_longest(map(owned, stamp.update)), tuple(identity))
+    return VersionStamp(_without_prefixes(map(shortest_owned, stamp.update)), tuple(identity))
 
 
 def leq(a: VersionStamp, b: VersionStamp) -> bool:
-    """Return whether b knows all updates that a knows; both are of the frontier."""
-    return all(_stands_for(b.update, one) for one in a.update)
+    """Return whether b knows all updates that a knows; both must be in the frontier."""
+    return all(_represents(b.update, string) for string in a.update)
 
 
-def _stands_for(name: Name, one: str) -> bool:
-    at = bisect_left(name, one)
-    return at < len(name) and name[at].startswith(one)
+def _represents(name: Name, string: str) -> bool:
+    at = bisect_left(name, string)
+    return at < len(name) and name[at].startswith(string)
 
 
-def _longest(strings: Iterable[str]) -> Name:
-    """Return the name that stands for some strings."""
+def _without_prefixes(strings: Iterable[str]) -> Name:
+    """Return the name that represents some strings: those that are no prefix of another."""
     ordered = sorted(set(strings))
-    within = {before for before, after in pairwise(ordered) if after.startswith(before)}
-    return tuple(one for one in ordered if one not in within)
+    prefixes = {before for before, after in pairwise(ordered) if after.startswith(before)}
+    return tuple(string for string in ordered if string not in prefixes)

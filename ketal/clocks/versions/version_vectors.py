@@ -1,18 +1,19 @@
 """Version vectors and dotted version vectors: which versions of a replicated object are newest.
 
-Only events that make versions are named. A *version vector* counts for each replica the versions
-that it made; of two versions neither of which knows the other, both are kept (a conflict), or one
-that merges them is made.
+Only events that create versions are counted. A *version vector* counts for each replica the
+versions that it created. If neither of two versions knows the other, both are kept (a conflict), or
+a new version merges them.
 
-A store's servers make versions for many clients. With one entry a server, a version that a client
-writes without having read the server's newest is concurrent with that one, though both are of the
-same server: a vector alone cannot say so. A *dotted* version vector can: the version's own name,
-its dot, apart from the context that its writer had read.
+The servers of a store create versions on behalf of many clients. With one entry per server, a
+version that a client writes without having read the server's newest version is concurrent with
+that one, though both are of the same server: a version vector cannot represent this. A *dotted*
+version vector can: it has the version's own dot, separate from the context that its writer had
+read.
 
 Baquero, "Causality is Graphically Simple", sections "Version Vectors" and "Dotted Version Vectors",
 Figs. 5-9 (after Parker et al., 1983; Preguiça et al., "Dotted Version Vectors", 2012).
 
-The one rule: a version is dropped only for one whose context has its dot.
+The one rule: a version is dropped only in favour of one whose context contains its dot.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from ketal.clocks.vector import compare, join, next_clock
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of an object: its dot, what its writer had read, and its value.
+    """A version of an object: its dot, the context that its writer had read, and its value.
 
     Attributes
     ----------
     replica : str
-        The server or replica that made it.
+        The server or replica that created the version.
     counter : int
-        Its number there, from 1 on.
+        The number of the version there, from 1.
     context : mapping of str to int
-        Of each replica how many of its versions were known to the writer.
+        Replica → the number of its versions that the writer knew.
     value : object
-        What was written.
+        The written value.
     """
 
     replica: str
@@ -51,7 +52,7 @@ class Version:
 
     @property
     def known(self) -> dict[str, int]:
-        """The vector of what is known to who reads this version: context and dot."""
+        """The version vector of a client that reads this version: its context and its dot."""
         return join([self.context, {self.replica: self.counter}])
 
     def __str__(self) -> str:
@@ -61,14 +62,14 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class StoreReplica:
-    """An object as one server keeps it: its siblings, of which none obsoletes another.
+    """A server's copy of an object: its concurrent newest versions (*siblings*).
 
     Attributes
     ----------
     server : str
         The name of the server.
     siblings : tuple of Version
-        The newest versions that are known.
+        The newest known versions, none of which obsoletes another.
 
     Examples
     --------
@@ -85,13 +86,13 @@ class StoreReplica:
     siblings: tuple[Version, ...] = ()
 
     def get(self) -> tuple[tuple[Any, ...], dict[str, int]]:
-        """Return the values of the siblings, and the context with which they are overwritten."""
+        """Return the values of the siblings, and the context to pass to `put` to replace them."""
         values = tuple(version.value for version in self.siblings)
         return values, self.known
 
     @property
     def known(self) -> dict[str, int]:
-        """The vector of all versions that are known here."""
+        """The version vector of all siblings."""
         return join(version.known for version in self.siblings)
 
     def put(self, value: Any, context: Clock | None = None) -> StoreReplica:
@@ -102,31 +103,33 @@ class StoreReplica:
         value : object
             The value.
         context : mapping of str to int, optional
-            What `get` returned to the client, here or at another server; none if it had read
-            nothing.
+            The context that `get` returned to the client, at this or another server; None if the
+            client has read nothing.
         """
         counter = self.known.get(self.server, 0) + 1
         version = Version(self.server, counter, dict(context or {}), value)
-        newest = [one for one in self.siblings if not version.obsoletes(one)]
+        newest = [sibling for sibling in self.siblings if not version.obsoletes(sibling)]
         return StoreReplica(self.server, (*newest, version))
 
     def sync(self, other: StoreReplica) -> StoreReplica:
-        """Return the replica after it has received what another server keeps."""
-        every = {(v.replica, v.counter): v for v in (*self.siblings, *other.siblings)}.values()
-        newest = [one for one in every if not any(v.obsoletes(one) for v in every)]
+        """Return the replica after merging the siblings of another server."""
+        versions = {(v.replica, v.counter): v for v in (*self.siblings, *other.siblings)}.values()
+        newest = [
+            version for version in versions if not any(v.obsoletes(version) for v in versions)
+        ]
         return StoreReplica(self.server, tuple(newest))
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectReplica:
-    """A replica that updates its object itself, under plain version vectors.
+    """A replica that updates its own copy of an object, with plain version vectors.
 
     Attributes
     ----------
     name : str
-        The replica.
+        The name of the replica.
     versions : tuple of mapping of str to int
-        The version vectors of its versions; several are in conflict.
+        The version vectors of its versions; several versions are in conflict.
 
     Examples
     --------
@@ -142,15 +145,15 @@ class ObjectReplica:
 
     @property
     def in_conflict(self) -> bool:
-        """Whether it has concurrent versions."""
+        """Whether the replica has concurrent versions."""
         return len(self.versions) > 1
 
     def update(self) -> ObjectReplica:
-        """Return the replica with a new version that follows (and so merges) those that it has."""
+        """Return the replica with one new version, which follows and so merges its versions."""
         return ObjectReplica(self.name, (next_clock(self.name, self.versions),))
 
     def receive(self, other: ObjectReplica) -> ObjectReplica:
-        """Return the replica with the newest of its versions and another replica's."""
-        every = [*self.versions, *(v for v in other.versions if v not in self.versions)]
-        newest = [one for one in every if not any(compare(one, v) for v in every)]
+        """Return the replica with the newest versions of its own and another replica's."""
+        versions = [*self.versions, *(v for v in other.versions if v not in self.versions)]
+        newest = [version for version in versions if not any(compare(version, v) for v in versions)]
         return ObjectReplica(self.name, tuple(newest))

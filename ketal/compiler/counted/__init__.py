@@ -1,1 +1,1 @@
-"""What of a pattern is counted of events: its guards, the names and comparisons in it."""
+"""The parts of a pattern for which events are counted: guards, names and comparisons."""

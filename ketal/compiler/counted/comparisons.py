@@ -1,11 +1,11 @@
-"""The comparisons of a pattern, and of which events their values decide.
+"""The comparisons of a pattern, and the events for which their values decide.
 
 A comparison of an absent value, or of values of two kinds, is unknown (`ketal.model.values`), and
-its guard accepts the event as little as if it were false. To tell the two apart, the kinds of the
-values are counted, of the events for which the comparison decides.
+its guard rejects the event just as if the comparison were false. To distinguish unknown from false,
+the kinds of the values are counted for the events for which the comparison decides.
 
-The one rule: a comparison decides for an event if the guard that it stands in is true of the event
-with it, and not without it.
+The one rule: a comparison decides for an event if the guard that contains it is true of the event
+for some result of the comparison, and not true if the comparison is unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ketal.compiler.predicates import (
     Formula,
     Lowering,
     constant_of,
-    free_of_run,
+    local_guard,
     variables,
 )
 from ketal.errors import Span
@@ -46,11 +46,11 @@ class Operand:
     Attributes
     ----------
     of : Field or Attribute
-        What is read.
+        The field or attribute that is read.
     step : str
-        The step whose event it is read from; empty for the event itself.
+        The step whose event has the value; empty for the event itself.
     kinds : frozenset of str
-        The kinds with which the comparison can be known.
+        The kinds of values for which the comparison may be true or false.
     """
 
     of: Leaf
@@ -60,19 +60,20 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class SiteReading:
-    """Operands that are read from one event.
+    """The operands of a comparison that are read from one event.
 
     Attributes
     ----------
     comparison : int
-        The number of their comparison.
+        The number of the comparison.
     operands : tuple of int
-        Their numbers in it.
+        The numbers of the operands in the comparison.
     guard : Formula
-        Over the bits of a mask: of which events they are read, with `bits` on.
+        A formula over masks: the operands of an event are read if its mask, with `bits` set,
+        satisfies the formula.
     bits : int
-        The bits of the comparison itself, with which the guard is true and without which it is
-        not; 0 where an event of a run is compared.
+        The bits of the comparison itself; the comparison decides if the guard is true with these
+        bits set and not true with them cleared. 0 if an event of a run is compared.
     """
 
     comparison: int
@@ -88,11 +89,11 @@ class ComparisonSite:
     Attributes
     ----------
     span : Span or None
-        Where it stands.
+        Its place in the text.
     operands : tuple of Operand
-        What it reads.
+        The values that it reads.
     alike : bool
-        Whether what it reads must be of one kind: the two operands, or the values of a key.
+        Whether these values must be of one kind: the two operands, or all values of a key.
     """
 
     span: Span | None
@@ -119,13 +120,13 @@ def comparisons(
     pattern : Pattern
         The pattern.
     events : sequence of EventDecl
-        The events that it names, those of the file too.
+        The events that it names, including those declared in the file.
     alphabet : Formula
-        Which events are offered, over `atoms`.
+        The formula over `atoms` of the events that are offered.
     atoms : sequence of Atom
-        Those of its guards.
+        The atoms of the pattern's guards.
     registered : iterable of RegisteredGuard
-        Guards added in code.
+        The registered guards.
     """
     table = AtomTable(Limits(atoms_max=len(atoms) + _MORE_ATOMS))
     for atom in atoms:
@@ -134,7 +135,7 @@ def comparisons(
     lowering = Lowering(declared, table, {guard.name: guard for guard in registered})
     steps = {step.name: step.guard for step in pattern.steps}
     local = {
-        name: free_of_run(lowering.lower(guard), table.atoms)
+        name: local_guard(lowering.lower(guard), table.atoms)
         for name, guard in {**declared, **steps}.items()
     }
     absents = (node.guard for node in walk(pattern.body) if isinstance(node, syntax.Absent))
@@ -145,47 +146,47 @@ def comparisons(
             readings.append(SiteReading(len(sites), (0,), alphabet, 0))
             sites.append(ComparisonSite(key.span, (Operand(key, "", SCALAR),), alike=True))
     for holder in (*declared.values(), *steps.values(), *absents):
-        guard = free_of_run(lowering.lower(holder), table.atoms)
+        guard = local_guard(lowering.lower(holder), table.atoms)
         for node in walk(holder):
             operands = tuple(_operands(node))
             if all(map(_is_always_known, operands)):
                 continue
             number = len(sites)
-            sites.append(ComparisonSite(node.span, operands, _alike(node)))
+            sites.append(ComparisonSite(node.span, operands, _compares_two_values(node)))
             by_step: dict[str, list[int]] = {}
-            for at, operand in enumerate(operands):
-                by_step.setdefault(operand.step, []).append(at)
+            for index, operand in enumerate(operands):
+                by_step.setdefault(operand.step, []).append(index)
             is_local = set(by_step) == {""}
-            bits = _bits(node, lowering, len(atoms)) if is_local else 0
+            bits = _comparison_bits(node, lowering, len(atoms)) if is_local else 0
             for step, numbers in by_step.items():
-                of = local.get(step, True) if step else guard
-                if _in_masks(of, len(atoms)):
-                    readings.append(SiteReading(number, tuple(numbers), of, bits))
+                event_guard = local.get(step, True) if step else guard
+                if _masks_cover(event_guard, len(atoms)):
+                    readings.append(SiteReading(number, tuple(numbers), event_guard, bits))
     return tuple(sites), tuple(readings)
 
 
-def _in_masks(guard: Formula, atoms: int) -> bool:
-    """Return whether masks have all atoms of a guard: those that decide nothing have no bit."""
+def _masks_cover(guard: Formula, atoms: int) -> bool:
+    """Return whether masks have a bit for each atom of a guard; new atoms have none."""
     return all(number < atoms for number in variables(guard))
 
 
 _MORE_ATOMS = 10_000
-"""Atoms that a comparison has alone, but not in its guard, and that no mask has."""
+"""Atoms that comparisons lowered alone may add to those of the guards; masks lack their bits."""
 
 
-def _bits(node: Any, lowering: Lowering, atoms: int) -> int:
-    """Return the bits of a comparison, whether it is to be true or false."""
+def _comparison_bits(node: Any, lowering: Lowering, atoms: int) -> int:
+    """Return the bits of a comparison's atoms: those for true, and those for false."""
     numbers = variables(lowering.lower(node)) | variables(lowering.lower(node, positive=False))
     return sum(1 << number for number in numbers if number < atoms)
 
 
 def _operands(node: syntax.Node) -> Iterator[Operand]:
-    """Yield what a comparison reads; nothing of another node."""
+    """Yield the values that a comparison reads; none for a node that is no comparison."""
     match node:
         case syntax.Comparison(left=left, right=right):
             comparable = SCALAR if node.op in ("==", "!=") else ORDERED
             for value, other in ((left, right), (right, left)):
-                yield from _leaves(value, comparable & _kinds_beside(value, other))
+                yield from _leaves(value, comparable & _comparable_kinds(value, other))
         case syntax.Membership(value=value, items=items):
             constants = [constant_of(item) for item in items]
             if None not in constants:
@@ -199,15 +200,17 @@ def _operands(node: syntax.Node) -> Iterator[Operand]:
 
 
 def _is_always_known(operand: Operand) -> bool:
-    """Return whether no event can make it unknown: each has a node and a type, a text."""
-    of = operand.of
+    """Return whether no event can make an operand unknown: node and type are always strings."""
+    leaf = operand.of
     return (
-        isinstance(of, syntax.Field) and of.name in ("node", "type") and "string" in operand.kinds
+        isinstance(leaf, syntax.Field)
+        and leaf.name in ("node", "type")
+        and "string" in operand.kinds
     )
 
 
-def _alike(node: syntax.Node) -> bool:
-    """Return whether a node compares two values that are read as they are."""
+def _compares_two_values(node: syntax.Node) -> bool:
+    """Return whether a node compares two values of events without arithmetic."""
     read = (syntax.Field, syntax.Attribute, syntax.Reference)
     return (
         isinstance(node, syntax.Comparison)
@@ -216,7 +219,7 @@ def _alike(node: syntax.Node) -> bool:
     )
 
 
-def _kinds_beside(value: syntax.Value, other: syntax.Value) -> frozenset[str]:
+def _comparable_kinds(value: syntax.Value, other: syntax.Value) -> frozenset[str]:
     """Return the kinds of a value that make it comparable with another."""
     if any(isinstance(one, syntax.Arithmetic | syntax.Negative) for one in (value, other)):
         return NUMBER

@@ -1,10 +1,10 @@
-"""What a pattern names that events of a log are to have: types, attributes, keys, nodes.
+"""The names in a pattern that events of a log should have: types, attributes, keys, nodes.
 
-A name that no event has is perhaps misspelt. Where a guard needs it to be true, it is why no
-event satisfies the guard; under a `not`, a `!` or beside others in an `||` it may be right that no
-event has it.
+A name that no event has may be misspelt. If a guard needs the name, its absence is the reason why
+no event satisfies the guard; under a `not`, a `!`, or in one operand of an `||`, the absence may be
+intended.
 
-The one rule: a name is needed by a guard only if no event without it satisfies the guard.
+The one rule: a name is needed by a guard only if no event without the name satisfies the guard.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ketal.model.values import glob_regex
 
 What = Literal["type", "attribute", "partition", "node"]
 NameKey = tuple[str, str]
-"""What is named, and the name."""
+"""(kind of the named thing, name)."""
 TYPE, NODE = syntax.Field("type"), syntax.Field("node")
 
 
@@ -32,17 +32,17 @@ class NamedValue:
     Attributes
     ----------
     what : str
-        What it is the name of: a type, an attribute, a key of `partition by`, a node.
+        The kind of the named thing: a type, an attribute, a key of `partition by`, a node.
     name : str
-        As it is written; of an attribute the keys of its path, joined by dots.
+        The name as it is written; for an attribute the keys of its path, joined by dots.
     span : Span or None
-        Where it stands first.
+        Its first place in the text.
     path : tuple of str
-        Of an attribute or a key, its path in the data of an event.
+        For an attribute or a key, its path in the data of an event.
     glob : {'', 'dotted', 'plain'}
-        Whether it is a glob, and which (`ketal.model.values.glob_regex`).
+        The kind of glob (`ketal.model.values.glob_regex`); empty if it is no glob.
     known_by : Formula
-        Masks of events that have it, as far as the atoms of the pattern show.
+        A formula over masks, true only of events that have the name, as far as atoms show.
     """
 
     what: What
@@ -54,11 +54,11 @@ class NamedValue:
 
     @property
     def key(self) -> NameKey:
-        """What identifies it."""
+        """The identity of the name."""
         return self.what, self.name
 
     def matcher(self) -> Callable[[str], bool]:
-        """Return what tells whether it is the name of something, or a glob that fits that."""
+        """Return a test of whether a text is this name, or fits it if it is a glob."""
         if not self.glob:
             return self.name.__eq__
         glob = glob_regex(self.name, dotted=self.glob == "dotted")
@@ -75,27 +75,27 @@ def named_values(
     pattern : Pattern
         The pattern.
     events : sequence of EventDecl
-        The events that it names, those of the file too.
+        The events that it names, including those declared in the file.
     atoms : sequence of Atom
-        Those of its guards.
+        The atoms of the pattern's guards.
     """
-    found: dict[NameKey, NamedValue] = {}
-    for one in _occurrences(pattern, events):
-        found.setdefault(one.key, one)
-    known = _known_by(atoms)
+    first: dict[NameKey, NamedValue] = {}
+    for name in _occurrences(pattern, events):
+        first.setdefault(name.key, name)
+    literals = _literals_by_name(atoms)
     return tuple(
-        replace(one, known_by=disjunction(known.get(key, ()))) for key, one in found.items()
+        replace(name, known_by=disjunction(literals.get(key, ()))) for key, name in first.items()
     )
 
 
 def _occurrences(
     pattern: syntax.Pattern, events: Sequence[syntax.EventDecl]
 ) -> Iterator[NamedValue]:
-    """Yield each name in the text."""
-    for of in pattern.partition:
-        if isinstance(of, syntax.Attribute):
-            yield NamedValue("partition", ".".join(of.path), of.span, of.path)
-    keys = {id(of) for of in pattern.partition}
+    """Yield each occurrence of a name in the text."""
+    for key in pattern.partition:
+        if isinstance(key, syntax.Attribute):
+            yield NamedValue("partition", ".".join(key.path), key.span, key.path)
+    keys = {id(key) for key in pattern.partition}
     own = {id(event) for event in pattern.events}
     for top in (*(event for event in events if id(event) not in own), pattern):
         place = top.span
@@ -104,7 +104,7 @@ def _occurrences(
             if isinstance(node, syntax.Attribute) and id(node) not in keys:
                 yield NamedValue("attribute", ".".join(node.path), place, node.path)
             else:
-                for what, name, glob in _names_of(node):
+                for what, name, glob in _names_in(node):
                     yield NamedValue(what, name, place, glob=glob)
     if pattern.deployment is not None and pattern.deployment.glob is not None:
         yield NamedValue("node", pattern.deployment.glob, pattern.deployment.span, glob="plain")
@@ -116,32 +116,34 @@ def _occurrences(
         yield NamedValue("node", name, pattern.order.span)
 
 
-def _names_of(node: syntax.Node) -> Iterator[tuple[What, str, str]]:
-    """Yield what a node of the syntax names, the names, and which globs they are."""
+def _names_in(node: syntax.Node) -> Iterator[tuple[What, str, str]]:
+    """Yield (kind of the named thing, name, kind of glob) of the names in a node of the syntax."""
     match node:
         case syntax.Comparison(op="==" | "!=", left=left, right=right):
             items: tuple[syntax.Value, ...] = (right,)
             value = left
             if isinstance(left, syntax.Literal):
                 value, items = right, (left,)
-            yield from _items(value, items)
+            yield from _compared_names(value, items)
         case syntax.Membership(value=value, items=items):
-            yield from _items(value, items)
+            yield from _compared_names(value, items)
         case syntax.Call(target=target):
             yield "type", target, "dotted"
         case syntax.Function(name="host", arguments=(syntax.Literal(value=str(glob)),)):
             yield "node", glob, "plain"
 
 
-def _items(value: syntax.Value, items: Iterable[syntax.Value]) -> Iterator[tuple[What, str, str]]:
+def _compared_names(
+    value: syntax.Value, items: Iterable[syntax.Value]
+) -> Iterator[tuple[What, str, str]]:
     if isinstance(value, syntax.Field) and (value.name == "type" or value.name == "node"):
         for item in items:
             if isinstance(item, syntax.Literal) and isinstance(item.value, str):
                 yield value.name, item.value, ""
 
 
-def _known_by(atoms: Sequence[Atom]) -> dict[NameKey, list[Formula]]:
-    """Return, of each name, literals that are true only of events that have it."""
+def _literals_by_name(atoms: Sequence[Atom]) -> dict[NameKey, list[Formula]]:
+    """Return, for each name, literals that are true only of events that have the name."""
     known: dict[NameKey, list[Formula]] = {}
     for number, atom in enumerate(atoms):
         if atom.relational or atom.shape == "registered":
@@ -162,51 +164,51 @@ def _known_by(atoms: Sequence[Atom]) -> dict[NameKey, list[Formula]]:
     return known
 
 
-def needed(
+def needed_names(
     guard: syntax.Guard, events: Mapping[str, syntax.Guard], *, positive: bool = True
 ) -> frozenset[NameKey]:
-    """Return the names without which no event satisfies a guard, or its negation.
+    """Return the names without which no event makes a guard true, or false.
 
     Parameters
     ----------
     guard : Guard
         The guard.
     events : mapping of str to Guard
-        What event names stand for.
+        The guard of each declared event.
     positive : bool
-        Whether the guard is to be true; else false.
+        Whether the guard must be true; if not, it must be false.
     """
     match guard:
         case syntax.Name(name=name):
-            return needed(events[name], events, positive=positive)
+            return needed_names(events[name], events, positive=positive)
         case syntax.Not(operand=operand):
-            return needed(operand, events, positive=not positive)
+            return needed_names(operand, events, positive=not positive)
         case syntax.And(operands=operands) | syntax.Or(operands=operands):
-            parts = [needed(operand, events, positive=positive) for operand in operands]
-            every = isinstance(guard, syntax.And) == positive
-            return frozenset().union(*parts) if every else frozenset.intersection(*parts)
+            parts = [needed_names(operand, events, positive=positive) for operand in operands]
+            needs_all = isinstance(guard, syntax.And) == positive
+            return frozenset().union(*parts) if needs_all else frozenset.intersection(*parts)
         case syntax.Causal(guard=inner) | syntax.Conc(guard=inner) if positive:
-            return needed(inner, events)
+            return needed_names(inner, events)
         case syntax.Comparison(op=op) if positive == (op == "=="):
-            return _attributes(guard) | _keys(guard)
+            return _own_attributes(guard) | _condition_names(guard)
         case syntax.Membership(items=(_,)) if positive:
-            return _attributes(guard) | _keys(guard)
+            return _own_attributes(guard) | _condition_names(guard)
         case syntax.Comparison() | syntax.Membership() | syntax.Matches():
-            return _attributes(guard)
+            return _own_attributes(guard)
         case syntax.Call() | syntax.Function(name="host") if positive:
-            return _keys(guard)
+            return _condition_names(guard)
         case syntax.Function(name="exists") if positive:
-            return _attributes(guard)
+            return _own_attributes(guard)
     return frozenset()
 
 
-def _keys(guard: syntax.Guard) -> frozenset[NameKey]:
+def _condition_names(guard: syntax.Guard) -> frozenset[NameKey]:
     """Return the types and nodes that a condition names."""
-    return frozenset((what, name) for what, name, _ in _names_of(guard))
+    return frozenset((what, name) for what, name, _ in _names_in(guard))
 
 
-def _attributes(guard: syntax.Guard) -> frozenset[NameKey]:
-    """Return the attributes of the event itself that a condition reads."""
+def _own_attributes(guard: syntax.Guard) -> frozenset[NameKey]:
+    """Return the attributes that a condition reads from the event, not from events of a run."""
     inner = {id(node.of) for node in walk(guard) if isinstance(node, syntax.Reference)}
     return frozenset(
         ("attribute", ".".join(node.path))

@@ -1,12 +1,12 @@
-"""Cells of tables: their values as JSON would have them.
+"""Convert cells of tables to JSON values.
 
-Rows come from Python, pandas, polars, Arrow and Parquet, whose values know more kinds than
-JSON. None, NaN, NaT and pandas's NA are absent; dates and times are ISO 8601 text, durations
-seconds, decimals numbers, bytes text, scalars and arrays of numpy what they hold. The time of
-an event stays a time, whatever the format of times that are text. What is no such value is a
-fault of the row.
+Rows come from Python, pandas, polars, Arrow and Parquet, which have more types of values than
+JSON. None, NaN, NaT and pandas's NA are absent. Dates and times become ISO 8601 text, durations
+seconds, decimals numbers, bytes text, and scalars and arrays of numpy Python values. Only the
+time of an event stays a datetime, so that it is not read by the format of times that are text. A
+row with a value of any other type is rejected.
 
-The one rule: a row becomes the record that JSON lines of the same names would be.
+The one rule: a row becomes the record that a JSON line with the same names would be.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from ketal.model.attributes import attributes, unboxed
 from ketal.model.values import dig
 
 _ABSENT = ("NaTType", "NAType")
-"""pandas's classes of what is absent; NaT is a datetime too."""
+"""The classes of absent values in pandas; NaT is an instance of datetime, too."""
 
 
 def item_of_row(row: Any, shape: Shape, *, typed: bool) -> Item:
-    """Return the item that a row is; raise an EventError if it is none.
+    """Convert a row to an event or a control event; raise an EventError if it is neither.
 
-    Where columns are `typed`, as Arrow's, a struct has null for what is absent, and a map is a list
-    of pairs.
+    If columns are `typed`, as in Arrow, null in a struct means that the key is absent, and a map
+    is a list of pairs.
     """
     if not isinstance(row, Mapping):
         raise EventError(f"the row is {json_type_of(row)}, not a mapping of names to values")
     try:
-        record = attributes(_present(row, typed), "row")
-        if (at := _time_at(row, shape.paths["time"])) is not None:
+        record = attributes(_present_cells(row, typed), "row")
+        if (event_time := _datetime_at(row, shape.paths["time"])) is not None:
             *outer, last = shape.paths["time"]
-            dig(record, tuple(outer))[last] = at
+            dig(record, tuple(outer))[last] = event_time
     except RecursionError:
         raise EventError("the record is nested too deeply") from None
     except (ValueError, ArithmeticError) as fault:
         raise EventError(f"a value is out of range: {fault}") from None
-    return shape.item(with_data(record, shape))
+    return shape.item(with_decoded_data(record, shape))
 
 
-def with_data(record: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """Return a record with the data that is JSON text decoded."""
+def with_decoded_data(record: dict[str, Any], shape: Shape) -> dict[str, Any]:
+    """Return the record with its column of data decoded, if that is JSON text."""
     column = shape.paths["data"][0]
     text = record.get(column)
     if isinstance(text, str) and len(shape.paths["data"]) == 1:
@@ -60,33 +60,33 @@ def with_data(record: dict[str, Any], shape: Shape) -> dict[str, Any]:
     return record
 
 
-def _present(row: Mapping[Any, Any], typed: bool) -> dict[Any, Any]:
-    """Return the values of a mapping that are there."""
-    cells = ((_name(name), _cell(value, typed)) for name, value in row.items())
+def _present_cells(row: Mapping[Any, Any], typed: bool) -> dict[Any, Any]:
+    """Return the cells of a mapping as JSON values, without absent ones."""
+    cells = ((_column_name(name), _json_value(value, typed)) for name, value in row.items())
     return {name: value for name, value in cells if value is not None}
 
 
-def _name(name: Any) -> Any:
+def _column_name(name: Any) -> Any:
     if name.__class__ is str:
         return name
     name = unboxed(name)
     return str(name) if isinstance(name, int) and not isinstance(name, bool) else name
 
 
-def _cell(value: Any, typed: bool) -> Any:
-    """Return a value as JSON would have it; None if it is absent."""
+def _json_value(value: Any, typed: bool) -> Any:
+    """Return a cell as a JSON value; None if it is absent."""
     if value is None or isinstance(value, str | int):
         return value
     if value.__class__ is dict or isinstance(value, Mapping):
         if typed:
-            return _present(value, typed)
-        return {_name(name): _cell(inner, typed) for name, inner in value.items()}
+            return _present_cells(value, typed)
+        return {_column_name(name): _json_value(inner, typed) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         if typed and value and all(type(pair) is tuple for pair in value):
-            return _present(dict(value), typed)
-        return [_cell(inner, typed) for inner in value]
+            return _present_cells(dict(value), typed)
+        return [_json_value(inner, typed) for inner in value]
     if not isinstance(value, float):
-        value = _of_numpy(value)
+        value = _python_value(value)
     if isinstance(value, float):
         return None if value != value else value
     if type(value).__name__ in _ABSENT:
@@ -105,31 +105,31 @@ def _cell(value: Any, typed: bool) -> Any:
         except UnicodeDecodeError:
             return value.hex()
     if isinstance(value, list):
-        return _cell(value, typed)
+        return _json_value(value, typed)
     return str(value) if isinstance(value, UUID) else value
 
 
-def _of_numpy(value: Any) -> Any:
-    """Return the Python value that one of numpy holds; any other as it is."""
+def _python_value(value: Any) -> Any:
+    """Return the Python value of a numpy scalar or array; other values unchanged."""
     if type(value).__module__ != "numpy":
         return value
     if value.dtype.kind in "mM":
-        # In nanoseconds it would be a bare number.
+        # `tolist` of nanoseconds would return a number without a unit.
         value = value.astype(f"{value.dtype.kind}8[us]")
         return value.tolist()
     return value.tolist() if value.ndim else unboxed(value)
 
 
-def _time_at(row: Any, path: tuple[str, ...]) -> datetime | None:
-    """Return the datetime at a path in a row, in microseconds; None if there is none."""
+def _datetime_at(row: Any, path: tuple[str, ...]) -> datetime | None:
+    """Return the datetime at a path in a row, cut to microseconds; None if there is none."""
     for name in path:
         if not isinstance(row, Mapping):
             return None
         row = row.get(name)
-    value = _of_numpy(row)
+    value = _python_value(row)
     if not isinstance(value, date) or type(value).__name__ in _ABSENT:
         return None
     if not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day)
-    # A Timestamp of pandas has nanoseconds.
+    # A pandas Timestamp has nanoseconds.
     return value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value

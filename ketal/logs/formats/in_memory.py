@@ -1,11 +1,11 @@
 """Rows in memory: mappings, and the tables of pandas, polars and Arrow.
 
-A table is told by the module of its class, or by Arrow's stream protocol
-(`__arrow_c_stream__`), so that no library is loaded for it that its owner has not loaded.
-Rows come in slices, so that no second table is ever whole in memory. A row that Python cannot
-hold is a rejection in its place.
+A table is recognised by the module of its class, or by Arrow's stream protocol
+(`__arrow_c_stream__`), without importing a library that the caller has not imported.
+Rows are converted in slices, so that memory never holds a second copy of the table. A row with a
+value that Python cannot represent is rejected in its place.
 
-The one rule: a row has the number that it has among all rows of the log, from 1.
+The one rule: the number of a row is its position among all rows of the log, from 1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from ketal.errors import EventError, SettingError, wrong_type
 from ketal.logs.formats.cells import item_of_row
-from ketal.logs.log_records import rejected
+from ketal.logs.log_records import rejected_record
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.model.events.control import Control
@@ -27,116 +27,124 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 
 _SLICE_ROWS = 4_096
 _EXACT_MAX = 2**53
-"""Below it each whole number is a float of its own."""
-_NO_ROWS = (str, bytes, bytearray, memoryview, Mapping)
-"""Iterables that hold no rows."""
+"""Floats represent all integers below this bound exactly."""
+_NOT_ROWS = (str, bytes, bytearray, memoryview, Mapping)
+"""Types of iterables that are not iterables of rows."""
 
 
 class ArrowTable(Protocol):
-    """A table that Arrow's stream protocol hands out: of pyarrow, polars, DuckDB, …."""
+    """A table with Arrow's stream protocol, as those of pyarrow, polars and DuckDB."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the stream as a capsule."""
 
 
 Rows = Iterable[Mapping[str, object]] | ArrowTable
-"""Rows in memory; a DataFrame is one of them, too."""
+"""The type of rows in memory; a DataFrame counts as an iterable of mappings."""
 
 
 class RowOrigin:
-    """Rows in memory that a log is read from: mappings, or a table of pandas, polars or Arrow.
+    """An origin of a log's rows: mappings, or a table of pandas, polars or Arrow.
 
-    A table has no two columns of one name; an iterator can be read only once.
+    Two columns of a table with the same name are an error. An iterator can be read only once.
 
     Attributes
     ----------
     is_stored : bool
-        Whether all rows are there already: they have a length.
+        Whether all rows are available already: the rows have a length.
     """
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
-        self._spent = False
-        self._once = hasattr(rows, "__next__")
+        self._was_read = False
+        self._is_iterator = hasattr(rows, "__next__")
         self.is_stored = isinstance(rows, Sized)
-        self._kind = _kind(rows)
-        if self._kind == "pandas":
+        self._library = _table_library(rows)
+        if self._library == "pandas":
             self._rows = _with_index(rows)
-        elif self._kind == "arrow":
+        elif self._library == "arrow":
             with need_pyarrow("a table of Arrow's"):
                 import pyarrow  # noqa: F401
 
     @classmethod
     def takes(cls, where: object) -> bool:
-        """Return whether a log is given as rows, and not as a file."""
-        if _kind(where):
-            # A DataFrame has each of its columns as an attribute, `read` too.
+        """Return whether an argument of `read_log` is rows rather than a path or a file."""
+        if _table_library(where):
+            # Before the test for `read`: a DataFrame's columns are attributes of it.
             return True
-        if hasattr(where, "read") or isinstance(where, _NO_ROWS):
+        if hasattr(where, "read") or isinstance(where, _NOT_ROWS):
             return False
         if isinstance(where, list | tuple | set):
             first = next(iter(where), None)
-            several = ("read", "__fspath__", "__arrow_c_stream__")
-            return not isinstance(first, str) and not any(hasattr(first, of) for of in several)
+            attributes = ("read", "__fspath__", "__arrow_c_stream__")
+            return not isinstance(first, str) and not any(
+                hasattr(first, name) for name in attributes
+            )
         return isinstance(where, Iterable)
 
     def records(self, source: Source, limits: Limits, numbers: Iterator[int]) -> Iterator[Record]:
-        """Yield the records of the rows, in their order, with their numbers."""
-        if self._spent and self._once:
+        """Yield the records of the rows, in order; `numbers` yields their row numbers."""
+        if self._was_read and self._is_iterator:
             raise SettingError(
                 "the rows of an iterator can be read only once; give a list of them to read them "
                 "again"
             )
-        self._spent = True
+        self._was_read = True
         shape = Shape(source, limits=limits)
-        typed = self._kind in ("arrow", "polars")
-        for row in self._each():
+        typed = self._library in ("arrow", "polars")
+        for row in self._iterate():
             if isinstance(row, Event | Control | Rejected):
                 raise wrong_type("a row", "a dict (ketal.Log.of makes a log of events)", row)
             yield record_of_row(row, "", next(numbers), shape, typed=typed)
 
-    def _each(self) -> Iterator[Any]:
+    def _iterate(self) -> Iterator[Any]:
         rows = self._rows
-        if self._kind == "arrow":
-            return arrow_rows(_batches_of(rows), "Arrow")
-        if self._kind == "polars":
-            return _dicts(len(rows), lambda at, size: rows.slice(at, size).to_dicts())
-        return _of_pandas(rows) if self._kind == "pandas" else iter(rows)
+        if self._library == "arrow":
+            return arrow_rows(_arrow_batches(rows), "Arrow")
+        if self._library == "polars":
+            return _rows_in_slices(len(rows), lambda at, size: rows.slice(at, size).to_dicts())
+        return _pandas_rows(rows) if self._library == "pandas" else iter(rows)
 
 
 def record_of_row(row: Any, name: str, number: int, shape: Shape, *, typed: bool) -> Record:
-    """Return the record of a row, or of an EventError in its place; see `item_of_row`."""
+    """Return the record of a row, or of the EventError in place of a row; see `item_of_row`."""
     try:
         if isinstance(row, EventError):
             raise row
         return "", item_of_row(row, shape, typed=typed), name, number
     except EventError as fault:
-        return rejected(fault, name, number)
+        return rejected_record(fault, name, number)
 
 
 def arrow_rows(batches: Iterable[Any], what: str) -> Iterator[dict[str, Any] | EventError]:
-    """Yield the rows of Arrow's batches, read from `what`, and the damage that ends them."""
+    """Yield the rows of Arrow batches; damage is yielded as an EventError, as the last item.
+
+    `what` is the kind of the data, for the error message.
+    """
     import pyarrow
 
     try:
         for batch in batches:
-            yield from _of_batch(batch)
+            yield from _batch_rows(batch)
     except (pyarrow.ArrowException, OSError, ValueError) as fault:
         why = str(fault).partition("\n")[0]
         yield EventError(f"the {what} data is damaged from here on: {why}")
 
 
-def _of_batch(batch: Any) -> Iterator[Any]:
-    return _dicts(len(batch), lambda at, size: batch.slice(at, size).to_pylist())
+def _batch_rows(batch: Any) -> Iterator[Any]:
+    return _rows_in_slices(len(batch), lambda at, size: batch.slice(at, size).to_pylist())
 
 
-def _dicts(size: int, read: Callable[[int, int], list[Any]]) -> Iterator[Any]:
-    """Yield the rows of a table of a size, and the EventError of one that Python cannot hold."""
+def _rows_in_slices(size: int, read: Callable[[int, int], list[Any]]) -> Iterator[Any]:
+    """Yield the `size` rows of a table, which `read(start, size)` converts in slices.
+
+    A row that cannot be converted is yielded as an EventError.
+    """
     for start in range(0, size, _SLICE_ROWS):
-        yield from _slice(start, min(_SLICE_ROWS, size - start), read)
+        yield from _slice_rows(start, min(_SLICE_ROWS, size - start), read)
 
 
-def _slice(start: int, size: int, read: Callable[[int, int], list[Any]]) -> Iterator[Any]:
+def _slice_rows(start: int, size: int, read: Callable[[int, int], list[Any]]) -> Iterator[Any]:
     try:
         rows = read(start, size)
     except (ValueError, TypeError, ArithmeticError, NotImplementedError) as fault:
@@ -144,14 +152,14 @@ def _slice(start: int, size: int, read: Callable[[int, int], list[Any]]) -> Iter
             yield EventError(f"a value cannot be read: {fault}")
             return
         half = size // 2
-        yield from _slice(start, half, read)
-        yield from _slice(start + half, size - half, read)
+        yield from _slice_rows(start, half, read)
+        yield from _slice_rows(start + half, size - half, read)
     else:
         yield from rows
 
 
-def _batches_of(table: Any) -> Iterator[Any]:
-    """Yield the batches of a table of Arrow's."""
+def _arrow_batches(table: Any) -> Iterator[Any]:
+    """Yield the record batches of an Arrow table."""
     import pyarrow
 
     try:
@@ -164,7 +172,7 @@ def _batches_of(table: Any) -> Iterator[Any]:
 
 @contextmanager
 def need_pyarrow(what: str) -> Iterator[None]:
-    """Raise a SettingError if what a `with` imports of pyarrow is missing to read something."""
+    """Turn an ImportError in a `with` block into a SettingError: `what` needs pyarrow."""
     try:
         yield
     except ImportError:
@@ -173,19 +181,21 @@ def need_pyarrow(what: str) -> Iterator[None]:
         ) from None
 
 
-def _kind(rows: object) -> str:
-    """Return `pandas`, `polars`, `arrow`, or `""` for an iterable of mappings."""
-    for of in type(rows).__mro__:
-        library = of.__module__.partition(".")[0]
-        if of.__name__ == "DataFrame" and library in ("pandas", "polars"):
+def _table_library(rows: object) -> str:
+    """Return the library of a table: `pandas`, `polars` or `arrow`; empty if it is no table."""
+    for cls in type(rows).__mro__:
+        library = cls.__module__.partition(".")[0]
+        if cls.__name__ == "DataFrame" and library in ("pandas", "polars"):
             return library
     return "arrow" if hasattr(rows, "__arrow_c_stream__") else ""
 
 
 def repeated_column(names: list[str]) -> str:
-    """Return why no row of a table can be read that has two columns of one name; else nothing."""
-    twice = next((name for name in names if names.count(name) > 1), None)
-    return "" if twice is None else f"the table has two columns {twice!r}, so no row can be read"
+    """Return the error message for two columns with the same name; empty if there are none."""
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    return (
+        "" if repeated is None else f"the table has two columns {repeated!r}, so no row can be read"
+    )
 
 
 def _check_columns(names: list[str]) -> None:
@@ -194,33 +204,33 @@ def _check_columns(names: list[str]) -> None:
 
 
 def _with_index(frame: Any) -> Any:
-    """Return a DataFrame whose index is columns too, where it has names of its own."""
-    named = [name for name in frame.index.names if name is not None and name not in frame]
-    _check_columns([str(name) for name in (*named, *frame.columns)])
-    return frame.reset_index(level=named) if named else frame
+    """Return a DataFrame with the named levels of its index as columns."""
+    levels = [name for name in frame.index.names if name is not None and name not in frame]
+    _check_columns([str(name) for name in (*levels, *frame.columns)])
+    return frame.reset_index(level=levels) if levels else frame
 
 
-def _of_pandas(frame: Any) -> Iterator[Any]:
+def _pandas_rows(frame: Any) -> Iterator[Any]:
     names = list(frame.columns)
-    whole = [_counts(frame[name]) for name in names]
+    are_integers = [_has_optional_integers(frame[name]) for name in names]
 
     def read(start: int, size: int) -> list[Any]:
         part = frame.iloc[start : start + size]
         columns = [
-            (part[name].astype("Int64") if of else part[name]).tolist()
-            for name, of in zip(names, whole, strict=True)
+            (part[name].astype("Int64") if is_integer else part[name]).tolist()
+            for name, is_integer in zip(names, are_integers, strict=True)
         ]
         return [
             {name: column[at] for name, column in zip(names, columns, strict=True)}
             for at in range(size)
         ]
 
-    return _dicts(len(frame), read)
+    return _rows_in_slices(len(frame), read)
 
 
-def _counts(column: Any) -> bool:
-    """Return whether a column has whole numbers that are floats as some are absent."""
+def _has_optional_integers(column: Any) -> bool:
+    """Return whether a column of floats holds integers, which are floats as some are absent."""
     if column.dtype.kind != "f" or not column.isna().any():
         return False
-    there = column.dropna()
-    return bool(((there % 1 == 0) & (there.abs() < _EXACT_MAX)).all())
+    present = column.dropna()
+    return bool(((present % 1 == 0) & (present.abs() < _EXACT_MAX)).all())

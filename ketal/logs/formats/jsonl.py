@@ -1,10 +1,10 @@
-"""JSON lines: one object a line.
+"""JSON lines: one object per line.
 
-A line in the plain form, `{"node", "type", "clock"}` with perhaps `time`, `id`
-and `data`, goes through msgspec's typed decoder straight to an `Event`. Every
-other line, and every line under a mapping, is decoded to a mapping first and
-read by `Shape`, which also finds the reason why a line is no event. The one
-rule: both ways give the same item for the same line; the first is only quicker.
+A line with the default fields, `{"node", "type", "clock"}` and perhaps `time`, `id`
+and `data`, is decoded directly to an `Event` by msgspec's typed decoder. Every
+other line, and every line of a source with paths of its own, is decoded to a mapping first and
+converted by `Shape`, which also finds the reason to reject a line. The one
+rule: both ways return the same item for the same line; the first is only faster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 from ketal.errors import EventError, SettingError, wrong_type
 from ketal.logs.json_faults import why_not_json
-from ketal.logs.log_records import rejection
+from ketal.logs.log_records import rejected_item
 from ketal.logs.shape import KAFKA, Item, Shape, json_type_of
 from ketal.logs.source import Source
 from ketal.logs.streams import blocks
@@ -42,14 +42,14 @@ _PREFIX = CONTROL_PREFIX.encode()
 def read_lines(
     name: str, chunks: Iterator[bytes], source: Source, limits: Limits
 ) -> Iterator[RecordBatch]:
-    """Yield the records of a file of JSON lines, in its order, those of a block together."""
+    """Yield the records of a file of JSON lines in order, one batch per block."""
     shape = Shape(source, limits=limits)
     plain = shape.plain
-    # An entry takes five bytes at least, so a shorter block cannot break the limit.
+    # A clock entry takes at least five bytes, so no clock in a shorter block exceeds the limit.
     short = 5 * limits.clock_entries_max
     for number, block in blocks(chunks, limits.line_bytes_max):
         if isinstance(block, EventError):
-            yield RecordBatch("", [rejection(block, name, number)], name, [number])
+            yield RecordBatch("", [rejected_item(block, name, number)], name, [number])
             continue
         lines = block.split(b"\n")
         decoding = plain and len(block) < short and not may_hold_control(block)
@@ -61,54 +61,54 @@ def read_lines(
         items: list[LogItem] = []
         numbers: list[int] = []
         for at, (line, event) in enumerate(zip(lines, events, strict=True), number):
-            item = _item(line, shape, name, at) if event is None else event
+            item = _line_item(line, shape, name, at) if event is None else event
             if item is not None:
                 items.append(item)
                 numbers.append(at)
         if items:
             yield RecordBatch("", items, name, numbers)
         if decoding:
-            # A log of another shape is quicker without the attempt.
+            # Stop trying the typed decoder if it fails for most lines.
             plain = 2 * events.count(None) <= len(lines)
 
 
 def may_hold_control(text: bytes) -> bool:
-    """Return whether a line may hold a control event: an escape may spell any letter."""
-    # A single byte is looked for many times as fast as several are.
+    """Return whether text may hold a control event, also if its type is written with escapes."""
+    # Searching for a single byte first is many times faster.
     return _PREFIX in text or (b"\\" in text and b"\\u00" in text)
 
 
-def _item(line: bytes, shape: Shape, name: str, at: int) -> LogItem | None:
-    """Return what a line holds; None if it is blank."""
+def _line_item(line: bytes, shape: Shape, name: str, at: int) -> LogItem | None:
+    """Return the item of a line; None if it is blank."""
     if not line or line.isspace():
         return None
     try:
         return decoded(line, shape)
     except EventError as fault:
-        return rejection(fault, name, at)
+        return rejected_item(fault, name, at)
 
 
 def decoded(line: bytes, shape: Shape, outside: dict[str, Any] | None = None) -> Item:
-    """Return the item that a JSON object is.
+    """Decode a JSON object to an event or a control event.
 
     Parameters
     ----------
     line : bytes
         The object.
     shape : Shape
-        Where the fields are.
+        The paths of the fields.
     outside : dict, optional
-        The `key` and the `header`s of a message that `shape` has paths to.
+        The `key`, `header`s and `timestamp` of the Kafka message, if `shape` has paths to them.
 
     Raises
     ------
     EventError
-        If the bytes are no JSON object, or the object is no event.
+        If the bytes are not a JSON object, or the object is not a valid event.
     """
     try:
         record: Any = _object_decoder.decode(line)
     except (ValueError, RecursionError) as fault:
-        raise EventError(_why_not_json(line, fault)) from None
+        raise EventError(_line_error(line, fault)) from None
     if record.__class__ is not dict:
         hint = f" ({_ARRAY_HINT})" if isinstance(record, list) else ""
         raise EventError(f"the line is {json_type_of(record)}, not a JSON object{hint}")
@@ -117,7 +117,7 @@ def decoded(line: bytes, shape: Shape, outside: dict[str, Any] | None = None) ->
     return shape.item(record)
 
 
-def _why_not_json(line: bytes, fault: Exception) -> str:
+def _line_error(line: bytes, fault: Exception) -> str:
     try:
         line.decode()
     except UnicodeDecodeError as error:
@@ -130,7 +130,7 @@ def _why_not_json(line: bytes, fault: Exception) -> str:
         return "the line is not JSON (--format says what kind of log this is)"
     why = why_not_json(line.decode(), fault)
     if why.endswith(_TRUNCATED):
-        # Most often it is no damage, but JSON that is laid out for people.
+        # Most often this is not damage but indented JSON.
         if line.lstrip().startswith(b"["):
             return f"the line is not JSON: the array does not end on it ({_ARRAY_HINT})"
         return f"the line is not JSON: the object does not end on it ({_OBJECTS_HINT})"
@@ -140,28 +140,28 @@ def _why_not_json(line: bytes, fault: Exception) -> str:
 def write_jsonl(
     events: Iterable[Event | Control | Draft], file: str | os.PathLike[str] | BinaryIO
 ) -> int:
-    """Write events as JSON lines that `read_log` reads back equal.
+    """Write events as JSON lines; `read_log` reads equal events.
 
     Parameters
     ----------
     events : iterable of Event or Control
-        What to write, in this order; of a `Log` what is not rejected. A draft is written as it is,
-        clock and all. JSON has no NaN and no infinities; they become null.
+        The events to write, in this order; rejected records of a `Log` are left out. A draft is
+        written unchanged, with its clock. JSON has no NaN and no infinities; they become null.
     file : path or binary file
-        Where to. The file of a path is replaced once all is there, so that a log can be written in
-        the place of one that it is read from.
+        The destination. The file at a path is overwritten only when all events have been
+        serialised, so a log can be written to the file that it is read from.
 
     Returns
     -------
     int
-        How many were written.
+        The number of events written.
 
     Raises
     ------
     SettingError
-        If the name of the file is that of a compressed one.
+        If the name of the file ends in `.gz` or `.zst`.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
 
     Examples
     --------
@@ -177,23 +177,23 @@ def write_jsonl(
         name = os.fsdecode(file)
         if name.endswith((".gz", ".zst")):
             raise SettingError(f"{name}: what is written is not compressed; give a binary file")
-        with tempfile.TemporaryFile() as whole:
-            written = write_jsonl(events, whole)
-            whole.seek(0)
-            with open(name, "wb") as opened:
-                shutil.copyfileobj(whole, opened)
-        return written
+        with tempfile.TemporaryFile() as buffer:
+            event_count = write_jsonl(events, buffer)
+            buffer.seek(0)
+            with open(name, "wb") as target:
+                shutil.copyfileobj(buffer, target)
+        return event_count
     if not hasattr(file, "write") or isinstance(file, io.TextIOBase):
         raise wrong_type("file", "a path or a binary file", file)
     encode = msgspec.json.Encoder().encode
-    written = 0
+    event_count = 0
     items: Iterable[Any] = events
     if hasattr(events, "records"):
         items = (item for _, item, _, _ in events.records() if not isinstance(item, Rejected))
     for event in items:
         file.write(encode(object_of(event)) + b"\n")
-        written += 1
-    return written
+        event_count += 1
+    return event_count
 
 
 def object_of(event: Event | Control | Draft) -> dict[str, Any]:

@@ -1,21 +1,21 @@
-"""ShiViz logs, read and written: a regular expression finds the events of a text.
+"""Read and write ShiViz logs: a regular expression matches the events of a text.
 
-The expression's named groups are the record: `event` is the type, `host` the
-node, `clock` the clock, the others are attributes, all of them text. It may span
+The named groups of the expression are the record: `event` is the type, `host` the
+node, `clock` the clock, the others are attributes, all of them text. A match may span
 lines, so a file is read whole, up to `log_bytes_max`. A second expression, the
-delimiter, cuts a file into executions. See "Debugging distributed systems:
+delimiter, splits a file into executions. See "Debugging distributed systems:
 challenges and options for validation and debugging" (Beschastnikh et al.), whose
-tool this format belongs to.
+tool defines this format.
 
 Expressions are written in JavaScript's or in Python's syntax and run by RE2, in
-time linear in the text; `^` and `$` match at every line, as ShiViz has it. The
-one rule: nothing is lost in silence. Text between two matches that is not blank
-is rejected, with its place, and what cannot be written so that it reads back is an error.
+time linear in the text; `^` and `$` match at every line, as in ShiViz. The
+one rule: no text is dropped silently. Text between two matches that is not blank
+is rejected, with its place, and an event that could not be read back is not written but an error.
 
-What is written is for each event a line of text, then a line with host and clock. The text is the
-type, after a tab the attributes as JSON, and after others the time and what is received where there
-is any. ShiViz's own expression reads it as one text; `WRITTEN_REGEX` reads the parts apart, and
-with `WRITTEN_FIELDS` the log is what was written.
+An event is written as a line of text, then a line with host and clock. The text is, separated by
+tabs, the type, the attributes as JSON, and if present the time and the received sends. ShiViz's own
+expression reads the line as one text; `WRITTEN_REGEX` with `WRITTEN_FIELDS` separates its parts and
+so reads back the events that were written.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ import msgspec
 
 from ketal.errors import EventError, SettingError
 from ketal.logs.decompression import TornError
-from ketal.logs.log_records import rejected
+from ketal.logs.log_records import rejected_record
 from ketal.logs.regexes import NAME, compile_regex
 from ketal.logs.shape import Item, Shape, brief
 from ketal.logs.source import Source
-from ketal.logs.streams import LineNumbers, whole
+from ketal.logs.streams import LineNumbers, read_whole
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import rfc3339
 from ketal.model.limits import Limits
@@ -40,22 +40,22 @@ from ketal.model.log_arguments import Record
 from ketal.model.wording import shortened
 
 DEFAULT_REGEX = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
-"""ShiViz's own: a line of text, then a line with host and clock."""
+"""ShiViz's own default: a line of text, then a line with host and clock."""
 
 WRITTEN_REGEX = (
     r"(?<event>.*)\t(?<data>{.*})(?:\t(?<time>[^\s\[]+))?(?:\t(?<receives>\[.*\]))?"
     r"\n(?<host>\S*) (?<clock>{.*})"
 )
-"""The expression that reads what is written."""
+"""The expression that reads the output of `shiviz_text`."""
 WRITTEN_FIELDS = {"data": "data", "time": "time", "receives": "receives"}
-"""The fields that it reads beside ShiViz's own."""
+"""The groups of `WRITTEN_REGEX` that are fields, besides ShiViz's own."""
 
 GROUPS = {"node": "host", "type": "event", "clock": "clock"}
-"""Where an event's fields are by default; a group `time` is an attribute."""
+"""The default paths of the fields; by default a group `time` is an attribute."""
 
 
 class _EventRegex(NamedTuple):
-    """The expression of events: as it was given, compiled, and its named groups."""
+    """The expression of events: its text, compiled, and the numbers of its named groups."""
 
     text: str
     regex: Any
@@ -63,48 +63,48 @@ class _EventRegex(NamedTuple):
 
 
 class _ShivizText:
-    """The text of a log, of UTF-8 with plain line ends, and the lines that were not UTF-8."""
+    """The text of a log, as UTF-8 with Unix line ends, and the numbers of its invalid lines."""
 
     def __init__(self, raw: bytes) -> None:
-        self._invalid: set[int] = set()
+        self._invalid_lines: set[int] = set()
         self.text = raw.replace(b"\r\n", b"\n")
         try:
             self.text.decode()
         except UnicodeDecodeError:
             lines = self.text.split(b"\n")
             valid = [line.decode(errors="replace").encode() for line in lines]
-            self._invalid = {n for n, line in enumerate(lines, 1) if line != valid[n - 1]}
+            self._invalid_lines = {n for n, line in enumerate(lines, 1) if line != valid[n - 1]}
             self.text = b"\n".join(valid)
         self.line = LineNumbers(self.text).number
 
-    def first_word(self, start: int, end: int) -> int:
-        """Return the offset of the first byte that is not blank."""
+    def first_nonblank(self, start: int, end: int) -> int:
+        """Return the offset of the first non-blank byte in a range."""
         return end - len(self.text[start:end].lstrip())
 
-    def is_invalid(self, start: int, end: int) -> bool:
-        """Return whether a line of a piece was not UTF-8."""
-        if not self._invalid:
+    def has_invalid_line(self, start: int, end: int) -> bool:
+        """Return whether a line in a range was not UTF-8."""
+        if not self._invalid_lines:
             return False
-        return not self._invalid.isdisjoint(range(self.line(start), self.line(end) + 1))
+        return not self._invalid_lines.isdisjoint(range(self.line(start), self.line(end) + 1))
 
-    def unmatched(self, start: int, end: int) -> tuple[EventError, int] | None:
-        """Return the fault of text that no match covers, and its offset, unless it is blank."""
-        left = self.text[start:end].strip()
-        if not left:
+    def unmatched_error(self, start: int, end: int) -> tuple[EventError, int] | None:
+        """Return the error for text that no match covers, and its offset; None if it is blank."""
+        content = self.text[start:end].strip()
+        if not content:
             return None
-        head = self.first_word(start, end)
-        if self.is_invalid(head, head + len(left)):
+        head = self.first_nonblank(start, end)
+        if self.has_invalid_line(head, head + len(content)):
             return EventError("the text is not valid UTF-8"), head
-        count = left.count(b"\n") + 1
-        much = f" ({count} lines)" if count > 1 else ""
-        shown = brief(left[:240].decode(errors="replace").partition("\n")[0])
-        return EventError(f"the regular expression does not match the text {shown}{much}"), head
+        count = content.count(b"\n") + 1
+        note = f" ({count} lines)" if count > 1 else ""
+        excerpt = brief(content[:240].decode(errors="replace").partition("\n")[0])
+        return EventError(f"the regular expression does not match the text {excerpt}{note}"), head
 
 
-def _groups(regex: Any) -> dict[str, int]:
-    """Return the named groups and their numbers, in the order of the text."""
-    named = sorted(regex.groupindex.items(), key=lambda group: group[1])
-    return {name.decode(): index for name, index in named}
+def _named_groups(regex: Any) -> dict[str, int]:
+    """Return the named groups with their numbers, in the order of the expression."""
+    groups = sorted(regex.groupindex.items(), key=lambda group: group[1])
+    return {name.decode(): index for name, index in groups}
 
 
 class _ShivizReader:
@@ -114,40 +114,41 @@ class _ShivizReader:
         self._limits = limits
         self._shape = Shape(source, GROUPS, limits)
         names = ("type", "node") if source.rebuild else ("type", "node", "clock")
-        self._needed = [self._shape.paths[name][0] for name in names]
-        self._regex = None if source.regex is None else self._event_regex(source.regex)
-        self._delimiter = self._delimiter_of(source.delimiter)
+        self._required_groups = [self._shape.paths[name][0] for name in names]
+        self._regex = None if source.regex is None else self._compile_event_regex(source.regex)
+        self._delimiter = self._compile_delimiter(source.delimiter)
 
-    def _event_regex(self, text: str) -> _EventRegex:
+    def _compile_event_regex(self, text: str) -> _EventRegex:
         regex = compile_regex(text, limits=self._limits)
-        groups = _groups(regex)
-        missing = [name for name in self._needed if name not in groups]
+        groups = _named_groups(regex)
+        missing = [name for name in self._required_groups if name not in groups]
         if missing:
             raise SettingError(
                 f"regex has no group {missing[0]!r}; "
-                f"it needs the named groups {', '.join(self._needed)}, as (?<{missing[0]}>…)"
+                f"it needs the named groups {', '.join(self._required_groups)}, "
+                f"as (?<{missing[0]}>…)"
             )
         return _EventRegex(text, regex, groups)
 
-    def _delimiter_of(self, text: str | None) -> Any:
+    def _compile_delimiter(self, text: str | None) -> Any:
         return compile_regex(text, what="delimiter", limits=self._limits) if text else None
 
-    def header(self, text: bytes) -> tuple[int, _EventRegex, Any]:
-        """Return where the log begins, and the expressions of events and of the delimiter.
+    def read_header(self, text: bytes) -> tuple[int, _EventRegex, Any]:
+        """Return the offset of the first event, the expression of events, and the delimiter.
 
-        A file may begin with its expression and its delimiter, the latter
-        perhaps empty; options given from outside go before them.
+        The first two lines of a file may be its expression and its delimiter, which may be empty.
+        Options of the source take precedence over them.
         """
         first, _, rest = text.partition(b"\n")
         line = first.decode()
-        if not set(NAME.findall(line)).issuperset(self._needed):
-            return 0, self._regex or self._event_regex(DEFAULT_REGEX), self._delimiter
+        if not set(NAME.findall(line)).issuperset(self._required_groups):
+            return 0, self._regex or self._compile_event_regex(DEFAULT_REGEX), self._delimiter
         second = rest.partition(b"\n")[0]
         begin = min(len(text), len(first) + len(second) + 2)
         if self._regex is not None:
             return begin, self._regex, self._delimiter
-        delimiter = self._delimiter or self._delimiter_of(second.decode().strip())
-        return begin, self._event_regex(line.strip()), delimiter
+        delimiter = self._delimiter or self._compile_delimiter(second.decode().strip())
+        return begin, self._compile_event_regex(line.strip()), delimiter
 
     def items(
         self, text: _ShivizText, start: int, end: int, events: _EventRegex
@@ -159,17 +160,17 @@ class _ShivizReader:
             if first == last:
                 continue
             matched = True
-            if lost := text.unmatched(at, first):
-                yield lost
+            if unmatched := text.unmatched_error(at, first):
+                yield unmatched
             at = last
-            head = text.first_word(first, last)
+            head = text.first_nonblank(first, last)
             try:
                 if last - head > bytes_max:
                     raise EventError(
                         f"the event's text is longer than line_bytes_max ({bytes_max} bytes) and "
                         "was skipped"
                     )
-                if text.is_invalid(head, last):
+                if text.has_invalid_line(head, last):
                     raise EventError("the event's text is not valid UTF-8")
                 cells = {name: match[index] for name, index in events.groups.items()}
                 record = {name: cell.decode() for name, cell in cells.items() if cell is not None}
@@ -177,73 +178,77 @@ class _ShivizReader:
             except EventError as fault:
                 yield fault, head
         if matched:
-            if lost := text.unmatched(at, end):
-                yield lost
+            if unmatched := text.unmatched_error(at, end):
+                yield unmatched
         elif b"\0" in text.text[start:end]:
             reason = "this is no text: it holds bytes that are zero (--format says what it is)"
-            yield EventError(reason), text.first_word(start, end)
+            yield EventError(reason), text.first_nonblank(start, end)
         elif text.text[start:end].strip():
             reason = f"the regular expression `{shortened(events.text, 120)}` matches nothing here"
             hint = "(--regex gives another one, --format another kind of log)"
-            yield EventError(f"{reason} {hint}"), text.first_word(start, end)
+            yield EventError(f"{reason} {hint}"), text.first_nonblank(start, end)
 
 
 def check_expressions(source: Source, limits: Limits) -> None:
-    """Raise the SettingError of a regex or delimiter that cannot be used."""
+    """Raise a SettingError if the regex or the delimiter of a source is invalid."""
     _ShivizReader(source, limits)
 
 
 def read_text(
-    name: str, chunks: Iterator[bytes], source: Source, limits: Limits, pieces: Iterator[int]
+    name: str, chunks: Iterator[bytes], source: Source, limits: Limits, piece_numbers: Iterator[int]
 ) -> Iterator[Record]:
-    """Yield the records of a ShiViz log, in its order.
+    """Yield the records of a ShiViz log, in order.
 
-    `pieces` numbers the executions that have no name; the files of a log share it.
+    `piece_numbers` yields numbers for executions without a name; the files of a log share it.
     """
     reader = _ShivizReader(source, limits)
-    raw, damage = whole(name, chunks, limits.log_bytes_max, "ShiViz log")
+    raw, damage = read_whole(name, chunks, limits.log_bytes_max, "ShiViz log")
     if isinstance(damage, TornError):
-        # The line in which the data is truncated is incomplete.
+        # Drop the last line, which is incomplete.
         raw = raw[: raw.rfind(b"\n") + 1]
     text = _ShivizText(raw)
-    begin, events, delimiter = reader.header(text.text)
-    used: set[str] = set()
-    for execution, start, end in _executions(text.text, begin, delimiter, pieces):
-        named, count = execution, 1
-        while named in used:
+    begin, events, delimiter = reader.read_header(text.text)
+    used_names: set[str] = set()
+    for execution, start, end in _split_executions(text.text, begin, delimiter, piece_numbers):
+        unique_name, count = execution, 1
+        while unique_name in used_names:
             count += 1
-            named = f"{execution} ({count})"
-        used.add(named)
+            unique_name = f"{execution} ({count})"
+        used_names.add(unique_name)
         for item, at in reader.items(text, start, end, events):
             if isinstance(item, EventError):
-                yield rejected(item, name, text.line(at), named)
+                yield rejected_record(item, name, text.line(at), unique_name)
             else:
-                yield named, item, name, text.line(at)
+                yield unique_name, item, name, text.line(at)
     if damage is not None:
-        yield rejected(damage, name, text.line(len(text.text)))
+        yield rejected_record(damage, name, text.line(len(text.text)))
 
 
-def _executions(
-    text: bytes, begin: int, delimiter: Any, pieces: Iterator[int]
+def _split_executions(
+    text: bytes, begin: int, delimiter: Any, piece_numbers: Iterator[int]
 ) -> Iterator[tuple[str, int, int]]:
-    """Cut the text at the delimiter; yield (name, start, end) of each part that is not blank."""
+    """Split the text at the delimiter; yield (name, start, end) of each part that is not blank."""
     cuts = [] if delimiter is None else [m for m in delimiter.finditer(text, begin) if m.group()]
     if not cuts:
         yield "", begin, len(text)
         return
-    groups = _groups(delimiter)
+    groups = _named_groups(delimiter)
     index = groups.get("trace", next(iter(groups.values()), 0))
     starts = [(None, begin), *((cut, cut.end()) for cut in cuts)]
     ends = [*(cut.start() for cut in cuts), len(text)]
     for (cut, start), end in zip(starts, ends, strict=True):
         if text[start:end].strip():
-            named = (cut[index] or b"").decode().strip() if cut is not None and index else ""
-            number = str(next(pieces))
-            yield named or number, start, end
+            execution = (cut[index] or b"").decode().strip() if cut is not None and index else ""
+            number = str(next(piece_numbers))
+            yield execution or number, start, end
 
 
 def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
-    """Return executions, by name, as ShiViz reads them; several are divided by `=== NAME ===`."""
+    """Return executions as the text of a ShiViz log.
+
+    Several executions are separated by lines `=== NAME ===`. Raises a SettingError for an event
+    that could not be read back.
+    """
     parts = [(name, list(events)) for name, events in executions]
     lines: list[str] = []
     for name, events in parts:

@@ -1,18 +1,18 @@
 """Tables: CSV with a header row, and Parquet.
 
-A row is a record, its columns are the keys; in CSV they stand between commas,
-tabs, semicolons or bars, whichever the header has most of; blanks before a cell are no part of it
-(what is in quotes is), and blanks after a name of the header. Columns that are no field of the
-event are attributes. In CSV a cell is text, read by one rule: an empty cell is
-absent; a cell that is a number as JSON writes one is that number (so `007`
-stays text); `true` and `false` are booleans; all else is text. The columns of
-node, type and id stay text, and so does that of the time under a format that writes
+A row is a record, and its columns are the keys. The separator of CSV columns is a comma,
+tab, semicolon or bar, whichever is most frequent in the header. Blanks before a cell are ignored
+(unless quoted), as are blanks after a name in the header. Columns that are no field of the
+event are attributes. The text of a CSV cell is converted by one rule: an empty cell is
+absent; a number in JSON's syntax is a number (so `007`
+stays text); `true` and `false` are booleans; anything else is text. The columns of
+node, type and id stay text, and so does the time if the time format writes
 numbers. A clock is a JSON object, a JSON array with `--nodes`, or `node:3;m:2`; a `data`
 column is a JSON object.
 
 In Parquet a clock is a map, a struct, a list with `--nodes`, or text as in CSV;
 `data` is a map, a struct or a JSON object as text; null and NaN are absent. The one rule:
-rows stream, batch by batch, and no table is ever whole in memory.
+rows are streamed in batches, and memory never holds a whole table.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ketal.errors import EventError, SettingError
-from ketal.logs.formats.cells import with_data
+from ketal.logs.formats.cells import with_decoded_data
 from ketal.logs.formats.in_memory import arrow_rows, need_pyarrow, record_of_row, repeated_column
-from ketal.logs.log_records import rejected
+from ketal.logs.log_records import rejected_record
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.logs.streams import PARQUET, SEPARATORS, blocks
@@ -42,43 +42,43 @@ _CSV_FAULTS = (
     ("unexpected end of data", "a quote is not closed"),
     ("new-line character", "a carriage return stands alone; a line ends in \\n or \\r\\n"),
 )
-"""What the csv module says, and what is meant."""
+"""Parts of error messages of the csv module, and clearer wordings for them."""
 
 
 def read_csv(
     name: str, chunks: Iterator[bytes], source: Source, limits: Limits
 ) -> Iterator[Record]:
-    """Yield the records of a CSV file, in its order."""
+    """Yield the records of a CSV file, in order."""
     shape = Shape(source, limits=limits)
-    # A number would lose what a format reads, as zeros at its end.
+    # Conversion to a number would lose digits that the time format needs, as trailing zeros.
     texts = ("node", "type", "id", "time") if shape.times.numeric else ("node", "type", "id")
     as_text = {shape.paths[field][0] for field in texts}
     header: list[str] | None = None
     for line, last, row in _rows(chunks, limits):
         try:
             if header is None:
-                header = _header(row)
+                header = _checked_header(row)
                 continue
             if isinstance(row, EventError):
                 raise row
-            record = with_data(_record(header, row, as_text), shape)
+            record = with_decoded_data(_row_record(header, row, as_text), shape)
             yield "", shape.item(record), name, line
         except EventError as fault:
-            yield rejected(_of_lines(fault, line, last), name, line)
+            yield rejected_record(_with_line_range(fault, line, last), name, line)
             if header is None:
                 return
 
 
-def _of_lines(fault: EventError, first: int, last: int) -> EventError:
-    """Return the fault of a row, which says on which lines it stands where it has several."""
+def _with_line_range(fault: EventError, first: int, last: int) -> EventError:
+    """Return the error of a row, with its range of lines appended if it spans several."""
     if last <= first:
         return fault
-    of_lines = EventError(f"{fault.reason} (the row is lines {first} to {last})")
-    of_lines.draft = fault.draft
-    return of_lines
+    error = EventError(f"{fault.reason} (the row is lines {first} to {last})")
+    error.draft = fault.draft
+    return error
 
 
-def _header(row: list[str] | EventError) -> list[str]:
+def _checked_header(row: list[str] | EventError) -> list[str]:
     if isinstance(row, EventError):
         raise EventError(f"no row can be read without the header: {row.reason}")
     header = [cell.strip() for cell in row]
@@ -89,7 +89,7 @@ def _header(row: list[str] | EventError) -> list[str]:
     return header
 
 
-def _record(header: list[str], row: list[str], as_text: set[str]) -> dict[str, Any]:
+def _row_record(header: list[str], row: list[str], as_text: set[str]) -> dict[str, Any]:
     if len(row) != len(header):
         raise EventError(
             f"the row has {counted(len(row), 'cell')}, and the first row, which names the columns, "
@@ -98,40 +98,40 @@ def _record(header: list[str], row: list[str], as_text: set[str]) -> dict[str, A
     record: dict[str, Any] = {}
     for column, cell in zip(header, row, strict=True):
         if cell:
-            record[column] = cell if column in as_text else _of_text(cell)
+            record[column] = cell if column in as_text else _cell_value(cell)
     return record
 
 
-def _of_text(text: str) -> Any:
+def _cell_value(text: str) -> Any:
     if _JSON_NUMBER.fullmatch(text):
         try:
             return msgspec.json.decode(text)
         except ValueError:
-            # Thousands of digits are an identifier, not a quantity.
+            # A number of thousands of digits is an identifier, not a quantity.
             return text
     return {"true": True, "false": False}.get(text, text)
 
 
-def _split(block: bytes | EventError) -> list[bytes | EventError]:
+def _split_block(block: bytes | EventError) -> list[bytes | EventError]:
     return [block] if isinstance(block, EventError) else [*block.split(b"\n")]
 
 
 class _CsvLines:
-    """Lines of text for the csv module; raises the EventError of a line that is none."""
+    """An iterator of decoded lines for the csv module; raises an EventError for a bad line."""
 
     def __init__(self, chunks: Iterator[bytes], limits: Limits) -> None:
         self._max = limits.line_bytes_max
         self._lines: Iterator[tuple[int, bytes | EventError]] = (
             item
             for number, block in blocks(chunks, self._max)
-            for item in enumerate(_split(block), number)
+            for item in enumerate(_split_block(block), number)
         )
         self._size = 0
         self.first = self.last = 0
-        """The lines on which the row begins and ends."""
+        """The numbers of the first and the last line of the current row."""
 
     def begin(self) -> None:
-        """Forget the row before: the next line begins a row."""
+        """Start a new row at the next line."""
         self.first = self._size = 0
 
     def __iter__(self) -> _CsvLines:
@@ -139,12 +139,12 @@ class _CsvLines:
 
     def __next__(self) -> str:
         number, line = next(self._lines)
-        begun = self.first != 0
+        is_continuation = self.first != 0
         self.first = self.first or number
         self.last = number
         if isinstance(line, EventError):
             raise line
-        self._size += begun + len(line)  # A line end stands before it.
+        self._size += is_continuation + len(line)  # counts the line end before it
         if self._size > self._max:
             raise EventError(
                 f"the row is longer than line_bytes_max ({self._max} bytes); is a quote not closed?"
@@ -158,8 +158,8 @@ class _CsvLines:
 def _rows(
     chunks: Iterator[bytes], limits: Limits
 ) -> Iterator[tuple[int, int, list[str] | EventError]]:
-    """Yield (lines on which the row begins and ends, cells or why there are none)."""
-    # The bound on a cell is one for the whole process, hence it is only ever raised.
+    """Yield (first line, last line, cells or an EventError) of each row."""
+    # The csv module has one limit for the whole process, hence it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), limits.line_bytes_max))
     lines = _CsvLines(chunks, limits)
     opening = "\n"
@@ -184,7 +184,9 @@ def _rows(
         except EventError as fault:
             yield lines.first, lines.last, fault
         except csv.Error as fault:
-            why = next((ours for theirs, ours in _CSV_FAULTS if theirs in str(fault)), str(fault))
+            why = next(
+                (wording for original, wording in _CSV_FAULTS if original in str(fault)), str(fault)
+            )
             yield lines.first, lines.last, EventError(f"the row is no CSV: {why}")
         else:
             if row:
@@ -193,7 +195,7 @@ def _rows(
 
 
 def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> Iterator[Record]:
-    """Yield the records of a Parquet file, in its order; a place is a row's number."""
+    """Yield the records of a Parquet file, in order; their line is the number of the row."""
     with need_pyarrow(f"{name}: Parquet"):
         import pyarrow
         import pyarrow.parquet
@@ -203,14 +205,14 @@ def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> I
     start = file.tell()
     if file.read(len(PARQUET)) != PARQUET:
         why = f"this is no Parquet file: it does not begin with {PARQUET.decode()}"
-        yield rejected(EventError(why), name, 1)
+        yield rejected_record(EventError(why), name, 1)
         return
     file.seek(start)
-    # Typed in some versions of pyarrow, in others not.
-    opened: Any = pyarrow.parquet.ParquetFile
+    # Only some versions of pyarrow have type annotations here.
+    open_parquet: Any = pyarrow.parquet.ParquetFile
 
     def batches() -> Iterator[Any]:
-        table = opened(file)
+        table = open_parquet(file)
         if why := repeated_column(table.schema_arrow.names):
             raise EventError(why)
         yield from table.iter_batches(batch_size=_BATCH_ROWS)
@@ -220,4 +222,4 @@ def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> I
         for number, row in enumerate(arrow_rows(batches(), "Parquet"), 1):
             yield record_of_row(row, name, number, shape, typed=True)
     except EventError as fault:
-        yield rejected(fault, name, 1)
+        yield rejected_record(fault, name, 1)

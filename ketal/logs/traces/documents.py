@@ -1,8 +1,8 @@
-"""JSON documents in a file, and where their parts stand.
+"""The JSON documents of a trace file, and the line numbers of their spans.
 
-Traces come as one document, or as one a line. Parts of a document are decoded by
-themselves, from their own bytes, so that each has a line, and one that cannot be
-read costs no other.
+A trace file is one document, or one document per line. Each span of a document is decoded
+separately, from its own bytes, so that its line number is known, and a span that cannot be
+decoded does not affect the others.
 
 The one rule: damage is an item in its place, not an exception.
 """
@@ -18,7 +18,7 @@ import msgspec
 
 from ketal.errors import EventError
 from ketal.logs.json_faults import why_not_json
-from ketal.logs.log_records import rejected
+from ketal.logs.log_records import rejected_record
 from ketal.logs.shape import json_type_of
 from ketal.logs.streams import LineNumbers
 from ketal.model.log_arguments import Record
@@ -27,13 +27,13 @@ Span = TypeVar("Span")
 decoded = msgspec.json.Decoder().decode
 """Return the decoded value of JSON."""
 elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
-"""Return the parts of a JSON array, undecoded."""
+"""Return the elements of a JSON array, undecoded."""
 members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-"""Return the parts of a JSON object, undecoded."""
+"""Return the members of a JSON object, their values undecoded."""
 
 
 class Text:
-    """The text of a file and how far it was read, for the line numbers of its parts."""
+    """The text of a trace file, and the current offset in it, for line numbers."""
 
     def __init__(self, name: str, text: bytes) -> None:
         self.name = name
@@ -44,16 +44,19 @@ class Text:
     def items(
         self, read: Callable[[Text, bytes], Iterator[Span | Record]]
     ) -> Iterator[Span | Record]:
-        """Yield what `read` yields of each JSON document: the whole text, or each line of it."""
+        """Yield the items that `read` yields for each document: the whole text, or each line.
+
+        A document that is not JSON is yielded as a rejected record.
+        """
         start = 0
-        for document in self._text.split(b"\n") if self._is_by_lines() else [self._text]:
+        for document in self._text.split(b"\n") if self._has_document_per_line() else [self._text]:
             if document.strip():
                 self._at = start + len(document) - len(document.lstrip())
-                fault = self._fault(document, start)
-                yield from read(self, document) if fault is None else [self.rejected(fault)]
+                fault = self._document_error(document, start)
+                yield from read(self, document) if fault is None else [self.rejected_record(fault)]
             start += len(document) + 1
 
-    def _is_by_lines(self) -> bool:
+    def _has_document_per_line(self) -> bool:
         lines = [line for line in self._text.split(b"\n", 8)[:8] if line.strip()]
         for line in lines[:3] if len(lines) > 1 else ():
             with suppress(ValueError, RecursionError):
@@ -61,8 +64,8 @@ class Text:
                     return True
         return False
 
-    def _fault(self, document: bytes, start: int) -> EventError | None:
-        """Return why a document that begins somewhere cannot be read; None if it can."""
+    def _document_error(self, document: bytes, start: int) -> EventError | None:
+        """Return the error of a document at offset `start`; None if it is JSON."""
         try:
             decoded(document)
         except UnicodeDecodeError:
@@ -71,7 +74,7 @@ class Text:
             why = why_not_json(document.decode(errors="replace"), fault)
             if at := re.search(r"byte (\d+)", str(fault)):
                 self._at = start + min(int(at[1]), len(document))
-                # Of the line, as that is what the place names.
+                # Relative to the line, since the place of the record is a line.
                 byte = self._at - self._text.rfind(b"\n", 0, self._at) - 1
                 why = why.replace(at[0], f"byte {byte}")
             return EventError(f"the document {why}")
@@ -80,9 +83,9 @@ class Text:
     def spans(
         self, raw: Iterable[msgspec.Raw], read: Callable[[dict[str, Any]], Span]
     ) -> Iterator[Span | Record]:
-        """Yield the spans that parts of the document are, which follow each other.
+        """Yield the spans that `read` makes of parts of the document, given in document order.
 
-        What `read` raises an EventError for is a record.
+        A part for which `read` raises an EventError is yielded as a rejected record.
         """
         for part in raw:
             value = bytes(part)
@@ -94,13 +97,13 @@ class Text:
                     raise EventError(f"the span is {json_type_of(record)}, not an object")
                 yield read(record)
             except EventError as fault:
-                yield self.rejected(fault)
+                yield self.rejected_record(fault)
             self._at += len(value) if at >= 0 else 0
 
     def line(self) -> int:
-        """Return the line that was read last."""
+        """Return the line number of the current offset."""
         return self._lines.number(self._at)
 
-    def rejected(self, fault: EventError) -> Record:
-        """Return the record of what cannot be read here."""
-        return rejected(fault, self.name, self.line())
+    def rejected_record(self, fault: EventError) -> Record:
+        """Return a rejected record, with the current line as its place."""
+        return rejected_record(fault, self.name, self.line())

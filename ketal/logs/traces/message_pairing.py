@@ -1,17 +1,17 @@
-"""Which events send a message, which receive it, and by what they are paired.
+"""Pair the sends and receives of a log by message ids.
 
-A vector clock orders a receive after its send; so does the message's name, where a log
-has it at both. A `Messages` is read from a text such as
-`id=msg.id,send=type:send,receive=type:recv`: `id` is the attribute that names the
-message (several joined by `+`), `send` and `receive` select the events, each by a field
-and the values it may have (`|` between them, `*` for any run of characters).
+Message ids that a log records at sends and receives order a receive after its send, as a vector
+clock does. `Messages` is parsed from a text such as
+`id=msg.id,send=type:send,receive=type:recv`: `id` is the attribute that identifies the
+message (several attributes are joined by `+`); `send` and `receive` select the events, each by a
+field and its possible values (separated by `|`, with `*` for any characters).
 
-A field is `node`, `type`, `id` or `time`, the event's own, or the keys that lead
-to an attribute, joined by `.`; `data.x` names an attribute whose name is taken.
-A backslash takes the meaning from the character after it.
+A field is `node`, `type`, `id` or `time` of the event, or the path of
+an attribute, its keys joined by `.`; `data.x` is an attribute whose name is that of a field.
+A backslash escapes the next character.
 
-The one rule: a pairing that could be another one is none. A message that two
-events send is ambiguous, and is counted, never guessed.
+The one rule: an ambiguous message is not paired. A message that two
+events send is counted, and its send is never guessed.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _KEYS = ("id", "send", "receive")
 
 
 def _glob(text: str) -> str:
-    """Return the regular expression of a value with `*`, its backslashes taken out."""
+    """Return the regular expression of a value with `*`, with backslashes removed."""
     first, *rest = (
         re.escape(re.sub(r"\\(.)", r"\1", piece)) for piece in split_unescaped(text, "*")
     )
     if not rest:
         return first
-    # An atomic group never gives back what it took, so matching takes linear time.
+    # Atomic groups do not backtrack, so matching takes linear time.
     return first + "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + f".*{rest[-1]}"
 
 
 def text_at(event: Event, path: tuple[str, ...]) -> str | None:
-    """Return the value of a field of an event as text; None where it is no scalar."""
+    """Return the value of a field of an event as text; None if it is absent or not a scalar."""
     if len(path) == 1 and path[0] in _OWN:
         value = getattr(event, path[0])
     else:
@@ -54,7 +54,7 @@ def text_at(event: Event, path: tuple[str, ...]) -> str | None:
 
 @dataclass(frozen=True)
 class _Test:
-    """A field and what its value looks like; `text` is how that was written."""
+    """A test of one field of an event by a regular expression; `text` is its source text."""
 
     path: tuple[str, ...]
     expression: re.Pattern[str]
@@ -67,7 +67,7 @@ class _Test:
 
 @dataclass(frozen=True)
 class Messages:
-    """How sends and receives are recognised; the fields of `id` together name a message."""
+    """How to recognise sends and receives; the values of the fields `id` identify a message."""
 
     id: tuple[tuple[str, ...], ...]
     send: _Test
@@ -75,12 +75,12 @@ class Messages:
 
     @classmethod
     def of(cls, option: str | Mapping[str, str] | Messages) -> Messages:
-        """Read the text of `--match-messages`, or a mapping with its keys.
+        """Parse the text of `--match-messages`, or a mapping with the same keys.
 
         Raises
         ------
         SettingError
-            If it is not of that form.
+            If the option is malformed.
         """
         if isinstance(option, Messages):
             return option
@@ -88,7 +88,7 @@ class Messages:
             raise SettingError(
                 f"messages are matched by a text as {MESSAGES_EXAMPLE}, not by {option!r}"
             )
-        given = _pairs(option) if isinstance(option, str) else dict(option)
+        given = _parse_keys(option) if isinstance(option, str) else dict(option)
         for key, value in given.items():
             if key not in _KEYS:
                 raise SettingError(f"messages are not matched by {key!r}{near(key, _KEYS)}")
@@ -99,17 +99,17 @@ class Messages:
                 raise SettingError(f"to match messages takes {key}=…, as {MESSAGES_EXAMPLE}")
         return cls(
             id=tuple(path_of(path) for path in split_unescaped(given["id"], "+")),
-            send=_test("send", given["send"]),
-            receive=_test("receive", given["receive"]),
+            send=_parse_test("send", given["send"]),
+            receive=_parse_test("receive", given["receive"]),
         )
 
     def name(self, event: Event) -> tuple[str, ...] | None:
-        """Return the name of the message that an event is about; None without one."""
+        """Return the id of the message that an event sends or receives; None if it has no id."""
         texts = [text_at(event, path) for path in self.id]
         return None if None in texts else tuple(texts)  # type: ignore[arg-type]
 
 
-def _pairs(text: str) -> dict[str, str]:
+def _parse_keys(text: str) -> dict[str, str]:
     given: dict[str, str] = {}
     for piece in split_unescaped(text, ","):
         key, *value = split_unescaped(piece, "=", 1)
@@ -123,7 +123,7 @@ def _pairs(text: str) -> dict[str, str]:
     return given
 
 
-def _test(key: str, text: str) -> _Test:
+def _parse_test(key: str, text: str) -> _Test:
     field, *values = split_unescaped(text, ":", 1)
     if not values:
         raise SettingError(f"{key}={text} is not FIELD:VALUE, as {key}=type:{key}")
@@ -133,19 +133,20 @@ def _test(key: str, text: str) -> _Test:
 
 @dataclass(frozen=True)
 class Pairing:
-    """The pairing of an execution's messages, by the places of events in a list."""
+    """The pairing of the messages of an execution; events are given by position in a list."""
 
     sends: Mapping[int, int]
-    """A receive → its send."""
+    """Receive → its send."""
     unsent: tuple[int, ...]
-    """Receives of a message that nothing in the log sends."""
+    """Receives of a message that no event in the log sends."""
     ambiguous: tuple[int, ...]
     """Receives of a message that several events send."""
     unreceived: int
+    """The number of sends of a message that no event receives."""
     unnamed: int
-    """Receives without the id of a message."""
+    """The number of receives without a message id."""
     void: tuple[str, ...]
-    """The keys that fit no event at all, as `id=msg.id`: mistyped, most likely."""
+    """The keys that match no event, as `id=msg.id`: most likely mistyped."""
 
 
 def paired(events: Sequence[Event], messages: Messages) -> Pairing:
@@ -154,13 +155,13 @@ def paired(events: Sequence[Event], messages: Messages) -> Pairing:
     receivers: list[tuple[int, tuple[str, ...]]] = []
     unnamed = 0
     void: dict[str, Callable[[Event], bool]] = {
-        f"id={'.'.join(path)}": partial(_has, path) for path in messages.id
+        f"id={'.'.join(path)}": partial(_has_value, path) for path in messages.id
     }
     void[f"send={messages.send.text}"] = messages.send
     void[f"receive={messages.receive.text}"] = messages.receive
     for at, event in enumerate(events):
         if void:
-            void = {key: fits for key, fits in void.items() if not fits(event)}
+            void = {key: matches for key, matches in void.items() if not matches(event)}
         name = messages.name(event)
         if name is None:
             unnamed += messages.receive(event)
@@ -173,22 +174,24 @@ def paired(events: Sequence[Event], messages: Messages) -> Pairing:
     unsent: list[int] = []
     ambiguous: list[int] = []
     for at, name in receivers:
-        of = [sender for sender in senders.get(name, ()) if sender != at]
-        if len(of) == 1:
-            sends[at] = of[0]
+        candidates = [sender for sender in senders.get(name, ()) if sender != at]
+        if len(candidates) == 1:
+            sends[at] = candidates[0]
         else:
-            (ambiguous if of else unsent).append(at)
+            (ambiguous if candidates else unsent).append(at)
     received = {name for _, name in receivers}
-    unreceived = sum(len(of) for name, of in senders.items() if name not in received)
+    unreceived = sum(
+        len(candidates) for name, candidates in senders.items() if name not in received
+    )
     keys = tuple(void) if events else ()
     return Pairing(sends, tuple(unsent), tuple(ambiguous), unreceived, unnamed, keys)
 
 
 def keys_void(pairings: Sequence[Pairing]) -> list[str]:
-    """Return the keys that fit no event of any execution."""
+    """Return the keys that match no event in any execution."""
     void = [pairing.void for pairing in pairings]
     return [key for key in void[0] if all(key in keys for keys in void)] if void else []
 
 
-def _has(path: tuple[str, ...], event: Event) -> bool:
+def _has_value(path: tuple[str, ...], event: Event) -> bool:
     return text_at(event, path) is not None

@@ -1,14 +1,14 @@
-"""Spans of OTLP JSON, which OpenTelemetry exports.
+"""Read spans of OTLP JSON, which OpenTelemetry exports.
 
-A document is `{"resourceSpans": [...]}`: resources, each with scopes, each with
+A document is `{"resourceSpans": [...]}`: a list of resources, each with scopes, each with
 spans. The service is an attribute of the resource. By the OTLP specification
-("JSON Protobuf Encoding") ids are hex digits, enums and 64-bit integers are
-numbers, the latter also text, and what is null is absent. Read as well, for some
-exporters write it: snake case, `instrumentationLibrarySpans` of old versions, ids
-in base64 and enums by name, as protobuf's own JSON mapping has them.
+("JSON Protobuf Encoding") ids are hex digits, enums are numbers, 64-bit integers are
+numbers or text, and null means absent. Accepted as well, because some
+exporters write them: names in snake case, `instrumentationLibrarySpans` of old versions, and ids
+in base64 and enums by name, as in protobuf's own JSON mapping.
 
-The one rule: what the specification calls invalid is rejected with its line, and
-what it does not know is passed over.
+The one rule: a span or a resource that the specification calls invalid is rejected with its line,
+and fields that it does not define are ignored.
 """
 
 from __future__ import annotations
@@ -40,39 +40,41 @@ _SCOPES = (
 
 
 def otlp_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
-    """Yield the spans of a document; a record for each that cannot be read."""
+    """Yield the spans of a document, and a rejected record for each that cannot be read."""
     exports = elements(document) if document.lstrip()[:1] == b"[" else [document]
     for export in exports:
         try:
-            resources = _lists(export, _RESOURCES)
+            resources = _list_elements(export, _RESOURCES)
         except EventError as fault:
-            yield text.rejected(fault)
+            yield text.rejected_record(fault)
             continue
         for resource in resources:
-            yield from _of_resource(text, resource)
+            yield from _resource_spans(text, resource)
 
 
-def _of_resource(text: Text, resource: msgspec.Raw) -> Iterator[TraceSpan | Record]:
+def _resource_spans(text: Text, resource: msgspec.Raw) -> Iterator[TraceSpan | Record]:
     try:
-        described = decoded(members(resource).get("resource", b"null"))
-        service = _service(_attributes(checked_object(described, "resource").get("attributes")))
-        scopes = _lists(resource, _SCOPES, needed=False)
+        description = decoded(members(resource).get("resource", b"null"))
+        service = _service_node(
+            _attributes(checked_object(description, "resource").get("attributes"))
+        )
+        scopes = _list_elements(resource, _SCOPES, needed=False)
     except (EventError, msgspec.DecodeError) as fault:
-        yield text.rejected(EventError(f"the resource cannot be read: {fault}"))
+        yield text.rejected_record(EventError(f"the resource cannot be read: {fault}"))
         return
     for scope in scopes:
         try:
-            spans = _lists(scope, ("spans",), needed=False)
+            spans = _list_elements(scope, ("spans",), needed=False)
         except EventError as fault:
-            yield text.rejected(fault)
+            yield text.rejected_record(fault)
             continue
         yield from text.spans(spans, partial(_span, service=service, text=text))
 
 
-def _service(attributes: dict[str, Any]) -> str:
-    """Return the line of a resource's spans; empty where it has no name.
+def _service_node(attributes: dict[str, Any]) -> str:
+    """Return the node of a resource's spans: namespace, name and instance of its service.
 
-    Names are unique in a namespace, and instances in a service.
+    Empty if the service has no name. Names are unique in a namespace, and instances in a service.
     """
     names = ("service.namespace", "service.name", "service.instance.id")
     namespace, name, instance = (
@@ -81,16 +83,19 @@ def _service(attributes: dict[str, Any]) -> str:
     return "/".join(part for part in (namespace, name, instance) if part) if name else ""
 
 
-def _lists(
+def _list_elements(
     raw: bytes | msgspec.Raw, names: tuple[str, ...], *, needed: bool = True
 ) -> list[msgspec.Raw]:
-    """Return the parts of an object's list, whichever of its names it has."""
+    """Return the elements of the list that an object has under any of some names.
+
+    Raises an EventError if the list is `needed` and a non-empty object lacks it.
+    """
     try:
         fields = members(raw)
         lists = [bytes(fields[name]) for name in names if name in fields]
         if not lists and needed and fields:
             raise EventError(f"the document has no {names[0]}")
-        return [part for one in lists if one != b"null" for part in elements(one)]
+        return [part for element in lists if element != b"null" for part in elements(element)]
     except msgspec.DecodeError as fault:
         raise EventError(f"{names[0]} cannot be read: {fault}") from None
 
@@ -128,19 +133,19 @@ def _span(record: dict[str, Any], service: str, text: Text) -> TraceSpan:
 
 
 def _links(record: dict[str, Any], trace: str) -> Iterator[tuple[str, str]]:
-    for one in _listed(record.get("links"), "links"):
-        link = checked_object(one, "a link")
+    for element in _checked_list(record.get("links"), "links"):
+        link = checked_object(element, "a link")
         yield _id(link, "traceId", 32) or trace, _id(link, "spanId", 16)
 
 
 def _field(record: dict[str, Any], name: str) -> Any:
-    """Return a field by its name, or by that in snake case; None where it is absent."""
+    """Return a field by its name in camel case or snake case; None if it is absent."""
     value = record.get(name)
     return record.get(_CAPITAL.sub(r"_\g<0>", name).lower()) if value is None else value
 
 
 def _id(record: dict[str, Any], what: str, digits: int) -> str:
-    """Return an id as hex digits; empty where there is none (all zeros are none)."""
+    """Return an id as hex digits; empty if it is absent or all zeros, which means no id."""
     value = _field(record, what)
     if value is None or value == "":
         return ""
@@ -173,43 +178,45 @@ def _kind(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(KINDS):
         return KINDS[value]
     if isinstance(value, str):
-        named = value.removeprefix("SPAN_KIND_").lower()
-        return named if named in KINDS else ""
+        name = value.removeprefix("SPAN_KIND_").lower()
+        return name if name in KINDS else ""
     return ""
 
 
-def _attributes(listed: Any, what: str = "attributes") -> dict[str, Any]:
-    """Return OTLP's list of key and value as a mapping."""
+def _attributes(entries: Any, what: str = "attributes") -> dict[str, Any]:
+    """Return OTLP's list of keys and values as a mapping."""
     out: dict[str, Any] = {}
-    for one in _listed(listed, what):
-        pair = checked_object(one, f"an element of {what}")
+    for element in _checked_list(entries, what):
+        pair = checked_object(element, f"an element of {what}")
         key = pair.get("key")
         if not isinstance(key, str):
             raise EventError(f"a key in {what} must be a string, not {json_type_of(key)}")
-        out[key] = _value(pair.get("value"))
+        out[key] = _attribute_value(pair.get("value"))
     return out
 
 
-def _value(value: Any) -> Any:
+def _attribute_value(value: Any) -> Any:
     kind, inner = next(iter(checked_object(value, "the value of an attribute").items()), ("", None))
     match kind.replace("_", "").lower():
         case "intvalue":
             text = str(inner)
             return int(text) if re.fullmatch(r"-?\d{1,20}", text) else inner
         case "arrayvalue":
-            return [_value(one) for one in _listed(*_values(inner, kind))]
+            return [
+                _attribute_value(element) for element in _checked_list(*_inner_values(inner, kind))
+            ]
         case "kvlistvalue":
-            return _attributes(*_values(inner, kind))
+            return _attributes(*_inner_values(inner, kind))
         case _:
             return inner
 
 
-def _values(inner: Any, kind: str) -> tuple[Any, str]:
-    """Return the values of a list, and what they are called."""
+def _inner_values(inner: Any, kind: str) -> tuple[Any, str]:
+    """Return the values of a list value, and their path for an error message."""
     return checked_object(inner, kind).get("values"), f"{kind}.values"
 
 
-def _listed(value: Any, what: str) -> list[Any]:
+def _checked_list(value: Any, what: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):

@@ -1,13 +1,14 @@
-"""Clocks for events that have none, from messages and each node's order.
+"""Rebuild vector clocks of events from messages and the order of each node's events.
 
-Happened-before is the least order that holds the order of each node and puts each send
+Happened-before is the least order that contains the order of each node and puts each send
 before its receives (Lamport, "Time, clocks, and the ordering of events in a distributed
-system", 1978); vector clocks are that order, written down. So a log that names its
-messages has clocks, even without stamps: the lines of a node give its order, `Messages`
-gives the pairs. Where events have clocks these tell which one of a message's events sent it.
+system", 1978), and vector clocks represent that order. So a log that identifies its
+messages determines vector clocks, even if its events have none: the sequence of a node's events in
+the log is the node's order, and `Messages` pairs sends and receives. Conversely, if events have
+vector clocks, these determine which event of a message is its send (`add_receives`).
 
-The one rule: no more order is claimed than the log shows. A receive whose send is not
-there, or could be one of several, follows its node's order only.
+The one rule: the clocks claim no more order than the log shows. A receive whose send is missing or
+ambiguous is ordered by its node alone.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import msgspec
 
 from ketal.clocks.vector import next_clock
 from ketal.errors import EventError
-from ketal.logs.log_records import held, place, replaced
+from ketal.logs.log_records import map_events, place, read_all
 from ketal.logs.shape import with_clock
 from ketal.logs.source import path_of
 from ketal.logs.traces.message_pairing import Messages, Pairing, keys_void, paired, text_at
@@ -34,10 +35,10 @@ from ketal.model.wording import counted
 
 @dataclass
 class Rebuilding:
-    """Counts of causes that a log lacks for rebuilding its clocks, and that so order nothing.
+    """Counts of the causes that could not be used to rebuild clocks, since the log lacks them.
 
-    What each counts is in `sentences`. `void` has the keys that fit no event of any execution, as
-    `id=msg.id`: mistyped, most likely.
+    `sentences` describes each count. `void` has the keys that match no event of any execution, as
+    `id=msg.id`: most likely mistyped.
     """
 
     unsent: int = 0
@@ -49,12 +50,12 @@ class Rebuilding:
     round_links: int = 0
 
     def reset(self) -> None:
-        """Reset the counts: the log is read from its beginning."""
+        """Reset the counts, for another reading of the log."""
         for counter in fields(self):
             setattr(self, counter.name, counter.default)
 
     def sentences(self) -> Iterator[str]:
-        """Yield sentences about causes that order nothing."""
+        """Yield a sentence for each kind of cause that could not be used."""
         for key in self.void:
             yield f"no event fits {key}"
         counts = (
@@ -63,7 +64,7 @@ class Rebuilding:
             (self.unnamed, "receive", "without the id of a message"),
             (self.orphans, "span", "whose parent was not read"),
             (self.lost_links, "link", "to a span that was not read"),
-            # To the span itself, too.
+            # Links of a span to itself are counted here, too.
             (self.round_links, "link", "that would close a round and cannot be kept"),
         )
         for number, what, why in counts:
@@ -77,16 +78,16 @@ def rebuilt(
     limits: Limits,
     rebuilding: Rebuilding,
 ) -> Iterator[Record]:
-    """Yield the records, each event with the clock that messages and order give it.
+    """Yield the records, each event with a clock rebuilt from messages and its node's order.
 
-    A receive names its send (`Event.receives`). The clocks that events have are not looked at. A
-    receive that comes before its own send, by way of other messages, cannot be stamped and is
-    rejected. What is missing is counted in `rebuilding`.
+    `receives` of a receive names its send. Clocks that events have already are ignored. A receive
+    that happened before its own send, through other messages, has no valid clock and is rejected.
+    Resets the counts in `rebuilding`, and counts unusable causes there.
     """
     rebuilding.reset()
-    whole = held(records, limits, "rebuilding clocks")
+    all_records = read_all(records, limits, "rebuilding clocks")
     executions: dict[str, list[int]] = {}
-    for at, (execution, item, _, _) in enumerate(whole):
+    for at, (execution, item, _, _) in enumerate(all_records):
         if isinstance(item, Event):
             executions.setdefault(execution, []).append(at)
     clocks: dict[int, dict[str, int]] = {}
@@ -94,49 +95,49 @@ def rebuilt(
     receives: dict[int, tuple[Dot, ...]] = {}
     pairings: list[Pairing] = []
     for places in executions.values():
-        events = [item for at in places if isinstance(item := whole[at][1], Event)]
+        events = [item for at in places if isinstance(item := all_records[at][1], Event)]
         pairing = paired(events, messages)
         rebuilding.unsent += len(pairing.unsent)
         rebuilding.ambiguous += len(pairing.ambiguous)
         rebuilding.unnamed += pairing.unnamed
         pairings.append(pairing)
-        of_part, round_trips = clocks_of(events, pairing.sends)
-        clocks |= {places[at]: clock for at, clock in of_part.items()}
+        part_clocks, round_trips = clocks_from_sends(events, pairing.sends)
+        clocks |= {places[at]: clock for at, clock in part_clocks.items()}
         for receive, send in pairing.sends.items():
-            if send in of_part:
+            if send in part_clocks:
                 node = events[send].node
-                receives[places[receive]] = (Dot(node, of_part[send][node]),)
+                receives[places[receive]] = (Dot(node, part_clocks[send][node]),)
         refused |= {places[at]: places[send] for at, send in round_trips.items()}
     rebuilding.void = tuple(keys_void(pairings))
 
-    def stamped(at: int, event: Event) -> Event:
+    def with_rebuilt_clock(at: int, event: Event) -> Event:
         if at in refused:
             raise EventError(
                 "the event receives a message that is sent after it, "
-                f"at {place(whole[refused[at]])}, so no clock fits"
+                f"at {place(all_records[refused[at]])}, so no clock fits"
             )
         return with_clock(event, clocks[at], receives.get(at, ()), limits.clock_entries_max)
 
-    yield from replaced(whole, stamped)
+    yield from map_events(all_records, with_rebuilt_clock)
 
 
-def with_receipts(records: Iterable[Record], path: str, limits: Limits) -> Iterator[Record]:
-    """Yield the records, each receive with its send in `receives`: `--field message=PATH`.
+def add_receives(records: Iterable[Record], path: str, limits: Limits) -> Iterator[Record]:
+    """Yield the records, with the send of each receive added to `receives`: `--field message=PATH`.
 
-    `path` is where an event has its message's id. Of the events that name a message, one sent it:
-    the one that happened before the others. So the clocks tell sends from receives, and no more
-    than the id's place has to be known.
+    `path` is the path of the message id in an event. The event that happened before all others with
+    the same id is the send, the others are its receives; so clocks distinguish sends from receives,
+    and only the path of the id has to be given.
     """
     keys = path_of(path)
-    whole = held(records, limits, "to pair messages by their ids")
+    all_records = read_all(records, limits, "to pair messages by their ids")
     names: dict[int, tuple[str, str]] = {}
     senders: dict[tuple[str, str], Event] = {}
-    for number, (execution, item, _, _) in enumerate(whole):
+    for number, (execution, item, _, _) in enumerate(all_records):
         if isinstance(item, Event) and (text := text_at(item, keys)) is not None:
             name = names[number] = (execution, text)
             senders[name] = min(senders.get(name, item), item, key=canonical_key)
 
-    def receiving(number: int, event: Event) -> Event:
+    def with_send(number: int, event: Event) -> Event:
         if number not in names:
             return event
         send = senders[names[number]].dot
@@ -144,48 +145,49 @@ def with_receipts(records: Iterable[Record], path: str, limits: Limits) -> Itera
             return event
         return msgspec.structs.replace(event, receives=(*received(event), send))
 
-    yield from replaced(whole, receiving)
+    yield from map_events(all_records, with_send)
 
 
-def clocks_of(
+def clocks_from_sends(
     events: Sequence[Event], sends: Mapping[int, int]
 ) -> tuple[dict[int, dict[str, int]], dict[int, int]]:
-    """Return the clocks of one execution's events, in each node's order, by their places.
+    """Compute the clocks of the events of one execution, which are in the order of their nodes.
 
-    `sends` has the place of each receive's send. Receives that come before their own send have no
-    clock; they are returned beside, with that send.
+    Events are given by their position. `sends` maps each paired receive to its send. Returns the
+    clocks by event, and the receives that happened before their own send and so have no clock, with
+    that send.
     """
-    of: dict[int, int] = dict(sends)
+    send_of: dict[int, int] = dict(sends)
     receivers: dict[int, list[int]] = {}
-    for receive, send in of.items():
+    for receive, send in send_of.items():
         receivers.setdefault(send, []).append(receive)
-    lines: dict[str, deque[int]] = {}
+    pending: dict[str, deque[int]] = {}
     for at, event in enumerate(events):
-        lines.setdefault(event.node, deque()).append(at)
+        pending.setdefault(event.node, deque()).append(at)
     clocks: dict[int, dict[str, int]] = {}
     refused: dict[int, int] = {}
     last: dict[str, dict[str, int]] = {}
-    ready = deque(lines)
-    left = len(events)
-    while left:
+    ready = deque(pending)
+    remaining = len(events)
+    while remaining:
         while ready:
             node = ready.popleft()
-            line = lines[node]
-            while line and (of.get(line[0]) is None or of[line[0]] in clocks):
-                at = line.popleft()
-                known = [clocks[of[at]]] if at in of else []
-                last[node] = clocks[at] = next_clock(node, [last.get(node, {}), *known])
-                left -= 1
+            queue = pending[node]
+            while queue and (send_of.get(queue[0]) is None or send_of[queue[0]] in clocks):
+                at = queue.popleft()
+                send_clocks = [clocks[send_of[at]]] if at in send_of else []
+                last[node] = clocks[at] = next_clock(node, [last.get(node, {}), *send_clocks])
+                remaining -= 1
                 ready.extend(events[receive].node for receive in receivers.get(at, ()))
-        if left:
-            # Every node waits for a send behind another wait: the first such receive gives way.
-            at = min(line[0] for line in lines.values() if line)
-            refused[at] = of.pop(at)
-            lines[events[at].node].popleft()
-            left -= 1
+        if remaining:
+            # The heads of all nodes wait for each other: reject the first receive in the log.
+            at = min(queue[0] for queue in pending.values() if queue)
+            refused[at] = send_of.pop(at)
+            pending[events[at].node].popleft()
+            remaining -= 1
             for receive in receivers.get(at, ()):
-                # A message whose send has no clock orders nothing.
-                of.pop(receive, None)
+                # The rejected event has no clock, so its own messages order nothing.
+                send_of.pop(receive, None)
                 ready.append(events[receive].node)
             ready.append(events[at].node)
     return clocks, refused

@@ -1,20 +1,19 @@
-"""Spans of Zipkin v2 JSON.
+"""Read spans of Zipkin v2 JSON.
 
-A document is an array of spans, or one span. By Zipkin's model a span is what one
-host saw of an operation. Three things follow for who reads it:
+A document is an array of spans, or one span. In Zipkin's model a span is the view that one
+host has of an operation. Three things follow for a reader:
 
-- The server of a call may share the span id of its client, and is marked `shared`;
-  old ones do not, but are servers. Both are spans of their own, the server the
-  client's child. Several servers may: the local endpoint, service and address,
-  distinguishes them. A child of that id belongs to the server of its own endpoint,
-  else to the one server of its service, else to the client.
-- A span may be reported in pieces: its start, then its end, or tags when it is
-  over. Pieces that do not contradict each other are one span. A timestamp or a
-  duration of zero is none.
-- Trace ids may have 64 or 128 bits in one trace; the lower half identifies it.
+- The server of a call may share the span id of its client, and its span is then marked `shared`
+  (in old versions it is only of kind server). Client and server are two spans, the server's a child
+  of the client's. Several servers may share the id: their local endpoints (service and address)
+  distinguish them. The parent of a span whose parent id is shared is the server with the span's
+  own endpoint, else the only server of its service, else the client, else the only server.
+- A span may be reported in several parts: its start, its end, or tags added later.
+  Reports that do not contradict each other are merged to one span. A timestamp or
+  duration of zero means absent.
+- Trace ids of one trace may have 64 or 128 bits; the lower 64 bits identify the trace.
 
-The one rule: pieces that contradict each other are not put together; the second
-one is rejected.
+The one rule: reports that contradict each other are not merged; the later one is rejected.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from functools import partial
 from typing import Any
 
 from ketal.errors import EventError
-from ketal.logs.log_records import rejected
+from ketal.logs.log_records import rejected_record
 from ketal.logs.traces.documents import Text, elements
 from ketal.logs.traces.spans import KINDS, SERVER, TIME_NS_MAX, TraceSpan, checked_object, span_data
 from ketal.model.log_arguments import Record
@@ -34,23 +33,23 @@ from ketal.model.log_arguments import Record
 _ID = re.compile(r"[0-9a-fA-F]{1,16}")
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{1,32}")
 
-_IN_PIECES = ("parent", "service", "name", "kind", "begin_us", "duration_us")
-"""What one report of a span may have and another one lack; no time is zero."""
+_OPTIONAL_FIELDS = ("parent", "service", "name", "kind", "begin_us", "duration_us")
+"""The fields that a report of a span may lack; absent ones are falsy."""
 
 
 @dataclass(slots=True)
 class SpanReport:
-    """The content of one report of a span; empty or None for what it lacks.
+    """The content of one report of a span; absent fields are empty or None.
 
-    Two are equal that say the same, wherever they stand.
+    Equality ignores the place of a report in its file.
     """
 
     trace: str
-    """As the other ids, 16 hex digits."""
+    """16 hex digits, as the other ids."""
     span: str
     parent: str
     shared: bool
-    """Whether the id is the client's."""
+    """Whether this is a server's span with the id of its client."""
     service: str
     address: str = field(compare=False)
     """Addresses and port of the local endpoint."""
@@ -61,48 +60,48 @@ class SpanReport:
     tags: dict[str, Any]
     file: str = field(compare=False)
     line: int = field(compare=False)
-    again: list[SpanReport] = field(default_factory=list, compare=False)
-    """Equal reports."""
+    duplicates: list[SpanReport] = field(default_factory=list, compare=False)
+    """Duplicates of this report."""
 
     @property
-    def serves(self) -> bool:
-        """Whether it is the server's side of a call."""
+    def is_server(self) -> bool:
+        """Whether the report is of the server's side of a call."""
         return self.shared or self.kind == SERVER
 
     @property
     def side(self) -> tuple[str, ...]:
-        """Return which side of a call it is: a server, or nothing for the client's."""
-        return (SERVER, self.service, self.address) if self.serves else ()
+        """The side of a call: the server with its endpoint; empty for the client."""
+        return (SERVER, self.service, self.address) if self.is_server else ()
 
-    def take(self, other: SpanReport) -> bool:
-        """Merge another report of the span; return False if they contradict each other."""
+    def merge(self, other: SpanReport) -> bool:
+        """Merge another report of the same span; return False if the two contradict each other."""
         if self == other:
-            self.again.append(other)
+            self.duplicates.append(other)
             return True
-        pairs = {name: (getattr(self, name), getattr(other, name)) for name in _IN_PIECES}
-        if any(mine and its and mine != its for mine, its in pairs.values()):
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in _OPTIONAL_FIELDS}
+        if any(own and theirs and own != theirs for own, theirs in pairs.values()):
             return False
         if any(self.tags.get(key, value) != value for key, value in other.tags.items()):
             return False
-        for name, (mine, its) in pairs.items():
-            setattr(self, name, mine or its)
+        for name, (own, theirs) in pairs.items():
+            setattr(self, name, own or theirs)
         self.shared = self.shared or other.shared
         self.tags = {**self.tags, **other.tags}
         return True
 
 
 def zipkin_spans(text: Text, document: bytes) -> Iterator[SpanReport | Record]:
-    """Yield the span reports of a document; a record for each that cannot be read."""
+    """Yield the reports in a document, and a rejected record for each that cannot be read."""
     opening = document.lstrip()[:1]
     if opening not in (b"[", b"{"):
-        yield text.rejected(EventError("the document is no array of spans"))
+        yield text.rejected_record(EventError("the document is no array of spans"))
         return
     parts = elements(document) if opening == b"[" else [document.strip()]
-    yield from text.spans(_flat(parts), partial(_part, text=text))
+    yield from text.spans(_flattened(parts), partial(_report, text=text))
 
 
-def _flat(parts: Iterable[bytes | Any]) -> Iterator[Any]:
-    # The API that lists traces answers with an array of arrays.
+def _flattened(parts: Iterable[bytes | Any]) -> Iterator[Any]:
+    # Zipkin's API that lists traces returns an array of arrays.
     for part in parts:
         if bytes(part).lstrip()[:1] == b"[":
             yield from elements(part)
@@ -110,8 +109,8 @@ def _flat(parts: Iterable[bytes | Any]) -> Iterator[Any]:
             yield part
 
 
-def _part(record: dict[str, Any], text: Text) -> SpanReport:
-    # Traces with 64 and with 128 bits of id are the same where the lower half is.
+def _report(record: dict[str, Any], text: Text) -> SpanReport:
+    # The lower 64 bits of an id of 64 or 128 bits identify the trace.
     trace = _id(record, "traceId", _TRACE_ID)[-16:]
     span, parent = _id(record, "id", _ID), _id(record, "parentId", _ID)
     if not trace or not span:
@@ -163,15 +162,14 @@ def _microseconds(record: dict[str, Any], what: str) -> int | None:
     return value
 
 
-# --- spans of pieces --------------------------------------------------------------------
+# --- reports to spans -------------------------------------------------------------------
 
 
 def merged(reports: Iterable[SpanReport | Record]) -> Iterator[TraceSpan | Record]:
-    """Yield the spans of all reports; a record for each that is none.
+    """Merge the reports of each span; yield the spans, and a rejected record for each bad report.
 
-    A report with neither a kind nor a begin belongs to the one span of its id,
-    whichever side that is; a server's without an address, about the server of its
-    service.
+    A report with neither a kind nor a timestamp may be of any side of a call, and a server's report
+    without an address of any server of its service; these reports are merged last.
     """
     sides: dict[_Side, SpanReport] = {}
     no_address: list[SpanReport] = []
@@ -179,90 +177,99 @@ def merged(reports: Iterable[SpanReport | Record]) -> Iterator[TraceSpan | Recor
     for item in reports:
         if not isinstance(item, SpanReport):
             yield item
-        elif item.serves:
+        elif item.is_server:
             if item.address:
-                yield from _put(sides, item)
+                yield from _merge_report(sides, item)
             else:
                 no_address.append(item)
         elif item.kind or item.begin_us is not None:
-            yield from _put(sides, item)
+            yield from _merge_report(sides, item)
         else:
             no_side.append(item)
-    for late in (no_address, no_side):
-        of_id: dict[tuple[str, str], list[SpanReport]] = {}
-        for part in sides.values():
-            of_id.setdefault((part.trace, part.span), []).append(part)
-        for item in late:
-            yield from _put(sides, item, _about(item, of_id.get((item.trace, item.span), [])))
-    for part in sides.values():
-        yield from _spans(part)
+    for delayed in (no_address, no_side):
+        by_id: dict[tuple[str, str], list[SpanReport]] = {}
+        for report in sides.values():
+            by_id.setdefault((report.trace, report.span), []).append(report)
+        for item in delayed:
+            yield from _merge_report(
+                sides, item, _matching_report(item, by_id.get((item.trace, item.span), []))
+            )
+    for report in sides.values():
+        yield from _report_spans(report)
 
 
 _Side = tuple[str, str, tuple[str, ...]]
-"""Trace, span, and the side of a call."""
+"""Trace id, span id, and the side of a call."""
 
 
-def _about(item: SpanReport, parts: list[SpanReport]) -> SpanReport:
-    """Return which of the sides of a span id a report is about; a new one, if it is of none."""
-    of_service = [part for part in parts if item.service and part.service == item.service]
-    if item.serves:
-        return next((part for part in of_service if part.serves), item)
-    of_address = [part for part in of_service if part.address == item.address]
-    return (of_address or of_service or parts or [item])[0]
+def _matching_report(item: SpanReport, reports: list[SpanReport]) -> SpanReport:
+    """Return the report in `parts`, the sides of one span id, to merge `item` into.
+
+    Returns `item` itself if it is a side of its own.
+    """
+    same_service = [report for report in reports if item.service and report.service == item.service]
+    if item.is_server:
+        return next((report for report in same_service if report.is_server), item)
+    same_address = [report for report in same_service if report.address == item.address]
+    return (same_address or same_service or reports or [item])[0]
 
 
-def _put(
-    sides: dict[_Side, SpanReport], part: SpanReport, about: SpanReport | None = None
+def _merge_report(
+    sides: dict[_Side, SpanReport], report: SpanReport, target: SpanReport | None = None
 ) -> Iterator[Record]:
-    """Merge a report into its span."""
-    first = sides.setdefault((part.trace, part.span, (about or part).side), part)
-    if first is not part and not first.take(part):
+    """Merge a report into that of its side, or of `about`'s; if they contradict, reject it."""
+    first = sides.setdefault((report.trace, report.span, (target or report).side), report)
+    if first is not report and not first.merge(report):
         reason = (
-            f"the span {part.span} was reported before with other content, "
+            f"the span {report.span} was reported before with other content, "
             f"at {first.file}:{first.line}"
         )
-        yield rejected(EventError(reason), part.file, part.line)
+        yield rejected_record(EventError(reason), report.file, report.line)
 
 
-def _spans(part: SpanReport) -> Iterator[TraceSpan | Record]:
-    """Yield the span of a report, once for each time that it was reported alike."""
+def _report_spans(report: SpanReport) -> Iterator[TraceSpan | Record]:
+    """Yield the span of a merged report, and once more for each duplicate of the report."""
     reason = ""
-    if part.begin_us is None:
-        reason = f"the span {part.span} has no timestamp, so it has no place"
-    elif part.begin_us + (part.duration_us or 0) >= TIME_NS_MAX // 1_000:
-        reason = f"the span {part.span} ends after the year 9999"
-    for one in (part, *part.again):
-        yield rejected(EventError(reason), one.file, one.line) if reason else _span(part, one)
+    if report.begin_us is None:
+        reason = f"the span {report.span} has no timestamp, so it has no place"
+    elif report.begin_us + (report.duration_us or 0) >= TIME_NS_MAX // 1_000:
+        reason = f"the span {report.span} ends after the year 9999"
+    for copy in (report, *report.duplicates):
+        yield (
+            rejected_record(EventError(reason), copy.file, copy.line)
+            if reason
+            else _span(report, copy)
+        )
 
 
-def _span(part: SpanReport, at: SpanReport) -> TraceSpan:
-    trace, span, parent = part.trace, part.span, part.parent
+def _span(report: SpanReport, copy: SpanReport) -> TraceSpan:
+    trace, span, parent = report.trace, report.span, report.parent
     names: tuple[tuple[str, ...], ...] = ((trace, span),)
     parents: tuple[tuple[str, ...], ...] = ()
-    if part.serves:
-        names = tuple((trace, span, *part.side[:length]) for length in (3, 2, 1))
+    if report.is_server:
+        names = tuple((trace, span, *report.side[:length]) for length in (3, 2, 1))
         parents = ((trace, span),)
     if parent:
         parents += (
-            (trace, parent, SERVER, part.service, part.address),
-            (trace, parent, SERVER, part.service),
+            (trace, parent, SERVER, report.service, report.address),
+            (trace, parent, SERVER, report.service),
             (trace, parent),
             (trace, parent, SERVER),
         )
-    failed = "error" in part.tags
-    begin_ns = (part.begin_us or 0) * 1_000
+    failed = "error" in report.tags
+    begin_ns = (report.begin_us or 0) * 1_000
     return TraceSpan(
         names=names,
         parents=parents,
         links=(),
-        service=part.service,
-        name=part.name or "unnamed",
-        kind=part.kind or (SERVER if part.shared else ""),
+        service=report.service,
+        name=report.name or "unnamed",
+        kind=report.kind or (SERVER if report.shared else ""),
         begin_ns=begin_ns,
-        end_ns=None if part.duration_us is None else begin_ns + part.duration_us * 1_000,
+        end_ns=None if report.duration_us is None else begin_ns + report.duration_us * 1_000,
         failed=failed,
-        has_parent=bool(parent) or part.shared,
-        data=span_data(trace, span, parent, part.kind, part.tags, failed=failed),
-        file=at.file,
-        line=at.line,
+        has_parent=bool(parent) or report.shared,
+        data=span_data(trace, span, parent, report.kind, report.tags, failed=failed),
+        file=copy.file,
+        line=copy.line,
     )

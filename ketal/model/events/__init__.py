@@ -1,1 +1,1 @@
-"""Events: what happened at a node, under its dot, with its vector clock."""
+"""Events: their dots, vector clocks, times and contents."""

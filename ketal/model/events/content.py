@@ -1,6 +1,6 @@
-"""The content of events as bytes, by which a duplicate and a contradiction differ.
+"""The content of events as bytes, which distinguishes a duplicate from a contradiction.
 
-The one rule: equal bytes for equal content, whatever the order in which clocks and data are held.
+The one rule: equal contents give equal bytes, whatever the order of entries in clocks and data.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ def content(event: Event) -> bytes:
     try:
         return _pack(fields)
     except OverflowError:
-        # MessagePack ends at 64 bits; an attribute may be any integer of JSON.
+        # Integers of MessagePack have at most 64 bits; those of attributes may have more.
         return msgspec.json.encode(fields, order="deterministic")
 
 
 DIGEST_BYTES = 8
-"""Distinguishes a duplicate from a contradiction of the same dot, two events at most, so that
-no more bytes are needed: the digests of the last events are half of many a state."""
+"""Bytes of a digest. A digest is compared only with that of another event of the same dot, so few
+bytes suffice; the digests of the last events are often half of a saved state."""
 _EMPTY = hashlib.blake2b(digest_size=DIGEST_BYTES)
 
 
 def digest(event: Event) -> bytes:
     """Return a digest of an event's content, `DIGEST_BYTES` long."""
-    made = _EMPTY.copy()
-    made.update(content(event))
-    return made.digest()
+    hasher = _EMPTY.copy()
+    hasher.update(content(event))
+    return hasher.digest()

@@ -1,6 +1,6 @@
-"""Control events: about the execution, and no part of it.
+"""Control events: events about the execution that are not part of it.
 
-The one rule: a control event has what its kind needs, or is refused.
+The one rule: a control event without a field that its kind needs is refused.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ _force = msgspec.structs.force_setattr
 CONTROL_PREFIX = "ketal."
 CONTROL_KINDS = ("join", "leave", "view", "watermark", "end")
 _ABSENT: tuple[str, ...] = ("",)
-"""Stands for absent members: no name is empty."""
+"""The value of absent members; no node has an empty name."""
 
 
 class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
     """A control event: it is about the execution and not part of it.
 
-    In a log its type is `ketal.` and the kind; it needs no clock.
+    In a log its type is `ketal.` followed by the kind; it needs no clock.
 
     Parameters
     ----------
     kind : str
         One of `join`, `leave`, `view`, `watermark`, `end`.
     node : str or None
-        Who joins or leaves; for a view who announces it, where that is known.
+        The node that joins or leaves; for a view the node that announces it, if known.
     members : sequence of str
         The nodes of a view, required there; empty for a view without members.
     time : float, int, str, datetime or None
@@ -39,7 +39,7 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
     Raises
     ------
     EventError
-        If the kind is unknown, or what the kind needs is missing.
+        If the kind is unknown, or a field that the kind needs is missing or invalid.
 
     Examples
     --------
@@ -63,11 +63,11 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
             known = ", ".join(CONTROL_PREFIX + kind for kind in CONTROL_KINDS)
             raise EventError(f"{CONTROL_PREFIX}{self.kind} is no control event; there are {known}")
         if self.node is not None:
-            _force(self, "node", _named(self.node, f"the node of {CONTROL_PREFIX}{self.kind}"))
+            _force(self, "node", _node_name(self.node, f"the node of {CONTROL_PREFIX}{self.kind}"))
         elif self.kind in ("join", "leave"):
             raise EventError(f"{CONTROL_PREFIX}{self.kind} has no node")
         if self.members is not _ABSENT:
-            _force(self, "members", self._named_members())
+            _force(self, "members", self._member_names())
         elif self.kind == "view":
             raise EventError(
                 f"{CONTROL_PREFIX}view has no members; it lists the nodes that are there"
@@ -79,16 +79,16 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
         elif self.kind == "watermark":
             raise EventError(f"{CONTROL_PREFIX}watermark has no time")
 
-    def _named_members(self) -> tuple[str, ...]:
+    def _member_names(self) -> tuple[str, ...]:
         members: object = self.members
         if isinstance(members, str) or not isinstance(members, Sequence):
             raise EventError(f"the members of {CONTROL_PREFIX}{self.kind} must be a list of nodes")
-        what = f"a member of {CONTROL_PREFIX}{self.kind}"
-        return tuple(_named(member, what) for member in members)
+        label = f"a member of {CONTROL_PREFIX}{self.kind}"
+        return tuple(_node_name(member, label) for member in members)
 
 
-def _named(node: object, what: str) -> str:
-    name = attributes.name_of(node, what)
+def _node_name(node: object, label: str) -> str:
+    name = attributes.name_of(node, label)
     if not name:
-        raise EventError(f"{what} is empty; a node has a name, as `n1`")
-    return attributes.text(name, what)
+        raise EventError(f"{label} is empty; a node has a name, as `n1`")
+    return attributes.text(name, label)

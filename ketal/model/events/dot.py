@@ -34,14 +34,14 @@ class Dot(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Dot:
-        """Read `node@counter`, split at the last `@`.
+        """Return the dot written as `node@counter`, split at the last `@`.
 
         Raises
         ------
         EventError
             If `text` is no dot.
         TypeError
-            If it is no text.
+            If `text` is not a string.
 
         Examples
         --------

@@ -1,6 +1,6 @@
 """Records that would be events if their clocks were valid.
 
-The one rule: a draft's clock, and what it receives, are as the record has them.
+The one rule: a draft's `clock` and `receives` are the record's values, unchecked.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Draft(NamedTuple):
 
 
 def known_receives(event: Event | Draft, clock: Mapping[str, int]) -> tuple[Dot, ...]:
-    """Return what an event receives as far as another clock for it knows that.
+    """Return the dots in an event's `receives` that are in the past of a corrected clock.
 
-    An event whose clock is corrected may have named what it cannot have received.
+    An event whose clock is corrected may have named events that it cannot have received.
     """
     if not isinstance(event.receives, Sequence):
         return ()

@@ -1,13 +1,13 @@
 """Events, as `ketal.Event` makes them.
 
 An event has a node, a type, a vector clock, and perhaps a time, data and an
-id. Its dot (node, clock[node]) identifies it. Everything is normalised here,
-at the border: zero entries are dropped from clocks, a node that is a number
+id. Its dot (node, clock[node]) identifies it. All fields are normalised here,
+when an event is made: zero entries are dropped from clocks, a node that is a number
 becomes its decimal string, a time becomes seconds since the epoch, and data
-becomes what JSON and a snapshot can hold.
+become values that JSON and a snapshot can hold.
 
-The one rule: an event holds plain values of its own. What the caller does to
-the mappings that an event was made of does not change the event.
+The one rule: an event holds plain values of its own. Changes to the mappings
+that a caller passed do not change the event.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _force = msgspec.structs.force_setattr
 _STR, _INT = frozenset((str,)), frozenset((int,))
 
 Counter = Annotated[int, msgspec.Meta(ge=0, le=vector.COUNTER_MAX)]
-"""An entry of a clock; msgspec's decoders hold it to these bounds, in C."""
+"""An entry of a clock; msgspec's decoders check these bounds, in C."""
 
 
 class EventFields(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True, gc=False):
-    """The fields of an event, as a decoder makes them."""
+    """The fields of an event, as a decoder returns them."""
 
     node: str
     type: str
@@ -45,19 +45,19 @@ class EventFields(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=Tr
 
 
 def received_dots(event: EventFields) -> tuple[Dot, ...]:
-    """Return the dots of `receives`, each once and in order, so that equal ones are equal.
+    """Return the dots of `receives` sorted and without duplicates, as equality of events requires.
 
     Raises
     ------
     EventError
-        If one is no dot, the event's own, or one that its clock does not know.
+        If one of them is no dot, is the event's own dot, or is not in the past of its clock.
     """
-    given: Any = event.receives
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise EventError(f"receives must be a list of node@counter, not {repr(given)[:60]}")
+    receives: Any = event.receives
+    if isinstance(receives, str) or not isinstance(receives, Sequence):
+        raise EventError(f"receives must be a list of node@counter, not {repr(receives)[:60]}")
     own = (event.node, event.clock[event.node])
     dots = set()
-    for one in given:
+    for one in receives:
         if not isinstance(one, Dot | str):
             raise EventError(f"receives: {repr(one)[:60]} is not written node@counter, as n3@7")
         dot = Dot.parse(str(one))
@@ -78,9 +78,9 @@ class Event(EventFields, frozen=True):
     node : str
         The process where it happened; a number becomes its decimal string.
     type : str
-        What happened, as `ReplicatedStack.push`.
+        The kind of thing that happened, as `ReplicatedStack.push`.
     clock : mapping of str to int
-        Its vector clock; an absent node counts 0, the own entry counts from 1.
+        Its vector clock; an absent entry is 0, the node's own entry is at least 1.
     time : float, int, str, datetime or None
         Event time: seconds since the epoch, RFC 3339 or a datetime.
     data : mapping of str to Any
@@ -90,25 +90,25 @@ class Event(EventFields, frozen=True):
         (an enum, `numpy.float64`) or a numpy scalar the plain value it holds.
         Nothing else has a meaning in a pattern, JSON or a snapshot.
     id : str, int or None
-        A name given by the program; identity is the dot.
+        A name given by the program; the identity of the event is its dot.
     receives : sequence of Dot or str
         The events whose messages it received: the sends, and the calls within which they were
-        sent. Its clock knows each of them. Held as a tuple of `Dot`.
+        sent. All are in the past that its clock describes. Stored as a tuple of `Dot`.
 
     Raises
     ------
     EventError
-        If it cannot be an event: an own entry that is missing or not positive,
-        an entry that is no integer, a time that is none, a node or type that is
-        empty, a type that begins with `ketal.` (see `Control`), an attribute that is no such
-        value; the message names its path. An event that is received and that the clock does
-        not know, or that is the event itself.
+        If an argument is invalid: an own entry of the clock that is missing or not positive,
+        an entry that is no integer, an invalid time, an empty node or
+        type, a type that begins with `ketal.` (see `Control`), a value that is no attribute (the
+        message names its path), or a received event that is not in the past of the clock, or is
+        the event itself.
 
     Notes
     -----
-    `clock` and `data` are copied, lists and mappings inside of them too. They are dicts, which
-    Python lets anybody change; an event that was changed is another one to what has seen it.
-    Make a new event of a copy: `{**event.data, "value": 8}`.
+    `clock` and `data` are deep copies of the arguments. They are dicts, which
+    Python lets anybody change, but an event must not be changed: it would no longer equal the
+    event that a monitor has seen. Make a new event from a copy: `{**event.data, "value": 8}`.
 
     Examples
     --------
@@ -130,10 +130,10 @@ class Event(EventFields, frozen=True):
     """
 
     def __post_init__(self) -> None:
-        clock = self._counted()
+        clock = self._normalise_fields()
         if not self.type.isascii():
             attributes.text(self.type, "type")
-        # Of a record the readers look at it: it is a control event there.
+        # The readers of logs make a control event of such a record before they come here.
         if self.type.startswith(CONTROL_PREFIX):
             raise EventError(
                 f"type {self.type!r} is reserved: types that begin with `{CONTROL_PREFIX}` are "
@@ -153,7 +153,7 @@ class Event(EventFields, frozen=True):
         if self.receives != ():
             _force(self, "receives", received_dots(self))
 
-    def _counted(self) -> dict[str, int]:
+    def _normalise_fields(self) -> dict[str, int]:
         """Normalise node, type, clock and time; return the clock."""
         # The common case takes a few passes in C; `_normalise` names the fault.
         # A sum is an int only of ints and bools, a bool that is true hides among
@@ -162,7 +162,7 @@ class Event(EventFields, frozen=True):
         try:
             counters = clock.values()
             least, total = min(counters), sum(counters)
-            fine = (
+            is_plain = (
                 least > 0
                 and total.__class__ is int
                 and total <= vector.COUNTER_MAX
@@ -176,14 +176,14 @@ class Event(EventFields, frozen=True):
                 and self.type
             )
         except (AttributeError, TypeError, ValueError):
-            fine = False
-        if not fine:
-            clock = self._normalise()
+            is_plain = False
+        if not is_plain:
+            clock = self._normalise_slowly()
         if self.time is not None:
             _force(self, "time", seconds(self.time))
         return clock
 
-    def _normalise(self) -> dict[str, int]:
+    def _normalise_slowly(self) -> dict[str, int]:
         node = attributes.name_of(self.node, "node")
         if not node:
             raise EventError("node is empty; it says where the event happened, as `n1`")
@@ -205,7 +205,7 @@ class Event(EventFields, frozen=True):
 
     @property
     def counter(self) -> int:
-        """The event's own entry: its place among its node's events, from 1."""
+        """The event's own entry in its clock: its number among its node's events, from 1."""
         return self.clock[self.node]
 
     @property
@@ -226,7 +226,7 @@ class Event(EventFields, frozen=True):
 
 
 def received(event: Event) -> tuple[Dot, ...]:
-    """Return the dots of `Event.receives`."""
+    """Return `Event.receives`, which holds dots after construction."""
     return event.receives  # type: ignore[return-value]
 
 
@@ -242,16 +242,16 @@ def clean_event(
     id: str | None = None,
     receives: Any = (),
 ) -> Event:
-    """Return the Event of clean values, those of a JSON decoder.
+    """Return an Event of plain values, such as a JSON decoder returns.
 
-    Only node, type, clock, time and `receives` are looked at; `data` is taken over as it is.
+    Only node, type, clock, time and `receives` are checked; `data` is not copied.
 
     Raises
     ------
     EventError
-        As of `Event`.
+        As for `Event`.
     """
-    # A copy is made without `__post_init__`, which would look at all of `data`.
+    # A copy is made without `__post_init__`, which would check all of `data`.
     event = copy.copy(_BLANK)
     _force(event, "node", node)
     _force(event, "type", type)
@@ -259,7 +259,7 @@ def clean_event(
     _force(event, "time", time)
     _force(event, "data", {} if data is None else data)
     _force(event, "id", id)
-    event._counted()
+    event._normalise_fields()
     if receives:
         _force(event, "receives", receives)
         _force(event, "receives", received_dots(event))
@@ -273,5 +273,5 @@ def save_event(event: Event) -> tuple[Any, ...]:
 
 
 def load_event(value: Sequence[Any]) -> Event:
-    """Return the event that `save_event` gave."""
+    """Return the event that `save_event` encoded."""
     return clean_event(*value)

@@ -1,10 +1,9 @@
 """Events from JSON objects, decoded by msgspec, several at a time.
 
-The decoder checks the class of every field and the bounds of every counter in C, so only the own
-entry, zeros, names that are empty, the time, what is received and how deep data nest are left to
-look at.
+The decoder checks the class of every field and the bounds of every counter in C. Left to check are
+the own entry, zero entries, empty names, the time, `receives`, and the nesting of data.
 
-The one rule: what is decoded is the `Event` that its constructor makes of the same values.
+The one rule: a decoded event equals the `Event` that the constructor makes of the same values.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ketal.model.events.event_time import seconds
 _force = msgspec.structs.force_setattr
 _FAULTS = (ValueError, TypeError, RecursionError, EventError)
 _DEEP_BYTES_MIN = 2 * DEPTH_MAX
-"""Data that nest too deeply take more bytes: each level has a bracket at both ends."""
+"""The least bytes of data that are nested too deeply: each level has two brackets."""
 _NESTED = frozenset((dict, list))
 
 
@@ -35,10 +34,10 @@ _decode = msgspec.json.Decoder(_Decoded).decode
 
 
 def decode_events(texts: Sequence[bytes]) -> list[Event | None]:
-    """Return the events that JSON objects are.
+    """Return the events of JSON objects, None for an object that does not have an Event's fields.
 
-    In the place of one that is no event as `Event` spells its fields there is None. It may be an
-    event all the same, with a node that is a number: who asks decodes it field by field.
+    Such an object may still be an event, for example with a number as its node, so the caller
+    decodes it field by field.
     """
     decoded: list[_Decoded | None] = []
     rest = map(_decode, texts)
@@ -46,7 +45,7 @@ def decode_events(texts: Sequence[bytes]) -> list[Event | None]:
         try:
             decoded.extend(rest)
         except _FAULTS:
-            # What was decoded before the fault is in the list.
+            # The list has all objects that were decoded before the fault.
             decoded.append(None)
     out: list[Event | None] = decoded  # type: ignore[assignment]
     if max(map(len, texts), default=0) > _DEEP_BYTES_MIN:
@@ -60,7 +59,7 @@ def decode_events(texts: Sequence[bytes]) -> list[Event | None]:
                         _force(fields, "time", seconds(fields.time))
                     if fields.receives:
                         _force(fields, "receives", received_dots(fields))
-                    # It has the fields of an Event, and is one from here on: none is copied.
+                    # It has the fields of an Event; changing the class avoids a copy.
                     _force(fields, "__class__", Event)
                 else:
                     out[number] = Event(*msgspec.structs.astuple(fields))
@@ -70,11 +69,11 @@ def decode_events(texts: Sequence[bytes]) -> list[Event | None]:
 
 
 def _remove_deep(decoded: list[_Decoded | None], texts: Sequence[bytes]) -> None:
-    """Put None in the place of what has data that nest too deeply."""
+    """Replace objects whose data are nested too deeply by None."""
     for number, (fields, text) in enumerate(zip(decoded, texts, strict=True)):
         if fields is None or len(text) <= _DEEP_BYTES_MIN:
             continue
-        # Most data need not be looked through: they are flat, or have too few brackets.
+        # Most data need no traversal: they are flat, or have too few brackets.
         flat = _NESTED.isdisjoint(map(type, fields.data.values()))
         if not flat and text.count(b"[") + text.count(b"{") > DEPTH_MAX:
             try:

@@ -1,6 +1,6 @@
 """Event time: seconds since the epoch, with a resolution of one microsecond.
 
-The one rule: finer digits are rounded, so that a time that is written and read again is the same.
+The one rule: finer digits are rounded, so that a time is the same after it is written and read.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ _FINER_AT = len("2026-01-01T00:00:00.000000")
 
 
 def parsed_time(text: str) -> datetime:
-    """Return the time that RFC 3339 text says; a leap second is the second after it.
+    """Return the time in an RFC 3339 text; a leap second is read as the second after it.
 
     Raises
     ------
     EventError
-        If it is no such text.
+        If the text is not RFC 3339.
     """
-    # Python also reads 20240101 as a day, which RFC 3339 does not.
-    written = text.strip() if "-" in text else ""
+    # Python also reads 20240101 as a day, which RFC 3339 does not allow.
+    stripped = text.strip() if "-" in text else ""
     try:
-        # Python cuts finer digits off.
-        if not written[_FINER_AT : _FINER_AT + 1].isdigit():
-            return datetime.fromisoformat(written)
+        # Python would truncate finer digits.
+        if not stripped[_FINER_AT : _FINER_AT + 1].isdigit():
+            return datetime.fromisoformat(stripped)
     except ValueError:
         pass
-    return _rarely_written(written, text)
+    return _parse_rare_form(stripped, text)
 
 
-def _rarely_written(written: str, text: str) -> datetime:
-    """Read what RFC 3339 has and Python has not: small letters, leap seconds, finer digits."""
-    more = timedelta()
-    written = written.upper()
-    if finer := _FINER.search(written):
-        written = _FINER.sub("", written)
-        more += _MICROSECOND * round(float(f"0.{finer[0]}"))
-    if _LEAP_SECOND.search(written):
-        written = _LEAP_SECOND.sub(":59", written)
-        more += _SECOND
+def _parse_rare_form(stripped: str, text: str) -> datetime:
+    """Read the parts of RFC 3339 that Python does not: lower case, leap seconds, finer digits."""
+    extra = timedelta()
+    stripped = stripped.upper()
+    if finer := _FINER.search(stripped):
+        stripped = _FINER.sub("", stripped)
+        extra += _MICROSECOND * round(float(f"0.{finer[0]}"))
+    if _LEAP_SECOND.search(stripped):
+        stripped = _LEAP_SECOND.sub(":59", stripped)
+        extra += _SECOND
     try:
-        return datetime.fromisoformat(written) + more
+        return datetime.fromisoformat(stripped) + extra
     except ValueError:
         raise EventError(
             f"time {text[:60]!r} is neither RFC 3339 nor seconds since the epoch"
         ) from None
     except OverflowError:
-        raise _outside(text) from None
+        raise _range_error(text) from None
 
 
 def seconds(value: Any) -> float:
@@ -85,19 +85,19 @@ def seconds(value: Any) -> float:
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
         since = (aware - _EPOCH) / _MICROSECOND / 1e6
         if since == _TIME_MAX_S and aware.second == 59:
-            return _LAST_S  # Its last microsecond, which no float is near.
+            return _LAST_S  # The last microseconds of the range would round up to its end.
         if not _TIME_MIN_S <= since < _TIME_MAX_S:
-            raise _outside(value.isoformat())
+            raise _range_error(value.isoformat())
         return since
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise EventError(f"time must be RFC 3339 or a number, not {type(value).__name__}")
     if not _TIME_MIN_S <= value < _TIME_MAX_S or not math.isfinite(value):
-        raise _outside(value)
+        raise _range_error(value)
     return round(value * 1e6) / 1e6
 
 
-def _outside(value: Any) -> EventError:
-    # Python writes no integer of more than 4,300 digits.
+def _range_error(value: Any) -> EventError:
+    # Python does not print integers of more than 4,300 digits.
     long = isinstance(value, int) and value.bit_length() > 1_000
     shown = f"of {value.bit_length()} bits" if long else repr(value)
     return EventError(f"time {shown} is outside of the years 1 to 9999")
@@ -105,12 +105,12 @@ def _outside(value: Any) -> EventError:
 
 @functools.lru_cache(maxsize=4_096)
 def rfc3339(time: float) -> str:
-    """Write seconds since the epoch as RFC 3339 in UTC."""
+    """Return seconds since the epoch as RFC 3339 text in UTC."""
     whole_s, us = divmod(round(time * 1e6), 1_000_000)
-    text = _second(whole_s)
+    text = _whole_second(whole_s)
     return text + (f".{us:06d}".rstrip("0") if us else "") + "Z"
 
 
 @functools.lru_cache(maxsize=4_096)
-def _second(whole_s: int) -> str:
+def _whole_second(whole_s: int) -> str:
     return (_EPOCH + timedelta(seconds=whole_s)).isoformat(timespec="seconds")[:19]

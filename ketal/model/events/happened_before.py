@@ -25,7 +25,7 @@ def happened_before(a: Event, b: Event) -> bool:
 def concurrent(a: Event, b: Event) -> bool:
     """Return whether a ∥ b: neither a → b nor b → a, and a ≠ b."""
     if a.node == b.node:
-        # One node's events are totally ordered, and an event is not its own peer.
+        # One node's events are totally ordered, and an event is not concurrent with itself.
         return False
     return not happened_before(a, b) and not happened_before(b, a)
 
@@ -33,8 +33,8 @@ def concurrent(a: Event, b: Event) -> bool:
 def canonical_key(event: Event) -> CanonicalKey:
     """Return the sort key of the canonical linear extension.
 
-    The sum of the clock's entries, then node, then counter: a → b makes b's
-    sum the larger one, so sorting by it respects happened-before, and it is a
-    strict total order, as dots are unique.
+    The key is the sum of the clock's entries, then node, then counter. If a → b, b has the
+    larger sum, so the order respects happened-before; it is a strict total order, since dots
+    are unique.
     """
     return sum(event.clock.values()), event.node, event.clock[event.node]

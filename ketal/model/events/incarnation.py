@@ -1,6 +1,6 @@
-"""Incarnations: how the runs of a node are named, and how a program numbers them itself.
+"""Incarnations: names for the lives of a node between restarts, and numbers given by a program.
 
-The one rule: the first run of a node has the name of the node.
+The one rule: the first incarnation of a node has the name of the node.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 
 INCARNATION: Final = "incarnation"
-"""The attribute that numbers the runs of a node (docs/membership.md)."""
+"""The attribute with the number of a node's incarnation (docs/membership.md)."""
 
 
 def name_of(node: str, number: int) -> str:
@@ -21,7 +21,7 @@ def name_of(node: str, number: int) -> str:
 
 
 def number_of(value: object) -> int | None:
-    """Return the number of an incarnation; None for what is none."""
+    """Return the number of an incarnation, given as an attribute; None if it is not a number."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= DIGITS_MAX:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -30,6 +30,6 @@ def number_of(value: object) -> int | None:
 
 
 def numbered_dot(event: Event) -> Dot:
-    """Return the dot of an event that was read, under the number that its program gives it."""
+    """Return the dot of an event, its node named by the incarnation that its program gives."""
     number = number_of(event.data.get(INCARNATION))
     return event.dot if number is None else Dot(name_of(event.node, number), event.counter)

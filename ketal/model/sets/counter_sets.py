@@ -1,12 +1,12 @@
-"""Which counters of a node were seen beyond a hole, a bit each.
+"""Sets of the counters of a node that were seen beyond a hole, one bit each.
 
-A key group receives a part of an execution, and of each node some counters only, so
-holes are never filled and many counters lie beyond them. As bits in chunks they take
-little memory, and a chunk is what one record of the saved state holds
+A key group receives only a part of an execution, and so only some counters of each node:
+holes are never filled, and many counters are beyond them. As bits in chunks they take
+little memory, and each chunk is one record of the saved state
 (`ketal.runtime.state.records`).
 
-The one rule: a bit at or below `upto`, the counter up to which all were seen, has no
-meaning, whether it is set or not.
+The one rule: bits at or below `upto`, the counter up to which all were seen, are ignored,
+whether they are set or not.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any, Final
 SPAN = 2_048
 """Counters in one chunk."""
 BIT: Final = [1 << bit for bit in range(SPAN)]
-"""The bit of each counter in its chunk."""
+"""The mask of each counter in its chunk."""
 _BITS: Final = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 
-def _place(bits: int, number: int) -> int:
-    """Return the position of the n-th bit that is set, n from 1."""
+def _nth_bit(bits: int, number: int) -> int:
+    """Return the position of the n-th bit that is set, where `number` is n, from 1."""
     first, width = 0, SPAN
     while width > 1:
         width //= 2
@@ -34,21 +34,21 @@ def _place(bits: int, number: int) -> int:
 
 
 class Counters:
-    """Counters beyond a hole.
+    """A set of counters beyond a hole.
 
     Parameters
     ----------
     tracking : bool
-        Whether to collect the chunks that are dirty.
+        Whether to collect the numbers of dirty chunks.
 
     Attributes
     ----------
     chunks : dict of int to int
         Chunk `n` has the bits of the `SPAN` counters from `n * SPAN` on.
     count : int
-        How many there are above `upto`.
+        How many counters above `upto` are in the set.
     dirty : set of int, or None
-        The dirty chunks, dropped ones too; None without `tracking`.
+        The numbers of dirty chunks, evicted ones included; None without `tracking`.
     """
 
     __slots__ = ("_lowest", "chunks", "count", "dirty")
@@ -66,7 +66,7 @@ class Counters:
         return self.count
 
     def last_after(self, counter: int) -> int:
-        """Return the last of the counters that follow one without a hole; itself for none."""
+        """Return the last counter that follows `counter` without a hole; `counter` if none does."""
         chunks = self.chunks
         while bits := chunks.get((counter + 1) // SPAN, 0) >> (counter + 1) % SPAN:
             following = (~bits & bits + 1).bit_length() - 1  # bits from the lowest on that are set
@@ -80,7 +80,7 @@ class Counters:
         number, bit = counter // SPAN, BIT[counter % SPAN]
         chunk = self.chunks.get(number)
         if chunk is None:
-            self._begin(number)
+            self._add_chunk(number)
             chunk = 0
         elif chunk & bit:
             return False
@@ -90,14 +90,14 @@ class Counters:
             self.dirty.add(number)
         return True
 
-    def _begin(self, number: int) -> None:
+    def _add_chunk(self, number: int) -> None:
         """Add an empty chunk."""
         if number < self._lowest or not self.chunks:
             self._lowest = number
         self.chunks[number] = 0
 
     def _ascending(self) -> Iterator[int]:
-        """Yield the numbers of the chunks."""
+        """Yield the numbers of the chunks in ascending order."""
         chunks, number, left = self.chunks, self._lowest, len(self.chunks)
         for _ in range(2 * left):
             if number in chunks:
@@ -106,16 +106,16 @@ class Counters:
                 if not left:
                     return
             number += 1
-        # They lie far apart.
+        # The chunks are sparse: sorting is faster than counting up.
         yield from sorted(n for n in chunks if n >= number)
 
-    def _above(self, number: int, upto: int) -> int:
-        """Return the bits of a chunk that are above a counter."""
+    def _bits_above(self, number: int, upto: int) -> int:
+        """Return the bits of a chunk for counters above `upto`."""
         below = max(0, upto + 1 - number * SPAN)
         return self.chunks[number] >> below << below
 
     def after(self, upto: int) -> Iterator[int]:
-        """Yield those above a counter, in order."""
+        """Yield the counters above `upto`, in order."""
         for number in self._ascending():
             first = number * SPAN
             if first + SPAN <= upto + 1:
@@ -128,41 +128,41 @@ class Counters:
                             yield counter
 
     def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Yield first and last of each range between two counters in which none is there."""
+        """Yield (first, last) of each range of counters between two that are not in the set."""
         for number in self._ascending():
             at = max(first, number * SPAN)
             bits = self.chunks[number] >> at - number * SPAN if at < (number + 1) * SPAN else 0
             while bits and at <= last:
-                unset = (bits & -bits).bit_length() - 1
-                if first < at + unset:
-                    yield first, min(at + unset - 1, last)
-                bits >>= unset
-                there = (~bits & bits + 1).bit_length() - 1
-                bits >>= there
-                first = at = at + unset + there
+                unset_count = (bits & -bits).bit_length() - 1
+                if first < at + unset_count:
+                    yield first, min(at + unset_count - 1, last)
+                bits >>= unset_count
+                set_count = (~bits & bits + 1).bit_length() - 1
+                bits >>= set_count
+                first = at = at + unset_count + set_count
             if at > last:
                 break
         if first <= last:
             yield first, last
 
     def place(self, number: int, upto: int) -> int:
-        """Return the n-th counter above a given one, n from 1."""
+        """Return the n-th counter above `upto`, where `number` is n, from 1."""
         for chunk in self._ascending():
-            bits = self._above(chunk, upto)
+            bits = self._bits_above(chunk, upto)
             if number <= bits.bit_count():
-                return chunk * SPAN + _place(bits, number)
+                return chunk * SPAN + _nth_bit(bits, number)
             number -= bits.bit_count()
         raise IndexError(number)
 
     def highest(self) -> int:
-        """Return the highest counter; 0 if there is none."""
+        """Return the highest counter; 0 if the set is empty."""
         if not self.count:
             return 0
         number = max(self.chunks)
         return number * SPAN + self.chunks[number].bit_length() - 1
 
     def drop(self, upto: int) -> None:
-        """Evict the chunks without a counter above the given one; all, where none is left."""
+        """Evict the chunks without a counter above `upto`; all chunks if `count` is 0."""
         gone = []
         for number in self._ascending():
             if self.count and (number + 1) * SPAN > upto + 1:
@@ -175,24 +175,24 @@ class Counters:
                 self.dirty.add(number)
 
     def packed(self, number: int, upto: int) -> bytes | None:
-        """Return the bits of a chunk that are above a counter; None if there are none."""
+        """Return the bits of a chunk for counters above `upto`, as bytes; None if none is set."""
         if number not in self.chunks:
             return None
-        above = self._above(number, upto)
+        above = self._bits_above(number, upto)
         return above.to_bytes(above.bit_length() + 7 >> 3, "little") or None
 
     def put(self, number: int, packed: bytes, upto: int) -> None:
-        """Restore a chunk; `upto` is the counter up to which all were seen.
+        """Restore a chunk from bytes; `upto` is the counter up to which all were seen.
 
         Raises
         ------
         ValueError
-            If it has more bits than a chunk.
+            If there are more bytes than a chunk has.
         """
         if len(packed) > SPAN >> 3:
             raise ValueError(
                 f"a chunk of counters has {len(packed)} bytes, not {SPAN >> 3} at most"
             )
-        self._begin(number)
+        self._add_chunk(number)
         self.chunks[number] = int.from_bytes(packed, "little")
-        self.count += self._above(number, upto).bit_count()
+        self.count += self._bits_above(number, upto).bit_count()

@@ -1,6 +1,6 @@
-"""A set of dots that is searched by clocks: which of them are in a past.
+"""A set of dots that can be searched by a clock for the dots in its past.
 
-The one rule: the counters of a node are sorted, each there once.
+The one rule: the counters of each node are sorted and unique.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class DotSet:
     __slots__ = ("counters",)
 
     def __init__(self) -> None:
-        # Lists that only grow at their ends; another change makes another list.
+        # A list is only appended to; any other change replaces it by a new list.
         self.counters: dict[str, list[int]] = {}
 
     def __bool__(self) -> bool:
@@ -30,7 +30,7 @@ class DotSet:
                 yield Dot(node, counter)
 
     def add(self, node: str, counter: int) -> None:
-        """Add a dot; nothing if it is there."""
+        """Add a dot, if it is not in the set."""
         counters = self.counters.setdefault(node, [])
         if not counters or counters[-1] < counter:
             counters.append(counter)
@@ -40,7 +40,7 @@ class DotSet:
             self.counters[node] = [*counters[:place], counter, *counters[place:]]
 
     def discard(self, node: str, counter: int) -> None:
-        """Remove a dot; nothing if it is not there."""
+        """Remove a dot, if it is in the set."""
         counters = self.counters.get(node, [])
         place = bisect_left(counters, counter)
         if place == len(counters) or counters[place] != counter:
@@ -51,7 +51,7 @@ class DotSet:
             del self.counters[node]
 
     def before(self, clock: Mapping[str, int]) -> Iterator[Dot]:
-        """Yield the dots, by node and counter, that are in the past that a clock names."""
+        """Yield the dots that are in the past of a clock, by node and counter."""
         for node, counters in sorted(self.counters.items()):
             upto = bisect_right(counters, clock.get(node, 0))
             for counter in itertools.islice(counters, upto):

@@ -1,1 +1,1 @@
-"""Verdicts: the results of the engine, in modules by what gives them."""
+"""Verdicts: the results of the engine, in modules by what produces them."""

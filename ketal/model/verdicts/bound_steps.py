@@ -1,6 +1,6 @@
-"""What the steps of a match bound, as JSON and as text.
+"""The events that the steps of a match bound, as JSON and as text.
 
-The one rule: what each step bound is in match order; what a line shows of it is bounded.
+The one rule: the events of each step are in match order; a line of text shows a bounded number.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Steps = tuple[tuple[str, Dot], ...]
 """(step, dot) pairs, in match order."""
 
 PARTS_MAX: Final = 6
-"""Dots that a line shows of one step; of more, so many ranges of dots."""
+"""The most dots that a line shows for one step; if there are more, the most ranges of dots."""
 
 
 def bound_dots(steps: Steps) -> tuple[Dot, ...]:
@@ -24,7 +24,7 @@ def bound_dots(steps: Steps) -> tuple[Dot, ...]:
 
 
 def by_step(steps: Steps, values: Sequence[T]) -> dict[str, list[T]]:
-    """Return what each step has of values, one for each dot in match order."""
+    """Return the values of each step; `values` has one value for each dot in match order."""
     out: dict[str, list[T]] = {}
     for i, value in enumerate(values):
         step = steps[i][0]
@@ -36,13 +36,13 @@ def by_step(steps: Steps, values: Sequence[T]) -> dict[str, list[T]]:
 
 
 def triples(steps: Steps) -> list[tuple[str, str, int]]:
-    """Return the (step, node, counter) that an id is made of."""
+    """Return the (step, node, counter) from which an id is computed."""
     return [(step, dot.node, dot.counter) for step, dot in steps]
 
 
 def steps_json(steps: Steps, places: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the dots, where they stand if that is known of any, and what each step bound."""
-    # Not `str(dot)`: from compiled code that costs as much as all else here.
+    """Return the JSON of bound events: their dots, their places if any is known, and by step."""
+    # Not `str(dot)`: called from compiled code, it would take half of the time here.
     events = [f"{dot.node}@{dot.counter}" for _, dot in steps]
     out: dict[str, Any] = {"events": events}
     if any(places):
@@ -52,13 +52,13 @@ def steps_json(steps: Steps, places: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def steps_text(steps: Steps) -> str:
-    """Return what each step bound, as text."""
+    """Return the dots that each step bound, as text."""
     bound = by_step(steps, bound_dots(steps))
     return ", ".join([f"{step}={_dots_text(dots)}" for step, dots in bound.items()])
 
 
 def _dots_text(dots: list[Dot]) -> str:
-    """Write the dots that a step bound; of many, of those that follow each other the ends."""
+    """Return the dots that a step bound, as text; if there are many, as ranges of dots."""
     if len(dots) <= PARTS_MAX:
         return "+".join(map(str, dots))
     parts: list[str] = []
@@ -74,7 +74,7 @@ def _dots_text(dots: list[Dot]) -> str:
 
 
 def _ranges(dots: list[Dot]) -> Iterator[tuple[Dot, Dot]]:
-    """Yield the first and the last dot of each part whose dots follow each other."""
+    """Yield the first and the last dot of each range of consecutive dots of one node."""
     first = last = dots[0]
     for dot in dots[1:]:
         if dot != (last.node, last.counter + 1):

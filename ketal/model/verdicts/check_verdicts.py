@@ -1,6 +1,6 @@
-"""Verdicts of a `check`: that an event violates it, that its run is incomplete at the end.
+"""Verdicts of a `check`: an event violates it, or its run is incomplete at the end.
 
-The one rule: a verdict names the state and the steps that could follow there.
+The one rule: a verdict names the state, and the steps that could come next in it.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from ketal.model.verdicts.pattern_verdict import PatternVerdict, PlacesOf
 
 
 class Violation(PatternVerdict, frozen=True, kw_only=True):
-    """A `check` pattern met an event that its automaton does not allow.
+    """An event that the automaton of a `check` does not allow.
 
     Attributes
     ----------
     event : Dot
         The event.
     type : str
-        Its type.
+        The type of the event.
     expected : tuple of str
-        The steps that were allowed there; empty where nothing may follow.
+        The steps that were allowed in that state; empty if no event may follow.
     state : str
         The state before the event.
     reason : str
-        One sentence.
+        The reason, in one sentence.
     pattern, scope, execution, time, id
-        As of every verdict: see `Match`.
+        As in every verdict: see `Match`.
 
     Examples
     --------
@@ -75,11 +75,11 @@ class Incomplete(PatternVerdict, frozen=True, kw_only=True):
     Attributes
     ----------
     state : str
-        The state that it was in.
+        The state of the run at the end.
     expected : tuple of str
-        The steps that could follow.
+        The steps that could come next.
     pattern, scope, execution, time, id
-        As of every verdict: see `Match`.
+        As in every verdict: see `Match`.
 
     Examples
     --------
@@ -122,11 +122,11 @@ class ViolationError(KetalError):
     Attributes
     ----------
     violations : tuple of Violation
-        In the order of the verdicts, the first `verdicts_max` of them; empty where the run
-        lists none (`listing=False`), or where only `reasons` are there.
+        The first `verdicts_max` violations, in the order of the verdicts; empty if the run
+        does not list verdicts (`listing=False`), or if there are only `reasons`.
     reasons : tuple of str
-        Why the log cannot show that a check holds, a sentence each: no event was read,
-        records were rejected, a limit was reached, …; empty where it can.
+        The reasons why the log cannot show that a check holds, a sentence each: no event was
+        read, records were rejected, a limit was reached, …; empty if there are none.
 
     Examples
     --------

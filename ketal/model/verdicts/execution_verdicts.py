@@ -1,6 +1,6 @@
-"""Verdicts of an execution: events that are late or lost, records that are no events.
+"""Verdicts on an execution: events that are late or lost, records that are no events.
 
-The one rule: each names what the patterns did not judge.
+The one rule: each names an event or a record that the patterns did not judge.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Late(PatternVerdict, frozen=True, kw_only=True):
     event : Dot
         The event; it is not judged.
     reason : str
-        One sentence.
+        The reason, in one sentence.
     execution, time, id
-        As of every verdict: see `Match`; `pattern` and `scope` are empty.
+        As in every verdict: see `Match`; `pattern` and `scope` are empty.
 
     Examples
     --------
@@ -58,9 +58,9 @@ class Gap(PatternVerdict, frozen=True, kw_only=True):
     Attributes
     ----------
     dot : Dot
-        The event that did not come.
+        The dot of the event that did not arrive.
     execution, id
-        As of every verdict: see `Match`; `pattern` and `scope` are empty.
+        As in every verdict: see `Match`; `pattern` and `scope` are empty.
 
     Examples
     --------
@@ -97,11 +97,11 @@ class Rejected(WrittenVerdict, frozen=True, kw_only=True):
         `file:line`, for Kafka `topic/partition/offset`; empty for an event
         that came from code.
     reason : str
-        One sentence.
+        The reason, in one sentence.
     execution : str
-        The execution's name where a log holds several, else empty.
+        The execution's name if a log holds several, else empty.
     draft : Draft or None
-        The record's fields, where only its clock is at fault.
+        The record's fields, if only its clock is invalid.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class Rejected(WrittenVerdict, frozen=True, kw_only=True):
         Parameters
         ----------
         places_of : callable or None
-            Not called: `place` says where the record stands.
+            Not called: the attribute `place` has the place.
 
         Examples
         --------

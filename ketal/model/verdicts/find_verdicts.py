@@ -1,6 +1,6 @@
-"""Verdicts of a `find`: that it matched, that its window ended.
+"""Verdicts of a `find`: a match, or a window that ended without one.
 
-The one rule: an event stands in the JSON of a verdict under the step that it was bound to.
+The one rule: in the JSON of a verdict, an event is under the step that bound it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ketal.model.wording import json_text
 
 
 class _Bound(PatternVerdict, frozen=True, kw_only=True):
-    """A verdict of a `find`: what each step bound, in match order."""
+    """A verdict of a `find`, with the events that each step bound, in match order."""
 
     steps: Steps = ()
 
@@ -34,18 +34,18 @@ class Match(_Bound, frozen=True, kw_only=True):
     Attributes
     ----------
     steps : tuple of (str, Dot)
-        What each step bound, in match order.
+        The steps and the events that they bound, in match order.
     returns : dict or None
-        What the pattern's `return` names; None without one. As `return` is a
-        word of Python, the name that JSON has is `getattr(match, "return")`.
+        The values of the pattern's `return`; None without one. `return` is its name in JSON and a
+        keyword of Python, so it is also `getattr(match, "return")`.
     pattern : str
         The pattern's name; empty for a verdict about the whole execution.
     scope : mapping
-        The partition keys and, where each node has a copy, `node`.
+        The partition keys and, under `at every node`, `node`.
     execution : str
-        The execution's name where a log holds several, else empty.
+        The execution's name if a log holds several, else empty.
     time : float or None
-        Seconds since the epoch of the completing event.
+        The time of the completing event, in seconds since the epoch.
     id : str
         The deterministic id: 32 hex digits.
 
@@ -77,7 +77,7 @@ class Match(_Bound, frozen=True, kw_only=True):
 
     @property
     def events(self) -> tuple[Dot, ...]:
-        """The dots of the match, in its own order."""
+        """The dots of the match, in match order."""
         return bound_dots(self.steps)
 
     def _body(self, places_of: PlacesOf | None) -> dict[str, Any]:
@@ -103,9 +103,9 @@ class TimedOut(_Bound, frozen=True, kw_only=True):
     Attributes
     ----------
     steps : tuple of (str, Dot)
-        What each step had bound, in match order.
+        The steps and the events that they had bound, in match order.
     pattern, scope, execution, time, id
-        As of every verdict: see `Match`.
+        As in every verdict: see `Match`.
 
     Examples
     --------

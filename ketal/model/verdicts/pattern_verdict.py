@@ -1,12 +1,12 @@
-"""What verdicts share: fields, ids, JSON, a line of text.
+"""The common part of all verdicts: fields, ids, JSON, a line of text.
 
 Every verdict is frozen, has the fields of its JSON as attributes, `to_dict()` (that
 JSON) and a one-line `str`. Its id is deterministic: hash(fingerprint, name of the
-pattern, execution, scope, kind, (step, dot) pairs in match order), so that a replay can
-be deduplicated; the name distinguishes two patterns of one file that are otherwise the
-same. Ids are computed on demand: a count of millions of matches needs none.
+pattern, execution, scope, kind, (step, dot) pairs in match order), so that the verdicts of a
+replay can be deduplicated; the name distinguishes two patterns of one file that are otherwise
+equal. Ids are computed on demand: counting millions of matches computes none.
 
-The one rule: verdicts that are equal have the same id, which is their hash.
+The one rule: equal verdicts have the same id, and it determines their hash.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from ketal.model.verdicts.bound_steps import Steps, triples
 from ketal.model.wording import scope_text
 
 PlacesOf = Callable[[str, Iterable[Dot]], Sequence[str]]
-"""(execution, dots) → where each event stands in the log; empty where that is not known."""
+"""(execution, dots) → the place of each event in the log; empty if it is not known."""
 
 encode_json = msgspec.json.Encoder().encode
 
 
 @functools.lru_cache(maxsize=1_024)
-def _begun(fingerprint: str, pattern: str, execution: str) -> Any:
+def _id_prefix_hash(fingerprint: str, pattern: str, execution: str) -> Any:
     """Return the hash of the common prefix of ids; copy it before use."""
     begins = encode_json((fingerprint, pattern, execution))[:-1] + b","
     return hashlib.blake2b(begins, digest_size=16)
 
 
 class WrittenVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict of any kind: it is written as JSON."""
+    """The base of all verdicts: it can be written as JSON."""
 
     kind: ClassVar[str] = ""
 
@@ -60,7 +60,7 @@ class WrittenVerdict(msgspec.Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def written(self) -> tuple[str | None, bytes]:
-        """Return the id, None for a record that was rejected, and what `to_dict` returns as JSON.
+        """Return the id, None for a rejected record, and the JSON of `to_dict()` as bytes.
 
         Examples
         --------
@@ -82,30 +82,29 @@ class PatternVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
     Attributes
     ----------
     verdict : str
-        What kind it is: `match`, `violation`, …; also called `kind`.
+        The kind of verdict: `match`, `violation`, …; also called `kind`.
     pattern : str
         The pattern's name; empty for a verdict about the whole execution.
     id : str
         The deterministic id: 32 hex digits.
     fingerprint : str
-        The automaton's.
+        The fingerprint of the pattern.
     scope : FrozenMapping
-        Partition keys and `node`, as a mapping that cannot be changed; empty
-        where there is none.
+        Partition keys and `node`, as an immutable mapping; empty if the pattern has no scopes.
     execution : str
-        The execution's name where a log holds several, else empty.
+        The execution's name if a log holds several, else empty.
     time : float or None
-        Seconds since the epoch of the completing event.
+        The time of the completing event, in seconds since the epoch.
     certain : bool
-        False where a lost event could change the verdict.
+        False if a lost event could change the verdict.
     depends_on : tuple of Dot
-        The lost events that could.
+        The lost events that could change the verdict.
     """
 
     count: ClassVar[str] = ""
-    """The name of its number among the counts of a pattern; empty if there is none."""
+    """The name of the count of such verdicts in a pattern's counts; empty if they have none."""
     nouns: ClassVar[tuple[str, str]] = ("", "")
-    """What one of them, and several, are called in the summary."""
+    """The noun for such verdicts in the summary, singular and plural."""
 
     pattern: str
     fingerprint: str
@@ -130,7 +129,7 @@ class PatternVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
         >>> len(one.id), one.id == other.id
         (32, True)
         """
-        digest = _begun(self.fingerprint, self.pattern, self.execution).copy()
+        digest = _id_prefix_hash(self.fingerprint, self.pattern, self.execution).copy()
         steps = triples(self._steps())
         digest.update(self.scope.pairs() + b"," + encode_json((self.kind, steps))[1:])
         return digest.hexdigest()  # type: ignore[no-any-return]
@@ -138,9 +137,9 @@ class PatternVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PatternVerdict) or self.__class__ is not other.__class__:
             return NotImplemented
-        # Equal verdicts have one hash, and the equal scopes {"x": 1} and {"x": 1.0} have two ids.
-        alike = same(msgspec.structs.astuple(self), msgspec.structs.astuple(other))
-        return alike and self.id == other.id
+        # Ids are compared too: the scopes {"x": 1} and {"x": 1.0} are equal, their ids are not.
+        same_fields = same(msgspec.structs.astuple(self), msgspec.structs.astuple(other))
+        return same_fields and self.id == other.id
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -149,7 +148,7 @@ class PatternVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
         return {}
 
     def _event_at(self, event: Dot, places_of: PlacesOf | None) -> dict[str, Any]:
-        """Return the JSON of a verdict's one event, and where it stands if that is known."""
+        """Return the JSON fields of a verdict's only event, and its place if that is known."""
         out = {"event": str(event)}
         if places_of is not None and (place := places_of(self.execution, (event,))[0]):
             out["place"] = place
@@ -161,9 +160,8 @@ class PatternVerdict(WrittenVerdict, frozen=True, kw_only=True, gc=False):
         Parameters
         ----------
         places_of : callable or None
-            Given an execution's name and dots, returns where each event stands in the log; the
-            places that are known then stand beside the events of a match, a violation and an
-            overflow.
+            Given an execution's name and dots, returns the place of each event in the log; known
+            places are added to the events of a match, a violation and an overflow.
 
         Examples
         --------

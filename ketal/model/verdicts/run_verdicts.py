@@ -1,4 +1,4 @@
-"""Verdicts of a run of either kind: that it moved, that a limit was reached.
+"""Verdicts on runs of both kinds, `check` and `find`: transitions, and limits that were reached.
 
 The one rule: they report what the engine did, not whether the pattern holds.
 """
@@ -13,18 +13,18 @@ from ketal.model.verdicts.pattern_verdict import PatternVerdict, PlacesOf
 
 
 class Transition(PatternVerdict, frozen=True, kw_only=True):
-    """A run moved (`trace=True`): by which event, from which state to which.
+    """A run moved from one state to another by an event (reported with `trace=True`).
 
     Attributes
     ----------
     event : Dot
         The event.
     step : str
-        The step that it took; empty where there is none.
+        The step that bound the event; empty if there is none.
     source, target : str
         The states before and after; `from` and `to` in JSON.
     pattern, scope, execution, time, id
-        As of every verdict: see `Match`.
+        As in every verdict: see `Match`.
 
     Examples
     --------
@@ -69,7 +69,7 @@ setattr(Transition, "from", property(lambda move: move.source, doc="What `source
 
 
 class Overflow(PatternVerdict, frozen=True, kw_only=True):
-    """A limit was reached; names what was given up.
+    """A limit was reached, and something was given up.
 
     Attributes
     ----------
@@ -78,9 +78,9 @@ class Overflow(PatternVerdict, frozen=True, kw_only=True):
     given_up : str
         What was given up, in words.
     event : Dot or None
-        The event at which that was.
+        The event at which the limit was reached.
     pattern, scope, execution, time, id
-        As of every verdict: see `Match`; `pattern` is empty where an event was given up.
+        As in every verdict: see `Match`; `pattern` is empty if an event was given up.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """The kinds of verdicts.
 
-The one rule: a kind that is listed here is known to every command, sink and handler.
+The one rule: every command, sink and handler supports each kind that is listed here.
 """
 
 from __future__ import annotations
@@ -20,4 +20,4 @@ Verdict = Match | Violation | Incomplete | TimedOut | Late | Gap | Rejected | Ov
 KINDS = tuple(verdict.kind for verdict in get_args(Verdict))
 """The kinds of verdicts, in the order in which messages list them."""
 COUNTED = {verdict.count: verdict.nouns for verdict in get_args(RunVerdict) if verdict.count}
-"""The kinds that each pattern has a count of: its name → one of them, several of them."""
+"""Name of a count in a pattern's counts → nouns for such verdicts, singular and plural."""

@@ -1,1 +1,1 @@
-"""What a record is, before any order or pattern: new, a duplicate, of which incarnation."""
+"""Identifies records before any order or pattern: new, duplicate, and of which incarnation."""

@@ -2,10 +2,10 @@
 
 An event is new, a duplicate (same dot, same content: dropped and counted), a
 contradiction (same dot, other content: rejected), late, or refused because a
-limit was reached. The counters of a node that were seen are held exactly and
-compactly; the content of the last `dots_max` events is held to distinguish a duplicate from a
-contradiction (`ketal.runtime.admission.seen_contents`). An older dot that was seen counts as a
-duplicate.
+limit was reached. The seen counters of each node are stored exactly and
+compactly. The content of the last `dots_max` events is kept to distinguish a duplicate from a
+contradiction (`ketal.runtime.admission.seen_contents`); a seen dot whose content was evicted counts
+as a duplicate.
 
 The one rule: `read` is the sum of the other counts.
 """
@@ -43,27 +43,27 @@ class Tally:
 
 
 EVICTED_SHARE: Final = 16
-"""Of more than `counters_max` counters beyond holes, one in so many is evicted at once."""
+"""Beyond `counters_max` counters, one in `EVICTED_SHARE` of those beyond holes is evicted."""
 
 NEW, DUPLICATE, CONTRADICTION = "new", "duplicate", "contradiction"
 SEEN, EVICTED = "seen", "evicted"
-"""What an event is (`Intake.status`)."""
+"""The results of `Intake.status`."""
 
 Steady = dict[str, tuple[frozenset[str], int]]
-"""Of each node the entries that its clocks had so far, and the last counter that added one."""
+"""For each node the entries that its clocks had so far, and the last counter that added one."""
 
 
 class SeenCounters:
-    """The counters that were seen of one node.
+    """The seen counters of one node.
 
     Attributes
     ----------
     upto : int
         The counter up to which all were seen, or are evicted.
     beyond : Counters
-        Those seen beyond a hole.
+        The counters seen beyond the first hole.
     evicted : int
-        The counter up to which holes were closed without their events.
+        The counter up to which holes were closed by eviction, without their events.
     """
 
     __slots__ = ("beyond", "evicted", "upto")
@@ -77,7 +77,7 @@ class SeenCounters:
 
     @property
     def highest(self) -> int:
-        """The highest counter that was seen."""
+        """The highest seen counter."""
         return max(self.upto, self.beyond.highest())
 
 
@@ -87,16 +87,16 @@ class Intake:
     Parameters
     ----------
     limits : Limits
-        `dots_max` contents are held, and `counters_max` counters beyond holes.
+        `dots_max` bounds the contents that are kept, `counters_max` the counters beyond holes.
     contents_max : int, optional
-        More contents than `dots_max`, where all events are in memory anyway.
+        A bound of the contents in place of `dots_max`, if all events are in memory anyway.
 
     Attributes
     ----------
     nodes : dict of str to SeenCounters
-        What was seen of each node.
+        The seen counters of each node.
     contents : SeenContents
-        What is held of the last events.
+        The contents of the last events.
     """
 
     def __init__(self, limits: Limits, contents_max: int | None = None) -> None:
@@ -109,18 +109,18 @@ class Intake:
     def admit(
         self, events: Sequence[Any], *, named: bool = False, steady: Steady | None = None
     ) -> int:
-        """Admit events in turn, up to one that is not plainly new; return how many.
+        """Admit events in turn, up to the first that is not certainly new; return how many.
 
         Parameters
         ----------
         events : sequence
-            In order of arrival.
+            The items of a batch, in order of arrival.
         named : bool
-            Whether they are events under the names of their incarnations; else what is no `Event`,
-            or one whose incarnation an attribute gives, is not plainly new.
+            Whether the items are events whose nodes are named by incarnation. If not, admission
+            stops at an item that is no `Event`, or whose data have the attribute `incarnation`.
         steady : dict, optional
-            The entries of clocks so far. An event whose clock has others, or that came before one
-            was added, is not plainly new: it may show that a node has left.
+            The entries of clocks so far. Admission stops at an event whose clock has other entries,
+            or whose counter is before the last new entry: it may show that a node has left.
         """
         nodes, admitted = self.nodes, 0
         firsts: list[int] = []
@@ -138,7 +138,7 @@ class Intake:
                     break
             seen = nodes.get(node)
             if seen is None:
-                seen = self._begun(node)
+                seen = self._add_node(node)
             if counter == seen.upto + 1:
                 beyond = seen.beyond
                 seen.upto = self._close_hole(beyond, counter) if beyond.count else counter
@@ -154,23 +154,23 @@ class Intake:
         self.contents.extend(events if admitted == len(events) else events[:admitted], firsts)
         return admitted
 
-    def _begun(self, node: str) -> SeenCounters:
-        """Return what was seen of a node that is new: nothing."""
+    def _add_node(self, node: str) -> SeenCounters:
+        """Add a new node; return its seen counters, of which there are none yet."""
         seen = self.nodes[node] = SeenCounters(tracking=self.tracking)
         return seen
 
     def status(self, event: Event) -> str:
-        """Return what an event is, and admit nothing.
+        """Return the status of an event, without admitting it.
 
-        `new`; of one that was seen: a `duplicate` or a `contradiction` of the content held,
-        `seen` where its content is evicted, `evicted` where its counter may not have been seen.
+        The status is `new`; or of a seen dot `duplicate` or `contradiction`, `seen` if its content
+        is evicted, `evicted` if the counter is in a hole closed by eviction and may be new.
         """
         node = event.node
         counter = event.clock[node]
         seen = self.nodes.get(node)
         if seen is None or counter not in seen:
             return NEW
-        held = self.contents.of(node, counter)
+        held = self.contents.content_of(node, counter)
         if isinstance(held, Event):
             return DUPLICATE if content(held) == content(event) else CONTRADICTION
         known = self.contents.firsts.get(node) if counter == 1 else None
@@ -183,14 +183,14 @@ class Intake:
     def _evict(self) -> None:
         """Evict counters: close the lowest holes of the nodes with the most counters beyond holes.
 
-        An event in one of them is not new any more. A share of the counters is evicted at once: a
-        part of an execution has holes for ever, and to find the lowest takes long.
+        An event in a closed hole does not count as new any more. A share of the counters is evicted
+        at once: in a part of an execution holes are never filled, and finding the lowest is slow.
         """
         target = self._beyond_count - max(1, self.counters_max // EVICTED_SHARE)
         holed = [(node, seen) for node, seen in self.nodes.items() if seen.beyond.count]
         for _, seen in sorted(holed, key=lambda pair: (-pair[1].beyond.count, pair[0])):
             beyond = seen.beyond
-            # Of each node the same share, rounded up.
+            # The same share of each node's counters, rounded up.
             share = -(-beyond.count // EVICTED_SHARE)
             count = min(share, self._beyond_count - target)
             last = beyond.place(count, seen.upto)
@@ -203,7 +203,7 @@ class Intake:
                 return
 
     def _close_hole(self, beyond: Counters, upto: int) -> int:
-        """Return up to where all were seen of a node, of which those up to a counter were."""
+        """Remove from `beyond` the counters that follow `upto` without a hole; return the last."""
         last = beyond.last_after(upto)
         beyond.count -= last - upto
         self._beyond_count -= last - upto
@@ -212,12 +212,12 @@ class Intake:
         return last
 
     def holes(self, known: Mapping[str, int] | None = None) -> int:
-        """Return how many counters are missing below each node's highest.
+        """Return how many counters are missing below the highest of each node, in total.
 
         Parameters
         ----------
         known : mapping of str to int, optional
-            Counters that clocks refer to, which count as well.
+            The highest counter of each node that a clock refers to; missing up to it counts too.
         """
         known = known or {}
         missing = sum(counter for node, counter in known.items() if node not in self.nodes)
@@ -227,7 +227,7 @@ class Intake:
         return missing
 
     def seen_between(self, node: str, low: int, high: int | None) -> bool:
-        """Return whether a counter between two others was seen of a node; None: no upper one."""
+        """Return whether a counter c of a node with low < c < high was seen; None is no bound."""
         seen = self.nodes[node]
         first: int | None = low + 1
         if low >= seen.upto:
@@ -235,14 +235,14 @@ class Intake:
         return first is not None and (high is None or first < high)
 
     def seen(self) -> dict[str, tuple[int, list[int]]]:
-        """Return of each node up to which counter all was seen, and what was seen beyond."""
+        """Return for each node the counter up to which all were seen, and those seen beyond it."""
         return {
-            node: (of.upto, list(of.beyond.after(of.upto)))
-            for node, of in sorted(self.nodes.items())
+            node: (counters.upto, list(counters.beyond.after(counters.upto)))
+            for node, counters in sorted(self.nodes.items())
         }
 
     def highest(self) -> dict[str, int]:
-        """Return the highest counter that was seen of each node."""
+        """Return the highest seen counter of each node."""
         return {node: seen.highest for node, seen in sorted(self.nodes.items())}
 
     # --- state ---
@@ -254,7 +254,7 @@ class Intake:
             seen.beyond.dirty = set()
 
     def save(self) -> dict[str, Any]:
-        """Return what is small of the state: all but counters beyond holes, and contents."""
+        """Return the small part of the state: all but counters beyond holes, and contents."""
         nodes = sorted(self.nodes.items())
         return {
             "nodes": {node: (seen.upto, seen.evicted) for node, seen in nodes},
@@ -268,19 +268,19 @@ class Intake:
         beyond: Iterable[Iterable[Any]],
         contents: Iterable[ContentRow],
     ) -> None:
-        """Load a state into a fresh intake.
+        """Load a state into an intake just made.
 
         Parameters
         ----------
         state : dict
-            What `save` returned.
+            The result of `save`.
         beyond : iterable of (str, int, bytes)
-            Chunks of a node's counters beyond holes (`ketal.model.sets.counter_sets`).
+            (node, chunk number, chunk) of counters beyond holes (`ketal.model.sets.counter_sets`).
         contents : iterable of ContentRow
-            What is held of the last events.
+            The contents of the last events.
         """
         for node, (upto, evicted) in state["nodes"].items():
-            seen = self._begun(node)
+            seen = self._add_node(node)
             seen.upto, seen.evicted = upto, evicted
         for node, number, chunk in beyond:
             seen = self.nodes[node]
@@ -289,7 +289,7 @@ class Intake:
         self.contents.load(state["firsts"], state["evicted"], list(contents))
 
     def validate_state(self) -> None:
-        """Assert that the counts are right, and that what is held was seen."""
+        """Assert that the counts are right, and that all kept contents are of seen dots."""
         assert self._beyond_count == sum(seen.beyond.count for seen in self.nodes.values())
         for seen in self.nodes.values():
             assert seen.upto or seen.beyond.count

@@ -1,7 +1,7 @@
-"""The events of a log as a run has them: each once, under its name, with its whole clock and place.
+"""The events of a log as a run reads them: deduplicated, named by incarnation, clocks restored.
 
-What an event is, new or a duplicate, and of which incarnation of its node, is decided as in a run
-(`ketal.runtime.admission`), and so is what its clock lost when a node left.
+Whether an event is new or a duplicate, and of which incarnation of its node, is decided as in a run
+(`ketal.runtime.admission`), and so are the entries that its clock lost when a node left.
 
 The one rule: a record is an event, a duplicate, a control event or rejected, and counts once.
 """
@@ -36,16 +36,16 @@ class ExecutionEvents:
     name : str
         The execution's name; empty where a log is not divided.
     limits : Limits
-        `events_max` bounds the events, `counters_max` what is held to know duplicates.
+        `events_max` bounds the events, `counters_max` the counters kept to detect duplicates.
     bound : str
-        Another limit of the events; the lower one holds.
+        The name of another limit on the number of events; the lower limit applies.
 
     Attributes
     ----------
     duplicates, rejected : int
-        How many records were second copies of events, and how many no events.
+        How many records were duplicates, and how many were rejected.
     first_rejected : str
-        The first rejected record, its place and the reason; empty where there is none.
+        The place of the first rejected record, and the reason; empty if there is none.
     """
 
     def __init__(self, name: str, limits: Limits, bound: str = "events_max") -> None:
@@ -57,13 +57,13 @@ class ExecutionEvents:
             (getattr(limits, one), one) for one in ("events_max", bound)
         )
         self._admission = Admission((), limits, events_max=limits.events_max)
-        # Whoever left decides what clocks have lost, and clocks are what is asked about.
+        # So that clocks are restored: callers of this module compare the clocks of events.
         self._admission.reads_clocks = True
         self._events: list[Event] = []
         self._places: dict[tuple[str, int], tuple[str, int]] = {}
 
     def add(self, item: Event | Control | Rejected, file: str, line: int) -> None:
-        """Take in a record, as `records_of` yields it.
+        """Add a record, as `records_of` yields it.
 
         Raises
         ------
@@ -75,9 +75,9 @@ class ExecutionEvents:
         elif isinstance(item, Rejected):
             self._reject(item.place, item.reason)
         else:
-            self._take(item, file, line)
+            self._add_event(item, file, line)
 
-    def _take(self, read: Event, file: str, line: int) -> None:
+    def _add_event(self, read: Event, file: str, line: int) -> None:
         place = place_at(file, line) or str(read.dot)
         try:
             status, event = self._admission.take(read)
@@ -107,24 +107,24 @@ class ExecutionEvents:
         return len(self._events)
 
     def events(self) -> list[Event]:
-        """Return the events, their clocks whole, in the order of the log."""
-        left = self._admission.left(self._events)
+        """Return the events with restored clocks, in the order of the log."""
+        left = self._admission.departed_nodes(self._events)
         return restored_with_doubts(self._events, left, limits=self._limits)[0]
 
     def place(self, dot: Dot) -> str:
-        """Return where an event stands in the log; empty where that is not known."""
+        """Return the place of an event in the log; empty if it is not known."""
         return place_at(*self._places[dot])
 
 
 def missing_dots(events: Iterable[Event]) -> int:
-    """Return how many events the clocks of an execution know, or that are below such, and lack."""
+    """Return how many dots at or below a counter in some clock have no event in the execution."""
     return sum(last - first + 1 for _, first, last in missing.holes(events))
 
 
 def rejected_of(executions: Iterable[ExecutionEvents]) -> tuple[int, str]:
-    """Return how many records of a log were rejected, and `first_rejected` of the first that was.
+    """Return how many records of a log were rejected, and the first one with its reason.
 
-    The first is that of the first execution that has one.
+    The first one is that of the first execution with a rejected record.
     """
     rejecting = [part for part in executions if part.rejected]
     first = rejecting[0].first_rejected if rejecting else ""
@@ -137,7 +137,7 @@ def execution_named(executions: Mapping[str, ExecutionEvents], name: str) -> Exe
     Raises
     ------
     SettingError
-        If there is none of that name.
+        If there is no execution of that name.
     """
     if name not in executions:
         raise no_execution(name, executions)
@@ -145,12 +145,12 @@ def execution_named(executions: Mapping[str, ExecutionEvents], name: str) -> Exe
 
 
 def no_execution(name: str, names: Iterable[str]) -> SettingError:
-    """Make the error of a name that no execution of a log has."""
+    """Return the error for a name that no execution of a log has."""
     return SettingError(f"there is no execution {name!r}; the log has {execution_names(names)}")
 
 
 def execution_names(names: Iterable[str]) -> str:
-    """Write the names of executions; that of a log that is not divided is empty."""
+    """Return the names of executions, joined; an execution may have no name."""
     return ", ".join(name or "one without a name" for name in names)
 
 
@@ -159,14 +159,15 @@ def executions_of(
 ) -> dict[str, ExecutionEvents]:
     """Read a log; return its executions by their names, in the order of the log.
 
-    A log without a record has one, whose name is empty. `bound` is one more limit of the events.
+    A log without records has one execution, whose name is empty. `bound` names another limit on the
+    number of events.
 
     Raises
     ------
     SettingError
         If a limit is reached, or the log cannot be read.
     TypeError
-        If it is no log, or holds what is no event.
+        If `log` is no log, or an item of it is not an event.
     """
     executions: dict[str, ExecutionEvents] = {}
     for execution, item, file, line in records_of(log):

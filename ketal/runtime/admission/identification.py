@@ -1,15 +1,14 @@
-"""Identification: what an event is, and of which incarnation, before any order or pattern.
+"""Identification of events, before any order or pattern: new or seen, and of which incarnation.
 
 Each event is identified once for the whole execution: is its node in a closed
 `topology`, of which incarnation of its node is it (`A`, `A#2`), was it seen
-before? A stream and a finite log ask the same questions of the same records in
-the same order, so they get the same answers.
+before? In a stream and in a finite log the same records are identified in the same order, so the
+results are the same.
 
-Most executions have no restart and no node that leaves. Until the first one no state
-is needed but that of `Intake`; `MembershipStage` begins with that when it is needed.
+In most executions no node restarts or leaves. Until the first one does, the state of `Intake` is
+enough; then `MembershipStage` begins from that state.
 
-The one rule: an event is named once, on arrival, and every later part has it under
-that name.
+The one rule: an event is named once, on arrival, and every later stage uses that name.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def reads_clocks(compiled: CompiledPattern) -> bool:
     return (
         compiled.causal
         or p.deployment is not None
-        # Of mirror images the first in canonical order is a match, for which clocks are read.
+        # Of mirror images the first in canonical order is reported, and clocks give that order.
         or (compiled.strategy == "any" and compiled.automaton.mirrors)
         or any(isinstance(node, syntax.Causal | syntax.Conc) for node in walk(p))
     )
@@ -56,25 +55,26 @@ class Admission:
     limits : Limits
         `dots_max` and `counters_max` bound the state.
     events_max : int, optional
-        More than `dots_max`, where all events are in memory anyway.
+        A bound in place of `dots_max`, if all events are in memory anyway.
     beside : sequence of CompiledPattern
-        The program's other patterns, which another admission offers the same events: an event is
+        The program's other patterns, which another admission serves: an event is
         refused if all patterns of the program refuse it.
 
     Attributes
     ----------
     intake : Intake
-        The dots and contents that were seen.
+        The seen dots and contents.
     membership : MembershipStage or None
-        The live nodes; None while no node left or restarted.
+        The live nodes; None until a node leaves or restarts.
     reads_clocks : bool
-        Whether some pattern reads clocks, so that a node that leaves matters.
+        Whether some pattern reads clocks, so that a node's departure matters.
     closed : tuple of (int, frozenset of str)
-        The patterns with a closed topology, by number, those beside last, and its nodes.
+        The patterns with a closed topology, by number (those of `beside` last), and its nodes.
     first : dict of str to dict
-        Of each node, by entry, the least counter of an event that has it.
+        For each node, the least counter of an event whose clock has an entry, by entry.
     steady : Steady or None
-        What clocks show no node to have left (`Intake.admit`); None where that does not matter.
+        The clock entries so far, to detect departures (`Intake.admit`); None if no pattern reads
+        clocks.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class Admission:
         self.intake = Intake(limits, contents_max=events_max)
         self.membership: MembershipStage | None = None
         self.reads_clocks = any(map(reads_clocks, patterns))
-        everyone = [*patterns, *beside]
+        all_patterns = [*patterns, *beside]
         self.closed = tuple(
             (number, nodes)
-            for number, one in enumerate(everyone)
+            for number, one in enumerate(all_patterns)
             if (nodes := closed_nodes(one.pattern.topology)) is not None
         )
-        self._names = [c.name for c in everyone]
+        self._names = [c.name for c in all_patterns]
         self._clocks_max = events_max or limits.dots_max
         self.first: dict[str, Clock] = {}
         self._entries: Steady = {}
@@ -107,8 +107,8 @@ class Admission:
         """Return the patterns, by number, whose closed topology lacks the node of an event."""
         return [number for number, nodes in self.closed if not takes_part(event.node, nodes)]
 
-    def refusal(self, event: Event, numbers: Sequence[int]) -> str:
-        """Return why no pattern takes an event; empty where one does."""
+    def refusal_reason(self, event: Event, numbers: Sequence[int]) -> str:
+        """Return why no pattern takes an event; empty if some pattern takes it."""
         if not numbers or len(numbers) < len(self._names):
             return ""
         named = f"pattern {self._names[0]}" if len(numbers) == 1 else "any pattern"
@@ -120,37 +120,37 @@ class Admission:
     # --- deduplication and names ---
 
     def take(self, event: Event) -> tuple[str, Event]:
-        """Return what an event is (new, duplicate, …), and the event under its name.
+        """Return the status of an event (new, duplicate, …), and the event named by incarnation.
 
         Raises
         ------
         EventError
-            If it is ambiguous which run of a node the event, or an entry of its
-            clock, belongs to; or its dot was seen with other content.
+            If it is ambiguous to which incarnation of a node the event, or an entry of its
+            clock, belongs; or if its dot was seen with other content.
         """
         restarts = self.membership is not None or INCARNATION in event.data
         if not restarts:
-            status = self._admitted(event)
-            # A counter that is 1 again, with other content, is a restart.
+            status = self._admit(event)
+            # Counter 1 once more, with other content, is a restart.
             restarts = status is CONTRADICTION and event.clock[event.node] == 1
         if restarts:
-            event = self.begun().rename(event, self.intake.status)
-            status = self._admitted(event)
+            event = self.ensure_membership().rename(event, self.intake.status)
+            status = self._admit(event)
         if status is CONTRADICTION:
             raise EventError(f"{event.dot} was read before with other content; a dot is unique")
         return status, event
 
-    def _admitted(self, event: Event) -> str:
+    def _admit(self, event: Event) -> str:
         return NEW if self.intake.admit((event,), named=True) else self.intake.status(event)
 
     def arrived(self, event: Event) -> tuple[str, ...]:
-        """Record a new event's clock; return the incarnations that are over with it."""
+        """Record a new event's clock; return the incarnations that it shows to have ended."""
         return () if self.membership is None else self.membership.arrived(event)
 
     # --- membership ---
 
-    def begun(self, new: Event | None = None) -> MembershipStage:
-        """Return the membership, begun without the event `new` if there was none."""
+    def ensure_membership(self, new: Event | None = None) -> MembershipStage:
+        """Return the membership; if there is none, begin one from the seen events except `new`."""
         if self.membership is None:
             intake = self.intake
             highest = intake.highest()
@@ -166,8 +166,8 @@ class Admission:
             self._entries.clear()
         return self.membership
 
-    def left(self, events: Iterable[Event]) -> Collection[str]:
-        """Return who has left, by the control events and the names of all events of a log."""
+    def departed_nodes(self, events: Iterable[Event]) -> Collection[str]:
+        """Return the nodes that have left, by control events and by restarts in a log's events."""
         if self.membership is None:
             return restarted({event.node for event in events})
         return self.membership.departed
@@ -175,48 +175,48 @@ class Admission:
     def shows_leave(self, event: Event) -> bool:
         """Begin a membership if a new event shows that a node left; return whether it does.
 
-        Only asked while there is no membership, which finds that out by itself.
+        Called only while there is no membership: a membership detects departures itself.
         """
         if event.node not in self.first and later_run(event.node) is not None:
-            self.begun(event)
+            self.ensure_membership(event)
             return True
-        dropped = self._dropped(event)
+        dropped = self._dropped_entries(event)
         if dropped:
-            self.begun().restorer.mark_departed(dropped)
+            self.ensure_membership().restorer.mark_departed(dropped)
         return bool(dropped)
 
-    def _dropped(self, event: Event) -> set[str]:
-        """Return the nodes whose entry a new event shows dropped by its node.
+    def _dropped_entries(self, event: Event) -> set[str]:
+        """Return the nodes whose entries the node of a new event has dropped from its clocks.
 
-        An entry was dropped if an event has it and one with a higher counter has not,
-        whichever of them arrived first.
+        An entry was dropped if the clock of one event has it and that of an event with a higher
+        counter does not, whichever of the two arrived first.
         """
         node, clock = event.node, event.clock
         counter = clock[node]
         first = self.first.get(node)
         if first is None:
-            self._put_first(node, dict.fromkeys(clock, counter))
+            self._set_first(node, dict.fromkeys(clock, counter))
             return set()
         if first.keys() == clock.keys() and counter >= max(first.values()):
             return set()
         dropped = {name for name in first.keys() - clock.keys() if first[name] < counter}
         lower = {n: first.get(n) for n in clock if first.get(n, counter + 1) > counter}
-        # Whatever was seen of the node before its first event with an entry lacks the entry.
+        # Seen events of the node below its first counter with an entry lack that entry.
         between = self.intake.seen_between
         dropped.update(name for name, upto in lower.items() if between(node, counter, upto))
-        self._put_first(node, {**first, **dict.fromkeys(lower, counter)})
+        self._set_first(node, {**first, **dict.fromkeys(lower, counter)})
         return dropped
 
-    def _put_first(self, node: str, first: Clock) -> None:
+    def _set_first(self, node: str, first: Clock) -> None:
         self.first[node] = first
         # An event with these entries, at no lower counter, leaves `first` as it is.
         self._entries[node] = frozenset(first), max(first.values())
 
     def control(self, control: Control) -> Control:
-        """Apply a control event; return it under the names of incarnations."""
+        """Apply a control event; return it with its nodes named by incarnation."""
         if not self.reads_clocks or control.kind not in ("join", "leave", "view"):
             return control
-        membership = self.begun()
+        membership = self.ensure_membership()
         names = membership.incarnations.names
         membership.control(control)
         if control.kind == "view":
@@ -225,28 +225,28 @@ class Admission:
         assert control.node is not None
         return Control(control.kind, node=names(control.node)[-1])
 
-    def look_back(self) -> None:
-        """Record the entries of the clocks held: the program before did not read them."""
+    def record_clock_entries(self) -> None:
+        """Record the entries of the kept clocks, which the previous program did not read."""
         if self.membership is None and self.reads_clocks and not self.first:
-            found: dict[str, Clock] = {}
+            first_by_node: dict[str, Clock] = {}
             for node, counter, clock in self.intake.contents.clocks():
-                first = found.setdefault(node, {})
+                first = first_by_node.setdefault(node, {})
                 for name in clock:
                     first[name] = min(counter, first.get(name, counter))
-            for node, first in found.items():
-                self._put_first(node, first)
+            for node, first in first_by_node.items():
+                self._set_first(node, first)
             if any(later_run(node) is not None for node in self.first):
-                self.begun()
+                self.ensure_membership()
 
-    def rare(self, **counts: int) -> dict[str, int]:
-        """Return those counts of the summary that are not zero, of restarts first."""
+    def nonzero_counts(self, **counts: int) -> dict[str, int]:
+        """Return the counts that are not zero, `restarts` first."""
         restarts = 0 if self.membership is None else self.membership.incarnations.table.restarts
         return {name: count for name, count in {"restarts": restarts, **counts}.items() if count}
 
     # --- state ---
 
     def save(self) -> dict[str, Any]:
-        """Return what is small of the state: contents and clocks are saved apart."""
+        """Return the small part of the state; contents and clocks are saved separately."""
         membership = self.membership
         return {
             "intake": self.intake.save(),
@@ -262,9 +262,9 @@ class Admission:
         clocks: Iterable[Iterable[Any]],
         first: Mapping[str, Clock],
     ) -> None:
-        """Load what `save` returned, and what is saved apart.
+        """Load what `save` returned, and the parts that are saved separately.
 
-        That is what `Intake.load` takes, tables of `ClockMemory.rows` and what `first` was.
+        These are the arguments of `Intake.load`, tables of `ClockMemory.rows`, and `first`.
         """
         if state["membership"] is not None:
             self.membership = MembershipStage(self.limits)
@@ -273,4 +273,4 @@ class Admission:
             self.membership.load(state["membership"])
         self.intake.load(state["intake"], beyond, contents)
         for node, clock in first.items():
-            self._put_first(node, clock)
+            self._set_first(node, clock)

@@ -1,8 +1,9 @@
-"""What is held of the last events' contents, and how it is saved: digests and clocks.
+"""The contents of the last events in memory, and as they are saved: digests and clocks.
 
-Of an event that was admitted the event is held; of one that was loaded, a digest and the clock.
+In memory the content of an admitted event is the event itself; after a restore it is a row with
+the event's digest and clock.
 
-The one rule: rows that were saved are loaded as they were.
+The one rule: rows are loaded as they were saved.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ketal.operators.membership.clock_memory import Clock, changed_clock, differ
 
 
 class ContentRow(NamedTuple):
-    """What is saved of an event."""
+    """The saved content of an event; the clock is None if clocks are not saved here."""
 
     node: str
     counter: int
@@ -30,29 +31,29 @@ class ContentRow(NamedTuple):
 _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
 
 WHOLE_CLOCK_ENTRIES = 8
-"""A clock with no more entries is saved as it is, not as what it changes."""
+"""A clock with at most so many entries is saved whole, a larger one as a difference."""
 
 
 Content = Event | ContentRow
-"""What is held of an event: the event, or of one that was loaded its row."""
+"""An event, or the row of an event that was loaded from a saved state."""
 
 
 def digest_of(content: Content) -> bytes:
-    """Return the digest of an event, or of a row."""
+    """Return the digest of a content."""
     return digest(content) if isinstance(content, Event) else content.digest
 
 
 def save_rows(rows: Sequence[ContentRow], *, clocks: bool) -> list[Any]:
-    """Return rows as plain data, column by column; `load_rows` reads it."""
+    """Return rows as plain data, column by column, for `load_rows`."""
     names: dict[str, int] = {}
     codes = [names.setdefault(node, len(names)) for node, _, _, _ in rows]
     digests = b"".join([row[2] for row in rows])
-    written = _encode(list(_differences(rows))) if clocks else b""
+    written = _encode(list(_clock_differences(rows))) if clocks else b""
     return [list(names), codes, [counter for _, counter, _, _ in rows], digests, written]
 
 
-def _differences(rows: Iterable[ContentRow]) -> Iterator[Any]:
-    """Yield clocks, a large one as what differs from the last large one of its node."""
+def _clock_differences(rows: Iterable[ContentRow]) -> Iterator[Any]:
+    """Yield the clocks of rows, a large one as the difference to its node's last large one."""
     last: dict[str, Clock] = {}
     for node, _, _, clock in rows:
         if clock is None or len(clock) <= WHOLE_CLOCK_ENTRIES:
@@ -63,17 +64,17 @@ def _differences(rows: Iterable[ContentRow]) -> Iterator[Any]:
 
 
 def load_rows(written: Sequence[Any], *, clocks: bool) -> Iterator[ContentRow]:
-    """Yield the rows that `save_rows` returned, with their clocks if these are wanted."""
+    """Yield the rows that `save_rows` encoded, with their clocks if `clocks`."""
     names, codes, counters, digests, clocks_written = written
     loaded: Iterator[Clock | None] = itertools.repeat(None, len(codes))
     if clocks and clocks_written:
-        loaded = _clocks_of(names, codes, clocks_written)
+        loaded = _decoded_clocks(names, codes, clocks_written)
     places = range(0, len(digests), DIGEST_BYTES)
     for code, counter, place, clock in zip(codes, counters, places, loaded, strict=True):
         yield ContentRow(names[code], counter, digests[place : place + DIGEST_BYTES], clock)
 
 
-def _clocks_of(names: Sequence[str], codes: Sequence[int], written: bytes) -> Iterator[Any]:
+def _decoded_clocks(names: Sequence[str], codes: Sequence[int], written: bytes) -> Iterator[Any]:
     last: dict[str, Clock] = {}
     for code, one in zip(codes, _decode(written), strict=True):
         if one is None or isinstance(one, dict):

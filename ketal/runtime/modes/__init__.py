@@ -1,1 +1,1 @@
-"""`mode possibly` and `mode definitely`: consistent cuts explored, by the states of runs."""
+"""`mode possibly` and `mode definitely`: a search of the consistent cuts and run states."""

@@ -2,16 +2,16 @@
 
 The linear extensions of an execution are the paths through the lattice of its
 consistent cuts (Cooper and Marzullo, "Consistent detection of global
-predicates", 1991). At a cut a pattern has the state of its runs
-there; two paths that meet in one cut with one state have the same continuations, so each pair
+predicates", 1991). At each cut on a path a pattern's runs are in some state. Two paths that
+reach the same cut in the same state have the same continuations, so each pair
 of cut and state is visited once. Only states without a verdict are followed:
-the verdict is possible if some step out of one brings it, and definite if none
-of them reaches the end.
+the verdict is possible if some step out of such a state gives the verdict, and definite if no such
+state reaches the full cut.
 
-`mode possibly` and `mode definitely` in a pattern ask the same of each scope
-(`in_mode`). What a scope's run is offered orders no other scope, so its lattice
-is that of its own events, and where each node has a copy, of the node's events,
-with which it learns of others.
+`mode possibly` and `mode definitely` in a pattern decide the same for each scope
+(`modal_verdicts`). The events of one scope do not affect the runs of another, so a scope's lattice
+has only the scope's own events, and under `at every node` all events of the node as well, since
+with them its copy learns of events of other nodes.
 
 The one rule: the answer is exact, or `cuts_max` is named.
 """
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ketal.logs import Log
 
 Cut = tuple[int, ...]
-_Way = tuple["_Way", int, int] | None
+_Path = tuple["_Path", int, int] | None
 """A path to a cut: the path before its last event, and that event by its place and number."""
 
 
@@ -59,7 +59,7 @@ def possibly(program: Program, log: Log | Iterable[Event], *, limits: Limits | N
     Parameters
     ----------
     program : Program
-        One pattern; the verdict of a check is a violation, of a find a match.
+        One pattern; the verdict of a `check` is a violation, that of a `find` a match.
     log : Log or iterable of Event
         One finite execution.
     limits : Limits, optional
@@ -71,7 +71,7 @@ def possibly(program: Program, log: Log | Iterable[Event], *, limits: Limits | N
         If the program holds several patterns, or the log several executions, a limit is
         reached, or the log cannot be read.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def possibly(program: Program, log: Log | Iterable[Event], *, limits: Limits | N
     >>> ketal.possibly(program, concurrent), ketal.possibly(program, concurrent[:1])
     (True, False)
     """
-    return _lattice_of(program, log, limits).explore()[0]
+    return _log_lattice(program, log, limits).explore()[0]
 
 
 def definitely(
@@ -112,18 +112,18 @@ def definitely(
     >>> ketal.definitely(program, concurrent), ketal.definitely(program, ordered)
     (False, True)
     """
-    return _lattice_of(program, log, limits).explore()[1]
+    return _log_lattice(program, log, limits).explore()[1]
 
 
-def _lattice_of(program: Program, log: Log | Iterable[Event], limits: Limits | None) -> _Lattice:
-    """Return the lattice of a log's one execution, of its events as a run has them."""
+def _log_lattice(program: Program, log: Log | Iterable[Event], limits: Limits | None) -> _Lattice:
+    """Return the lattice of the only execution of a log, its events identified as in a run."""
     compiled = checked_program(program).one
-    given = Limits.given(limits, compiled.limits)
+    run_limits = Limits.given(limits, compiled.limits)
     if (undecided := getattr(log, "undecided", None)) is not None:
         raise SettingError(
             f"{undecided.scheme} clocks do not tell which linear extensions an execution has"
         )
-    executions = executions_of(log, given)
+    executions = executions_of(log, run_limits)
     if len(executions) > 1:
         raise SettingError(
             f"the log has several executions ({execution_names(executions)}); "
@@ -132,36 +132,38 @@ def _lattice_of(program: Program, log: Log | Iterable[Event], limits: Limits | N
     (execution,) = executions.values()
     nodes = closed_nodes(compiled.pattern.topology)
     events = (event for event in execution.events() if takes_part(event.node, nodes))
-    return _Lattice(compiled, events, given)
+    return _Lattice(compiled, events, run_limits)
 
 
-def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | None, RunVerdict]]:
+def modal_verdicts(
+    run: PatternRun, events: Iterable[Event]
+) -> Iterator[tuple[Event | None, RunVerdict]]:
     """Yield the verdicts of a pattern with a `mode` on a finite execution, and count them.
 
-    Of each scope that is one verdict at most. Where every linear extension gives
-    one, it is that of the canonical one; else that of the extension that gives one
-    first, by the number of events of the scope.
+    Each scope has at most one verdict. It is that of the canonical extension under `mode
+    definitely`, and for an order-independent pattern; else that of an extension that gives one
+    after the fewest events of the scope.
 
     Parameters
     ----------
     run : PatternRun
-        The pattern, offered nothing yet; its counts are added to.
+        A run of the pattern that was offered no event yet; its counts are updated.
     events : iterable of Event
         The execution, its clocks restored.
 
     Yields
     ------
     (Event or None, verdict)
-        With the event that is the last of the verdict in canonical order; None for
-        an overflow (`cuts_max`), where a scope was not judged.
+        The last event of the verdict in canonical order, and the verdict. The event is None for
+        an overflow (`cuts_max`): the scope was not judged.
     """
     execution = canonical(events)
-    collecting, by_scope = _collected(run, execution)
+    collecting, by_scope = _collect_by_scope(run, execution)
     run.scopes.created, run.copies = len(by_scope), collecting.copies
     for name in ("unscoped", "untimed", "unknown_types", "guard_failures"):
         setattr(run.counts, name, getattr(collecting.counts, name))
     place = {event.dot: number for number, event in enumerate(execution)}
-    for lattice in _of_scopes(run, execution, by_scope):
+    for lattice in _scope_lattices(run, execution, by_scope):
         try:
             verdict = lattice.answer(run.compiled.pattern.mode == "definitely")
         except SettingError:
@@ -179,20 +181,20 @@ def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | 
             yield execution[max(place[dot] for dot in named)], verdict
 
 
-def _collected(
+def _collect_by_scope(
     run: PatternRun, execution: Sequence[Event]
 ) -> tuple[PatternRun, dict[ScopeName, list[Event]]]:
-    """Return a run that judges nothing of an execution, and what each scope is offered of it."""
+    """Return a run that only collects events, and the events that each scope is offered."""
     collecting = PatternRun(run.compiled, run.limits, listing=False, make_steps=OfferedEvents)
     collecting.process(execution)
     assert isinstance(collecting.steps, OfferedEvents)
     return collecting, collecting.steps.by_scope
 
 
-def _of_scopes(
+def _scope_lattices(
     run: PatternRun, execution: Sequence[Event], by_scope: dict[ScopeName, list[Event]]
 ) -> Iterator[_Lattice]:
-    """Yield the lattice of the events of each scope."""
+    """Yield the lattice of each scope's events."""
     for scope, offered in by_scope.items():
         shown = run.scopes.key_of(scope)
         dots = {event.dot for event in offered}
@@ -208,19 +210,19 @@ def _of_scopes(
 def witness(
     run: PatternRun, events: Iterable[Event], verdict: Match | Violation
 ) -> tuple[Event, ...]:
-    """Return a linear extension of a scope's events, up to where it gives the verdict of a `mode`.
+    """Return a prefix of a linear extension of a scope's events that gives a modal verdict.
 
     Parameters
     ----------
     run : PatternRun
-        The pattern; it is offered nothing.
+        A run of the pattern; it is not offered the events.
     events : iterable of Event
         The execution, its clocks restored.
     verdict : Match or Violation
-        A verdict that `in_mode` yields of it.
+        A verdict that `modal_verdicts` yields for this execution.
     """
     execution = canonical(events)
-    for lattice in _of_scopes(run, execution, _collected(run, execution)[1]):
+    for lattice in _scope_lattices(run, execution, _collect_by_scope(run, execution)[1]):
         if lattice.scope == verdict.scope:
             lattice.answer(run.compiled.pattern.mode == "definitely")
             return lattice.witness
@@ -234,11 +236,12 @@ class _State:
     Attributes
     ----------
     key : hashable
-        Equal for equal states only.
+        The identity of the state: equal states have equal keys.
     run : PatternRun
         A run in this state, which is copied for each next event.
     steps : dict of (int, int) to _State or None
-        Where events lead, by their place and number; None where one brings the verdict.
+        The next state by event, which is (number of its node, index at the node); None if the
+        event gives the verdict.
     """
 
     key: Any
@@ -254,9 +257,9 @@ class _Lattice:
     compiled, limits
         The pattern; `cuts_max` bounds the work.
     events : iterable of Event
-        The execution, or what matters of it to a scope.
+        The execution, or the part of it that matters to a scope.
     scope : ScopeKey, optional
-        The scope whose verdict is asked for; without, that of any.
+        The scope to judge; None for the verdict of any scope.
     execution : str
         The execution's name where a log holds several.
     """
@@ -273,11 +276,13 @@ class _Lattice:
         self.scope = None if scope is None else FrozenMapping(scope)
         self.execution = execution
         self.compiled = compiled
-        # `return count` and `limit` change what is listed of the answer, not the answer.
+        # `return count` and `limit` change which verdicts are listed, not whether there is one.
         pattern = compiled.pattern
         listed = None if pattern.only_counts else pattern.returns
         plain = replace(pattern, returns=listed, limit=None)
-        self._listed = compiled if plain == compiled.pattern else replace(compiled, pattern=plain)
+        self._plain_compiled = (
+            compiled if plain == compiled.pattern else replace(compiled, pattern=plain)
+        )
         self.limits = limits
         self.events = canonical(events)
         self.nodes = sorted({event.node for event in self.events})
@@ -287,31 +292,31 @@ class _Lattice:
         for own in self.by_node.values():
             own.sort(key=lambda event: event.counter)
         self._counters = {n: [e.counter for e in own] for n, own in self.by_node.items()}
-        self._needs = [self._needed(self.by_node[node]) for node in self.nodes]
+        self._needs = [self._requirements(self.by_node[node]) for node in self.nodes]
         self._keys = StateKeys(self.scope, by_place=compiled.window_events is not None)
         self._states: dict[Any, _State] = {}
-        self._last: Match | Violation | None = None
+        self._last_verdict: Match | Violation | None = None
         self.witness: tuple[Event, ...] = ()
-        """A linear extension that gives the verdict, up to where it does."""
+        """The prefix of a linear extension that gives the verdict with its last event."""
 
     def answer(self, definitely: bool) -> Match | Violation | None:
-        """Return a verdict of the scope that every, or some, linear extension gives."""
+        """Return the verdict of the scope if every, or some, linear extension gives one."""
         possible, definite = self.explore(first=not definitely)
         if definitely and definite:
-            self._canonical_decides()
-        return self._last if (definite if definitely else possible) else None
+            self._canonical_gives_verdict()
+        return self._last_verdict if (definite if definitely else possible) else None
 
-    def _canonical_decides(self) -> bool:
-        """Return whether the canonical extension gives the verdict; if so, it is the witness."""
-        run = self._fresh()
+    def _canonical_gives_verdict(self) -> bool:
+        """Return whether the canonical extension gives the verdict; if so, set `witness`."""
+        run = self._new_run()
         for number, event in enumerate(self.events, 1):
-            if self._verdict(run, event):
+            if self._gives_verdict(run, event):
                 self.witness = tuple(self.events[:number])
                 return True
         return False
 
     def overflow(self) -> Overflow:
-        """Return the overflow of a scope that was not judged."""
+        """Return the overflow verdict for a scope that was not judged."""
         return Overflow(
             pattern=self.compiled.name,
             fingerprint=self.compiled.fingerprint,
@@ -322,30 +327,30 @@ class _Lattice:
         )
 
     def explore(self, *, first: bool = False) -> tuple[bool, bool]:
-        """Return (possibly, definitely); with `first`, stop at the first verdict."""
-        self._last = None
+        """Return (possibly, definitely); with `first`, stop at the first verdict and witness it."""
+        self._last_verdict = None
         if self.compiled.order_independent:
-            decided = self._canonical_decides()
+            decided = self._canonical_gives_verdict()
             return decided, decided
-        start = self._interned(self._fresh())
-        level: dict[Cut, dict[_State, _Way]] = {(0,) * len(self.nodes): {start: None}}
+        start = self._interned_state(self._new_run())
+        level: dict[Cut, dict[_State, _Path]] = {(0,) * len(self.nodes): {start: None}}
         possible = False
         visited = 1
         for _ in self.events:
-            below: dict[Cut, dict[_State, _Way]] = {}
+            next_level: dict[Cut, dict[_State, _Path]] = {}
             for cut, states in level.items():
-                for place in self._ready(cut):
-                    there = (*cut[:place], cut[place] + 1, *cut[place + 1 :])
-                    reached = below.setdefault(there, {})
+                for place in self._ready_nodes(cut):
+                    next_cut = (*cut[:place], cut[place] + 1, *cut[place + 1 :])
+                    reached = next_level.setdefault(next_cut, {})
                     visited -= len(reached)
-                    for state, way in states.items():
+                    for state, path in states.items():
                         target = self._step(state, place, cut[place])
                         if target is not None:
-                            reached.setdefault(target, (way, place, cut[place]))
+                            reached.setdefault(target, (path, place, cut[place]))
                             continue
                         possible = True
                         if first:
-                            self.witness = self._events_of((way, place, cut[place]))
+                            self.witness = self._events_of((path, place, cut[place]))
                             return True, False
                     visited += len(reached)
                     if visited > self.limits.cuts_max:
@@ -353,30 +358,30 @@ class _Lattice:
                             f"more than {self.limits.cuts_max} consistent cuts and states "
                             "(limit cuts_max)"
                         )
-            level = {cut: states for cut, states in below.items() if states}
+            level = {cut: states for cut, states in next_level.items() if states}
             self._evict(level.values())
         return possible, possible and not level
 
-    def _events_of(self, way: _Way) -> tuple[Event, ...]:
+    def _events_of(self, path: _Path) -> tuple[Event, ...]:
         out = []
-        while way is not None:
-            way, place, number = way
+        while path is not None:
+            path, place, number = path
             out.append(self.by_node[self.nodes[place]][number])
         return tuple(reversed(out))
 
-    def _ready(self, cut: Cut) -> list[int]:
-        """Return the places of the nodes whose next event has all of its past in the cut."""
+    def _ready_nodes(self, cut: Cut) -> list[int]:
+        """Return the numbers of the nodes whose next event has its whole past in the cut."""
         return [
             place
             for place, needs in enumerate(self._needs)
             if cut[place] < len(needs) and all(cut[p] >= n for p, n in needs[cut[place]])
         ]
 
-    def _needed(self, own: Sequence[Event]) -> list[tuple[tuple[int, int], ...]]:
-        """Return, for each event of a node, what it needs beyond what the one before it needs.
+    def _requirements(self, own: Sequence[Event]) -> list[tuple[tuple[int, int], ...]]:
+        """Return the requirements of each event of a node, less those of the event before it.
 
-        That is how many events of other nodes are to be in a cut before it, by the places of the
-        nodes. A hole in the counters holds nothing back.
+        A requirement is (number of another node, how many of its events a cut must have before
+        this event). A hole in the counters requires nothing.
         """
         needed: list[tuple[tuple[int, int], ...]] = []
         before: dict[int, int] = {}
@@ -391,46 +396,50 @@ class _Lattice:
         return needed
 
     def _step(self, state: _State, place: int, number: int) -> _State | None:
-        """Return the state after an event of a node; None if it brings the verdict."""
+        """Return the state after a node's event at an index; None if it gives the verdict."""
         event = place, number
         if event not in state.steps:
-            run = self._fresh(state.run.machine)
+            run = self._new_run(state.run.machine)
             run.copy_from(state.run)
-            decided = self._verdict(run, self.by_node[self.nodes[place]][number])
-            state.steps[event] = None if decided else self._interned(run)
+            decided = self._gives_verdict(run, self.by_node[self.nodes[place]][number])
+            state.steps[event] = None if decided else self._interned_state(run)
         return state.steps[event]
 
-    def _interned(self, run: PatternRun) -> _State:
-        """Return the one state that is equal to that of a run."""
-        key = self._keys.of(run)
+    def _interned_state(self, run: PatternRun) -> _State:
+        """Return the state object of a run, the same object for runs in equal states."""
+        key = self._keys.key_of(run)
         return self._states.setdefault(key, _State(key, run))
 
-    def _evict(self, level: Iterable[dict[_State, _Way]]) -> None:
-        """Evict what no state of the level is or leads to; only the states of a level have steps.
+    def _evict(self, level: Iterable[dict[_State, _Path]]) -> None:
+        """Evict all states except those of the level and those that their steps lead to.
 
-        So where a step leads to is always the one state that is equal to it.
+        Only the states of the level keep their steps, so no step leads to an evicted state.
         """
-        here = {state for states in level for state in states}
+        current = {state for states in level for state in states}
         for state in self._states.values():
-            if state not in here:
+            if state not in current:
                 state.steps.clear()
-        targets = (target for state in here for target in state.steps.values() if target)
-        self._states = {state.key: state for state in (*here, *targets)}
+        targets = (target for state in current for target in state.steps.values() if target)
+        self._states = {state.key: state for state in (*current, *targets)}
 
-    def _fresh(self, machine: Machine | None = None) -> PatternRun:
+    def _new_run(self, machine: Machine | None = None) -> PatternRun:
         listing = self.scope is not None
         return PatternRun(
-            self._listed, self.limits, execution=self.execution, listing=listing, machine=machine
+            self._plain_compiled,
+            self.limits,
+            execution=self.execution,
+            listing=listing,
+            machine=machine,
         )
 
-    def _verdict(self, run: PatternRun, event: Event) -> bool:
+    def _gives_verdict(self, run: PatternRun, event: Event) -> bool:
         if self.scope is None:
             before = run.counts.violations + run.counts.matches
             run.process((event,))
             return run.counts.violations + run.counts.matches > before
         for verdict in flat(run.process((event,))):
             if isinstance(verdict, Match | Violation) and verdict.scope == self.scope:
-                mark = self.compiled.fingerprint
-                self._last = msgspec.structs.replace(verdict, fingerprint=mark)
+                fingerprint = self.compiled.fingerprint
+                self._last_verdict = msgspec.structs.replace(verdict, fingerprint=fingerprint)
                 return True
         return False

@@ -1,9 +1,9 @@
-"""Keys of the states of a run: two runs with one key have the same continuations.
+"""Keys of the states of a run: two runs with equal keys have the same continuations.
 
-Events are named by their dots. Where they stood among those offered matters under a window of
-events alone.
+A key names events by their dots. The position of an event among the offered events is part of the
+key only under a window that counts events.
 
-The one rule: equal keys are of states that no later event can distinguish.
+The one rule: states with equal keys cannot be distinguished by any later events.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class StateKeys:
     scope : FrozenMapping or None
         The only scope whose run matters; None for all.
     by_place : bool
-        Whether the places of events matter.
+        Whether keys have the positions of events.
     """
 
     def __init__(self, scope: FrozenMapping | None, *, by_place: bool) -> None:
         self.scope = scope
         self._by_place = by_place
 
-    def of(self, run: PatternRun) -> Any:
+    def key_of(self, run: PatternRun) -> Any:
         """Return the key of a run's state."""
         scopes = []
         for scope in run.scopes.values():
@@ -43,21 +43,21 @@ class StateKeys:
                 continue
             inner: Any
             if isinstance(scope.run, CheckRun):
-                configurations = sorted(map(self._configuration, scope.run.configurations))
+                configurations = sorted(map(self._configuration_key, scope.run.configurations))
                 inner = (scope.run.halted, *configurations)
             elif isinstance(scope.run, AnyFind):
                 entries = scope.run.entries()
-                inner = tuple(sorted((edge, *self._seen(seen)) for edge, seen in entries))
+                inner = tuple(sorted((edge, *self._event_key(seen)) for edge, seen in entries))
             else:
                 breakers = scope.run.breakers
-                inner = tuple(sorted(self._beginning(*b) for b in scope.run.beginnings()))
+                inner = tuple(sorted(self._beginning_key(*b) for b in scope.run.beginnings()))
                 if breakers is not None:
-                    inner = (inner, tuple(sorted(map(self._seen, breakers.by_place.values()))))
-            scopes.append((repr(scope.key), self._places(scope.offered), inner))
-        return tuple(sorted(scopes)), self._learning(run)
+                    inner = (inner, tuple(sorted(map(self._event_key, breakers.by_place.values()))))
+            scopes.append((repr(scope.key), self._place_key(scope.offered), inner))
+        return tuple(sorted(scopes)), self._copies_key(run)
 
-    def _learning(self, run: PatternRun) -> Any:
-        """Return what the copies of nodes learned of, and what they may yet, in its order."""
+    def _copies_key(self, run: PatternRun) -> Any:
+        """Return what each node's copy has learned, and the events it may still learn, in order."""
         if run.copies is None:
             return ()
         copies: Mapping[str, Copy] = run.copies
@@ -76,18 +76,26 @@ class StateKeys:
         dots = tuple(u.event.dot for u in unlearned)
         return tuple((n, tuple(sorted(k.items()))) for n, k in sorted(known.items())), dots
 
-    def _places(self, count: int) -> int:
+    def _place_key(self, count: int) -> int:
         return count if self._by_place else 0
 
-    def _seen(self, seen: Seen | None) -> tuple[Any, ...]:
-        return () if seen is None else (seen.node, seen.counter, self._places(seen.place))
+    def _event_key(self, seen: Seen | None) -> tuple[Any, ...]:
+        return () if seen is None else (seen.node, seen.counter, self._place_key(seen.place))
 
-    def _configuration(self, c: Configuration) -> tuple[Any, ...]:
+    def _configuration_key(self, c: Configuration) -> tuple[Any, ...]:
         history: tuple[Any, ...] = ()
         if c.history is not None:
             parts = (c.history.first, c.history.last, c.history.join)
             history = tuple(tuple(sorted(part.items())) for part in parts)
-        return c.state, self._seen(c.prior), tuple(map(self._seen, c.bound)), history, c.broken
+        return (
+            c.state,
+            self._event_key(c.prior),
+            tuple(map(self._event_key, c.bound)),
+            history,
+            c.broken,
+        )
 
-    def _beginning(self, c: Configuration, taken: Taken) -> tuple[Any, ...]:
-        return self._configuration(c), tuple((step, *self._seen(seen)) for step, seen in taken)
+    def _beginning_key(self, c: Configuration, taken: Taken) -> tuple[Any, ...]:
+        return self._configuration_key(c), tuple(
+            (step, *self._event_key(seen)) for step, seen in taken
+        )

@@ -1,1 +1,1 @@
-"""The hold-back queues of an execution, and the runs that they release to."""
+"""The hold-back queues of an execution, and the runs that they release events to."""

@@ -1,13 +1,12 @@
-"""The hold-back queues of one execution, and what they report.
+"""The hold-back queues of one execution, and the verdicts that they report.
 
-CausalOrder belongs to the execution, so patterns that ask for the same order,
-within the same topology, share a queue (`ketal.runtime.queues.pattern_queues`). A queue releases
-events to its patterns; what it declares lost, finds late or has no room for becomes verdicts
-here, each reported once, however many queues report it.
+CausalOrder belongs to the execution, so patterns with the same order and the same topology share a
+queue (`ketal.runtime.queues.pattern_queues`). A queue releases events to its patterns. Dots that it
+declares lost and events that it finds late or refuses become verdicts here, each reported once,
+however many queues report it.
 
-Patterns whose answer needs no order (`find any` without `not`) wait for nothing, as long as
-clocks are whole. Once a node has left, they have a queue in which events wait for whole
-clocks.
+Patterns whose answer needs no order (`find any` without `not`) do not wait while clocks are whole.
+Once a node has left, they get a queue in which events wait until their clocks are restored.
 
 The one rule: an event is counted once: as released, held back, late or refused.
 """
@@ -44,30 +43,30 @@ class Queues:
     runs : sequence of PatternRun
         The patterns that need an order.
     limits : Limits
-        `held_back_max`, `lost_max`, and `dots_max` for what is reported once, and
-        for the refused events that may be delivered again.
+        `held_back_max`, `lost_max`, and `dots_max` for the dots that are remembered as reported,
+        and for the refused events that may be redelivered.
     execution : str
         The execution's name.
     free : sequence of PatternRun
-        The patterns that need no order. No queue holds anything back for them, but what
-        their `gap` declares lost is reported here.
+        The patterns that need no order. No queue holds back events for them, but the dots that
+        their `gap` declares lost are reported here.
     arrived : mapping of str to NodeArrivals
-        What has come of each node.
+        For each node the counters of the events that have arrived.
 
     Attributes
     ----------
     queues : list of PatternQueue
     reports : Reports
-        What was reported, and how much of it.
+        The verdicts on the execution, and their counts.
     missing : list of MissingDots
-        What is missing to the patterns that wait for nothing and have a `gap`.
+        The missing dots of the patterns that need no order and have a `gap`.
     watermark_us : int or None
         The last watermark.
 
     Raises
     ------
     PatternError
-        If the domains of a topology pass a limit.
+        If the domains of a topology exceed a limit.
     """
 
     def __init__(
@@ -81,15 +80,15 @@ class Queues:
     ) -> None:
         self.limits = limits
         self.queues = [PatternQueue(group, limits) for group in _by_order(runs)]
-        self.missing = _missing_to(free, limits, arrived)
+        self.missing = _missing_dots(free, limits, arrived)
         self.reports = Reports(execution, limits.dots_max)
         self.watermark_us: int | None = None
-        self._count_reporters()
+        self._update_several()
 
     def __bool__(self) -> bool:
         return bool(self.queues or self.missing)
 
-    def _count_reporters(self) -> None:
+    def _update_several(self) -> None:
         self.reports.several = len(self.queues) + len(self.missing) > 1
 
     # --- restored clocks ---
@@ -100,24 +99,24 @@ class Queues:
         free: Sequence[PatternRun] = (),
         seen: Mapping[str, tuple[int, list[int]]] | None = None,
     ) -> None:
-        """Restore the clocks of events from now on, as a node has left.
+        """Restore the clocks of events from now on, since a node has left.
 
         Parameters
         ----------
         restorer : Restorer
-            Knows the clocks.
+            Restores clocks from those of earlier events.
         free : sequence of PatternRun
-            The patterns that need no order; they have been offered what was seen.
+            The patterns that need no order; they have been offered all events seen so far.
         seen : mapping
-            What was seen so far, as `HoldBackQueue.begin` takes it; None if a saved state
-            says it.
+            The counters seen so far, as `HoldBackQueue.begin` takes them; None if they are loaded
+            from a saved state.
         """
         ordered = list(self.queues)
         for queue in ordered:
             queue.hold_back.restore_clocks(restorer)
         restoring = [RestoringQueue(group, self.limits, restorer) for group in _by_order(free)]
         self.queues += restoring
-        self._count_reporters()
+        self._update_several()
         if seen is None:
             return
         events = [
@@ -125,20 +124,20 @@ class Queues:
             for node, _, clock in in_question(restorer.memory, seen)
         ]
         for queue in restoring:
-            queue.look_back(seen_without(seen, events), events)
-        # What queues released with clocks that a leave shows to be too low is counted.
+            queue.push_offered(seen_without(seen, events), events)
+        # Count the events that were released with clocks that the departure shows to be too low.
         for event in present_order(events):
             released = any(queue.has_released(event.dot) for queue in ordered)
             if released and restorer.restore(event) is not event:
                 restorer.found_low(event)
 
-    # --- what happens ---
+    # --- events ---
 
     def push_clock(self, event: Event) -> list[Verdict]:
-        """Take in what a new event knows, before any pattern is offered it."""
+        """Add the dots of a new event's clock to the missing dots, before the event is offered."""
         out: list[Verdict] = []
         for missing in self.missing:
-            out += self.reports.lost(missing.push(event))
+            out += self.reports.gap_verdicts(missing.push(event))
         return out
 
     def take(
@@ -148,24 +147,24 @@ class Queues:
         withheld: bool = False,
         refusing: Sequence[PatternRun] = (),
     ) -> list[Numbered]:
-        """Take in new events in turn.
+        """Push new events to the queues, in turn.
 
         Parameters
         ----------
         events : sequence of Event
-            As they arrived.
+            The events, with their clocks as they arrived.
         withheld : bool
-            Whether they take their places and are not offered: they are late.
+            Whether the events are late: they fill their places, but are not offered.
         refusing : sequence of PatternRun
-            Patterns in whose topologies their nodes have no place.
+            The runs whose closed topologies lack the events' nodes.
 
         Returns
         -------
         list of Numbered
-            The number of each event that has verdicts, and these.
+            The index of each event that has verdicts, and its verdicts.
         """
         by_number: dict[int, list[Verdict]] = defaultdict(list)
-        # What several report is reported once, by the one that finds it first.
+        # If several queues report the same, only the first report counts: take events one by one.
         alone = len(self.queues) == 1 and not self.missing
         together = alone and self.queues[0].takes_several(self.watermark_us)
         parts = [events] if together else [(event,) for event in events]
@@ -177,38 +176,38 @@ class Queues:
                 for step in queue.take(part, by_number[begin], withheld=withheld):
                     if step.limit:
                         event = events[begin]
-                        by_number[begin].append(self.reports.too_many_domains(event, step.limit))
+                        by_number[begin].append(self.reports.domains_verdict(event, step.limit))
                     for number, verdicts in self._apply(queue, step):
                         by_number[begin + number] += verdicts
                     begin += len(step.ends)
             for missing in self.missing:
-                by_number[part_number] += self.reports.lost(missing.advance())
+                by_number[part_number] += self.reports.gap_verdicts(missing.advance())
         return sorted((number, verdicts) for number, verdicts in by_number.items() if verdicts)
 
-    def push_again(self, event: Event) -> list[Verdict] | None:
-        """Take in a duplicate where there was no room for it before; None if nowhere."""
+    def push_redelivered(self, event: Event) -> list[Verdict] | None:
+        """Push a redelivered event to the queues that had refused it; None if there are none."""
         refusing = [queue for queue in self.queues if event.dot in queue.refused]
         if not refusing:
             return None
         out: list[Verdict] = []
         self.reports.forget_refused(event.dot)
         for queue in refusing:
-            out += flat(self._apply(queue, queue.push_again(event)))
+            out += flat(self._apply(queue, queue.push_redelivered(event)))
         return out
 
     @property
     def due_us(self) -> float:
-        """The least watermark that may bring something about."""
+        """The lowest watermark at which something may be due."""
         if self.missing:
-            return -math.inf  # it waits for time
+            return -math.inf  # any watermark may end the wait for a missing dot
         return min([queue.due_us for queue in self.queues], default=math.inf)
 
     def advance(self, watermark_us: int) -> list[Verdict]:
-        """Advance to a watermark: no earlier event is expected; end windows by it."""
+        """Advance the queues to a watermark, and end the windows that it ends."""
         self.watermark_us = watermark_us
         out: list[Verdict] = []
         for missing in self.missing:
-            out += self.reports.lost(missing.advance(watermark_us))
+            out += self.reports.gap_verdicts(missing.advance(watermark_us))
         for queue in self.queues:
             step = queue.hold_back.advance(watermark_us)
             out += flat(self._apply(queue, step))
@@ -218,51 +217,51 @@ class Queues:
 
     def join(self, node: str) -> list[Verdict]:
         """Mark a node as present."""
-        return self._each(lambda queue: queue.join(node))
+        return self._apply_to_each(lambda queue: queue.join(node))
 
     def leave(self, node: str) -> list[Verdict]:
-        """Mark a node as gone: nothing waits for it any more."""
-        return self._each(lambda queue: queue.leave(node))
+        """Mark a node as gone: no event waits for it any more."""
+        return self._apply_to_each(lambda queue: queue.leave(node))
 
     def view(self, members: Iterable[str]) -> list[Verdict]:
-        """Apply a membership view: all other nodes have left."""
+        """Apply a membership view: all nodes but its members have left."""
         named = tuple(members)
-        return self._each(lambda queue: queue.view(named))
+        return self._apply_to_each(lambda queue: queue.view(named))
 
     def end(self) -> list[Verdict]:
         """End the stream."""
-        out = self._each(lambda queue: queue.end())
+        out = self._apply_to_each(lambda queue: queue.end())
         for queue in self.queues:
             out += queue.end()
         return out
 
-    def _each(self, act: Callable[[Any], ReleaseStep]) -> list[Verdict]:
-        """Do the same to what knows of missing dots and to each queue."""
+    def _apply_to_each(self, operation: Callable[[Any], ReleaseStep]) -> list[Verdict]:
+        """Apply a function to each `MissingDots` and each queue; return the verdicts."""
         out: list[Verdict] = []
         for missing in self.missing:
-            out += self.reports.lost(act(missing))
+            out += self.reports.gap_verdicts(operation(missing))
         for queue in self.queues:
-            out += flat(self._apply(queue, act(queue.hold_back)))
+            out += flat(self._apply(queue, operation(queue.hold_back)))
         return out
 
     def _apply(self, queue: PatternQueue, step: ReleaseStep) -> list[Numbered]:
         numbered = queue.apply(step, self.reports)
         if step.released and self.watermark_us is not None:
-            # It took several events in only where no window ends by that.
+            # Several events are taken together only if no window ends between them.
             numbered.append((0, queue.end_windows(self.watermark_us)))
         return numbered
 
-    # --- what can be asked ---
+    # --- queries ---
 
-    def of(self, name: str) -> PatternQueue | None:
-        """Return the queue of a pattern; None if it waits for nothing."""
+    def queue_of(self, name: str) -> PatternQueue | None:
+        """Return the queue of a pattern; None if its events do not wait."""
         for queue in self.queues:
             if any(run.compiled.name == name for run in queue.runs):
                 return queue
         return None
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return each event that some queue holds, with what it waits for (None: its turn)."""
+        """Return each held-back event and one dot it waits for, None if it waits for its turn."""
         held: dict[Dot, tuple[Event, Dot | None]] = {}
         for queue in self.queues:
             for event, dot in queue.held_back():
@@ -271,7 +270,10 @@ class Queues:
 
     @property
     def waiting(self) -> int:
-        """How many events are held back, and counted as nothing else in another queue."""
+        """How many events are held back, except those that another queue reported late or refused.
+
+        Each event is counted once.
+        """
         if len(self.queues) == 1:
             queue = self.queues[0]
             return len(queue.hold_back) - len(queue.withheld)
@@ -280,14 +282,14 @@ class Queues:
     # --- state ---
 
     def save(self) -> dict[str, Any]:
-        """Return what was counted and what is missing, as plain data; the queues are apart."""
+        """Return the counts and the missing dots as plain data; queues are saved separately."""
         missing = {missing.name: missing.save() for missing in self.missing}
         return {"reports": self.reports.save(), "missing": missing}
 
     def load(self, state: Mapping[str, Any], reported: dict[tuple[str, Dot], None]) -> None:
-        """Load what `save` returned, and what was reported; the queues are loaded one by one."""
+        """Load what `save` returned, and the reported dots; queues are loaded separately."""
         self.reports.load(state["reports"])
-        self.reports.once = reported
+        self.reports.reported = reported
         for missing in self.missing:
             if missing.name in state["missing"]:
                 missing.load(state["missing"][missing.name])
@@ -296,7 +298,7 @@ class Queues:
 
 
 def _by_order(runs: Iterable[PatternRun]) -> list[list[PatternRun]]:
-    """Return the runs in groups of one order and one topology."""
+    """Return the runs grouped by order and topology."""
     groups: dict[tuple[syntax.Order, syntax.Topology | None], list[PatternRun]] = {}
     for run in runs:
         pattern = run.compiled.pattern
@@ -304,32 +306,32 @@ def _by_order(runs: Iterable[PatternRun]) -> list[list[PatternRun]]:
     return list(groups.values())
 
 
-def _missing_to(
+def _missing_dots(
     runs: Iterable[PatternRun], limits: Limits, arrived: Mapping[str, NodeArrivals]
 ) -> list[MissingDots]:
-    """Return what is missing to runs that wait for nothing and have a `gap`, each once."""
-    made: dict[str, MissingDots] = {}
+    """Return the missing dots of the runs that have a `gap`; runs with equal options share them."""
+    by_name: dict[str, MissingDots] = {}
     for run in runs:
         pattern = run.compiled.pattern
         if pattern.order.gap is None:
             continue
         options = ReleaseOptions.of(pattern.order, limits)
         missing = MissingDots(arrived, options, closed_nodes(pattern.topology))
-        run.losses.awaited = made.setdefault(missing.name, missing).dots
-    return list(made.values())
+        run.losses.awaited = by_name.setdefault(missing.name, missing).dots
+    return list(by_name.values())
 
 
 def seen_without(
     seen: Mapping[str, tuple[int, list[int]]], events: Iterable[Event]
 ) -> dict[str, tuple[int, list[int]]]:
-    """Return what was seen, as `HoldBackQueue.begin` takes it, but for some events."""
-    some: dict[str, set[int]] = {}
+    """Return the seen counters, as `HoldBackQueue.begin` takes them, without some events."""
+    excluded: dict[str, set[int]] = {}
     for event in events:
-        some.setdefault(event.node, set()).add(event.counter)
+        excluded.setdefault(event.node, set()).add(event.counter)
     out = dict(seen)
-    for node, counters in some.items():
+    for node, counters in excluded.items():
         upto, beyond = seen[node]
         first = min(upto, min(counters) - 1)
-        more = [c for c in (*range(first + 1, upto + 1), *beyond) if c not in counters]
-        out[node] = (first, more)
+        remaining = [c for c in (*range(first + 1, upto + 1), *beyond) if c not in counters]
+        out[node] = (first, remaining)
     return out

@@ -1,8 +1,7 @@
-"""The hold-back queue of patterns with one order, and the runs that it releases to.
+"""The hold-back queue of patterns with one order, and the runs that it releases events to.
 
-A watermark says which events will not arrive any more. What is held has arrived
-and is still to be offered, so to its patterns time has come no further than the
-earliest time that is held.
+A watermark promises that no earlier event will arrive. A held event has arrived and is still to be
+offered, so for these patterns time advances no further than the earliest time of a held event.
 
 The one rule: an event is offered to a run once, or is missed by it.
 """
@@ -29,8 +28,9 @@ from ketal.operators.topology.domain_order import DomainPast
 from ketal.runtime.queues.reports import Reports
 
 Numbered: TypeAlias = tuple[int, list[Verdict]]
-"""Verdicts on an event, and its number among those that were taken in together."""
-_TIMES_LEAST: Final = 1_024
+"""(index of an event among those that were taken together, the verdicts on it)."""
+_TIMES_MIN: Final = 1_024
+"""Entries of the heap of times below which released events are not removed from it."""
 
 
 class PatternQueue:
@@ -40,13 +40,13 @@ class PatternQueue:
     ----------
     hold_back : HoldBackQueue
     withheld : set of Dot
-        Held events that take their place and are not offered.
+        Held events that fill their places, but are not offered when they are released.
     refused : dict of Dot to None
-        Events for which there was no room, oldest first; they may be delivered again.
+        Events that the full queue refused, oldest first; they may be redelivered.
     """
 
     ordered = True
-    """Whether the patterns need an order, or whole clocks only."""
+    """Whether the patterns need an order; if not, they need whole clocks only."""
 
     def __init__(self, runs: list[PatternRun], limits: Limits) -> None:
         self.runs = runs
@@ -56,37 +56,37 @@ class PatternQueue:
         self._limits = limits
         self._topology = runs[0].compiled.pattern.topology
         self._timed = any(run.compiled.window_us is not None for run in runs)
-        self._learning = any(run.copies is not None for run in runs)
-        self._times: list[tuple[int, Dot]] | None = None  # a heap; also of what is released
+        self._has_copies = any(run.copies is not None for run in runs)
+        self._times: list[tuple[int, Dot]] | None = None  # a heap; may have released events too
         options = ReleaseOptions.of(runs[0].compiled.pattern.order, limits, ordered=self.ordered)
         self.hold_back = HoldBackQueue(options, self._domains())
 
     def _domains(self) -> DomainPast | None:
-        """Return which part of its past an event waits for."""
+        """Return the part of its past that an event waits for; None for the whole past."""
         return None if self._topology is None else DomainPast(self._topology, self._limits)
 
-    # --- what happens ---
+    # --- events ---
 
     def takes_several(self, watermark_us: int | None) -> bool:
-        """Return whether several events may be taken in before what they release is offered.
+        """Return whether several events may be taken before those that they release are offered.
 
-        They are not before the watermark. If no held one is either, no window ends by what is
-        released; but a node may learn of what is older.
+        The new events are not earlier than the watermark. If no held event is either, offering
+        the released events ends no window, unless a copy of a pattern learns of older events.
         """
         if not self.ordered or watermark_us is None or not self._timed:
             return self.ordered
-        return not self._learning and self._reached_us(watermark_us) == watermark_us
+        return not self._has_copies and self._reached_us(watermark_us) == watermark_us
 
     def take(
         self, events: Sequence[Event], out: list[Verdict], *, withheld: bool
     ) -> Iterator[ReleaseStep]:
-        """Take in events in turn, one only where `takes_several` says no.
+        """Push events in turn; only one if `takes_several` returned False.
 
         Yields
         ------
         ReleaseStep
-            What one or several of them brought about, before the next is taken in. Runs that
-            may be offered an event at once add their verdicts to `out` before.
+            The result of one or several events, before the next is pushed. Before that, the
+            verdicts on events that need not wait are added to `out`.
         """
         taken = events
         if withheld:
@@ -103,11 +103,11 @@ class PatternQueue:
             begin = end
 
     def _offer_at_once(self, events: Sequence[Event], out: list[Verdict]) -> Sequence[Event]:
-        """Offer events that need not wait; return them with their clocks as far as known."""
+        """Offer the events that need not wait; return all, with the clocks restored so far."""
         return events
 
-    def push_again(self, event: Event) -> ReleaseStep:
-        """Push an event that was refused before."""
+    def push_redelivered(self, event: Event) -> ReleaseStep:
+        """Push a redelivered event that was refused before."""
         del self.refused[event.dot]
         for run in self.runs:
             run.unmiss(event.dot)
@@ -116,43 +116,43 @@ class PatternQueue:
         return step
 
     def apply(self, step: ReleaseStep, reports: Reports) -> list[Numbered]:
-        """Offer what a step released, and report what it gave up.
+        """Offer the released events of a step, and report its lost, late and refused events.
 
         Returns
         -------
         list of Numbered
-            In turn, the verdicts on each event that was taken in, by its number.
+            In turn, the verdicts that each pushed event caused, with its index.
         """
         for dot in step.gaps:
             for run in self.runs:
                 run.miss(dot, step.lowest_places.get(dot))
-        # What is released in the same step may depend on them.
+        # First, since events released in the same step may depend on them.
         for event in (*step.late, *step.refused):
             self._miss_event(event)
-        numbered: list[Numbered] = [(0, reports.lost(step))] if step.gaps else []
+        numbered: list[Numbered] = [(0, reports.gap_verdicts(step))] if step.gaps else []
         if step.released:
             numbered += self._offer_released(step)
         if step.only_releases:
             return numbered
         out: list[Verdict] = []
         for event in step.late:
-            if not self._was_withheld(event):
-                out += reports.overtaken(event)
+            if not self._pop_withheld(event):
+                out += reports.late_verdicts(event)
         for event in step.refused:
-            if not self._was_withheld(event):
+            if not self._pop_withheld(event):
                 self.refused[event.dot] = None
                 if len(self.refused) > self._limits.dots_max:
                     del self.refused[next(iter(self.refused))]
-                out += reports.no_room(event)
+                out += reports.refused_verdicts(event)
         if step.given_up:
-            out.append(reports.gave_up(step.given_up))
+            out.append(reports.given_up_verdict(step.given_up))
         return [*numbered, (0, out)]
 
     def _offer_released(self, step: ReleaseStep) -> list[Numbered]:
-        """Offer what a step released; return the verdicts by the numbers of what released it."""
+        """Offer the released events; return the verdicts by the index of the releasing event."""
         released, places = step.released, None
         if self.withheld:
-            places = [n for n, event in enumerate(released) if not self._was_withheld(event)]
+            places = [n for n, event in enumerate(released) if not self._pop_withheld(event)]
             released = [released[place] for place in places]
         return [
             (bisect_right(step.ends, place if places is None else places[place]), list(verdicts))
@@ -167,15 +167,15 @@ class PatternQueue:
         for run in self.runs:
             run.miss_event(event)
 
-    def _was_withheld(self, event: Event) -> bool:
-        """Return whether a released event was offered before, or is not to be."""
+    def _pop_withheld(self, event: Event) -> bool:
+        """Return whether a released event was withheld, and no longer count it as withheld."""
         if not self.withheld or event.dot not in self.withheld:
             return False
         self.withheld.remove(event.dot)
         return True
 
     def end(self) -> list[Verdict]:
-        """Conclude the stream: some run may have waited for what is still held or missing."""
+        """End the stream: the runs miss the dots that are still missing."""
         for dot in self.hold_back.missing():
             for run in self.runs:
                 run.miss(dot)
@@ -184,24 +184,24 @@ class PatternQueue:
     # --- time ---
 
     def _add_times(self, events: Iterable[Event]) -> None:
-        """Record the times of events that may be held."""
+        """Record the times of those events that are held."""
         times = self._times
         if times is None:
             return
         for event in events:
             if event.time_us is not None and self.hold_back.holds(event.dot):
                 heapq.heappush(times, (event.time_us, event.dot))
-        if len(times) > _TIMES_LEAST + 2 * len(self.hold_back):
+        if len(times) > _TIMES_MIN + 2 * len(self.hold_back):
             self._times = [item for item in times if self.hold_back.holds(item[1])]
             heapq.heapify(self._times)
 
     @property
     def due_us(self) -> float:
-        """The least watermark that may bring something about.
+        """The lowest watermark at which something may be due.
 
-        One that is held may be the first of a window when it is released.
+        A held event may be the first event of a window when it is released.
         """
-        if self.hold_back.expires or self._learning or not self.ordered:
+        if self.hold_back.expires or self._has_copies or not self.ordered:
             return -math.inf
         if not self._timed:
             return math.inf
@@ -210,7 +210,7 @@ class PatternQueue:
         return min(due_us, self._earliest_held_us() + min(windows_us))
 
     def end_windows(self, watermark_us: int) -> list[Verdict]:
-        """End the windows that end before anything that is held and before a watermark."""
+        """End the windows that end before the watermark and before the time of any held event."""
         out: list[Verdict] = []
         if self._timed:
             reached_us = self._reached_us(watermark_us)
@@ -219,11 +219,11 @@ class PatternQueue:
         return out
 
     def _reached_us(self, watermark_us: int) -> int:
-        """Return the time before which nothing is offered any more, by a watermark."""
+        """Return the time before which no event is offered any more, given a watermark."""
         return int(min(watermark_us, self._earliest_held_us()))
 
     def _earliest_held_us(self) -> float:
-        """Return the earliest time of an event that is held to be offered; infinity for none."""
+        """Return the earliest time of a held event that will be offered; infinity for none."""
         queue = self.hold_back
         if not len(queue):
             return math.inf
@@ -237,18 +237,18 @@ class PatternQueue:
             heapq.heappop(times)
         return times[0][0] if times else math.inf
 
-    # --- what can be asked ---
+    # --- queries ---
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return the events held to be offered, each with a dot that it waits for."""
+        """Return the held events that will be offered, each with a dot that it waits for."""
         return [(e, dot) for e, dot in self.hold_back.held_back() if e.dot not in self.withheld]
 
     def pending(self) -> set[Dot]:
-        """Return what was seen and may yet be offered: held back, or refused."""
+        """Return the seen dots that may still be offered: held back, or refused."""
         return {event.dot for event, _ in self.held_back()} | set(self.refused)
 
     def has_released(self, dot: Dot) -> bool:
-        """Return whether an event that was pushed was released, as far as remembered."""
+        """Return whether a pushed event was released, as far as the runs remember losses."""
         return not (self.hold_back.holds(dot) or any(dot in run.losses for run in self.runs))
 
     # --- state ---
@@ -260,12 +260,12 @@ class PatternQueue:
 
     @property
     def name(self) -> str:
-        """What tells it from others: the first of its patterns' names."""
+        """Identifies the queue: the first of its patterns' names."""
         return self.names[0]
 
     @property
     def kind(self) -> list[Any]:
-        """What it shares with every queue that can go on from its state."""
+        """The properties that a queue must share to resume from this queue's state."""
         topology = "" if self._topology is None else repr(self._topology)
         return [self.ordered, self.hold_back.options.policy, topology]
 

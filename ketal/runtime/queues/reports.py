@@ -1,6 +1,6 @@
-"""What the queues of an execution report of it as verdicts: lost, late, refused, given up.
+"""The verdicts that queues report on an execution: lost dots, late and refused events, overflows.
 
-The one rule: a dot is reported once in each of these ways, however many queues find it.
+The one rule: a dot is reported once in each of these ways, however many queues report it.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from ketal.operators.order.step import ReleaseStep
 from ketal.operators.stateful import Stateful
 
 BEHIND_WATERMARK: Final = "its time is before the watermark"
-"""The reason of an event that is late by the watermark, in whatever order events are released."""
+"""The reason in the verdict `late` of an event whose time is before the watermark."""
 
 
 def is_late(event: Event, watermark_us: int | None) -> bool:
-    """Return whether a watermark (None: there was none) has passed the time of an event."""
+    """Return whether an event's time is before a watermark; no, if there is no watermark."""
     time_us = None if watermark_us is None else event.time_us
     return time_us is not None and watermark_us is not None and time_us < watermark_us
 
 
-def overflowed(event: Event, execution: str, limit: str, given_up: str) -> Overflow:
-    """Return the verdict of an execution, not of a pattern, that a limit was reached."""
+def overflow_verdict(event: Event, execution: str, limit: str, given_up: str) -> Overflow:
+    """Return the verdict that an execution, not a pattern, reached a limit at an event."""
     return Overflow(
-        **_of_execution(execution, event), limit=limit, given_up=given_up, event=event.dot
+        **_execution_fields(execution, event), limit=limit, given_up=given_up, event=event.dot
     )
 
 
-def came_late(event: Event, execution: str, reason: str) -> Late:
-    """Return the verdict of an execution that an event's place has passed."""
-    return Late(**_of_execution(execution, event), event=event.dot, reason=reason)
+def late_verdict(event: Event, execution: str, reason: str) -> Late:
+    """Return the verdict that an event of an execution is late."""
+    return Late(**_execution_fields(execution, event), event=event.dot, reason=reason)
 
 
-def _of_execution(execution: str, event: Event | None = None) -> dict[str, Any]:
+def _execution_fields(execution: str, event: Event | None = None) -> dict[str, Any]:
     time = None if event is None or event.time is None else float(event.time)
     return {"pattern": "", "fingerprint": "", "execution": execution, "time": time}
 
 
 class Reports(Stateful):
-    """What the queues of an execution report of it, each dot once.
+    """Makes the verdicts that the queues report on an execution, once for each dot.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ class Reports(Stateful):
     late, refused, gaps : int
         How many events were late or refused, and how many dots declared lost.
     several : bool
-        Whether several queues may report the same.
-    once : dict of (str, Dot) to None
-        What was reported, where several queues may report it; oldest first. It is saved apart.
+        Whether several queues may report the same dot.
+    reported : dict of (str, Dot) to None
+        The reported (kind, dot), oldest first, if `several`. It is saved separately.
     """
 
     STATE: ClassVar = "late", "refused", "gaps"
@@ -70,58 +70,58 @@ class Reports(Stateful):
         self.refused = 0
         self.gaps = 0
         self.several = False
-        self.once: dict[tuple[str, Dot], None] = {}
+        self.reported: dict[tuple[str, Dot], None] = {}
         self._dots_max = dots_max
 
-    def lost(self, step: ReleaseStep) -> list[Verdict]:
-        """Return the gap verdicts of a step."""
+    def gap_verdicts(self, step: ReleaseStep) -> list[Verdict]:
+        """Return the verdicts on the dots that a step declared lost."""
         if not step.gaps:
             return []
-        fresh = [dot for dot in step.gaps if self._is_first("gap", dot)]
+        fresh = [dot for dot in step.gaps if self._is_first_report("gap", dot)]
         self.gaps += len(fresh) + step.unnamed
-        return [Gap(**_of_execution(self.execution), dot=dot) for dot in fresh]
+        return [Gap(**_execution_fields(self.execution), dot=dot) for dot in fresh]
 
-    def overtaken(self, event: Event) -> list[Verdict]:
-        """Return the verdict of an event that is late."""
-        if not self._is_first("late", event.dot):
+    def late_verdicts(self, event: Event) -> list[Verdict]:
+        """Return the verdict on an event that is late in the causal order."""
+        if not self._is_first_report("late", event.dot):
             return []
         self.late += 1
-        return [came_late(event, self.execution, "its place in the causal order has passed")]
+        return [late_verdict(event, self.execution, "its place in the causal order has passed")]
 
-    def no_room(self, event: Event) -> list[Verdict]:
-        """Return the verdict of an event that a full queue refused."""
-        if not self._is_first("refused", event.dot):
+    def refused_verdicts(self, event: Event) -> list[Verdict]:
+        """Return the verdict on an event that a full queue refused."""
+        if not self._is_first_report("refused", event.dot):
             return []
         self.refused += 1
         given_up = "the event, which would have to wait for its past"
-        return [overflowed(event, self.execution, "held_back_max", given_up)]
+        return [overflow_verdict(event, self.execution, "held_back_max", given_up)]
 
-    def gave_up(self, times: int) -> Overflow:
-        """Return the verdict of a full queue that gave up waits."""
+    def given_up_verdict(self, times: int) -> Overflow:
+        """Return the verdict that a full queue gave up waits, a number of times."""
         given_up = f"what the oldest held-back events waited for, {times} times"
-        common = _of_execution(self.execution)
+        common = _execution_fields(self.execution)
         return Overflow(**common, limit="held_back_max", given_up=given_up)
 
-    def too_many_domains(self, event: Event, limit: str) -> Overflow:
-        """Return the verdict of a topology that an event made pass a limit."""
+    def domains_verdict(self, event: Event, limit: str) -> Overflow:
+        """Return the verdict that the domains of an open topology exceeded a limit at an event."""
         given_up = "the relaxed edges: from now on each event waits for its whole past"
-        return overflowed(event, self.execution, limit, given_up)
+        return overflow_verdict(event, self.execution, limit, given_up)
 
     def forget_refused(self, dot: Dot) -> None:
-        """Report an event again if it is refused again."""
-        self.once.pop(("refused", dot), None)
+        """Forget that an event was reported as refused, since it may be refused again."""
+        self.reported.pop(("refused", dot), None)
 
     def is_counted(self, dot: Dot) -> bool:
         """Return whether some queue reported an event as late or refused."""
-        return ("late", dot) in self.once or ("refused", dot) in self.once
+        return ("late", dot) in self.reported or ("refused", dot) in self.reported
 
-    def _is_first(self, what: str, dot: Dot) -> bool:
-        """Return whether no other queue reported this before."""
+    def _is_first_report(self, way: str, dot: Dot) -> bool:
+        """Record that a dot is reported in some way; return whether that is its first report."""
         if not self.several:
             return True
-        if (what, dot) in self.once:
+        if (way, dot) in self.reported:
             return False
-        self.once[(what, dot)] = None
-        if len(self.once) > self._dots_max:
-            del self.once[next(iter(self.once))]
+        self.reported[(way, dot)] = None
+        if len(self.reported) > self._dots_max:
+            del self.reported[next(iter(self.reported))]
         return True

@@ -1,10 +1,10 @@
 """The queue of patterns whose answer needs no order, once a node has left.
 
-Such patterns wait for nothing, as long as clocks are whole. Once a node has left, an event whose
-clock may lack what it knew of that node waits until the clock is restored: no event is too late
-for these patterns, and none is refused.
+While clocks are whole, events of such patterns do not wait. Once a node has left, an event whose
+clock may lack the entry of that node waits until the clock is restored. No event is late for these
+patterns, and none is refused.
 
-The one rule: an event is offered to a run once, with a clock as whole as it will be.
+The one rule: an event is offered to a run once, when its clock cannot be restored any further.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from ketal.runtime.queues.reports import Reports
 class RestoringQueue(PatternQueue):
     """A queue in which events wait for whole clocks, for patterns that need no order.
 
-    They wait as long as the options of the order say, within a closed topology for
-    the events of its nodes, which are all that come.
+    They wait as long as the options of the order allow; under a closed topology only for events of
+    its nodes, since no others are admitted.
     """
 
     ordered = False
@@ -45,12 +45,12 @@ class RestoringQueue(PatternQueue):
             return None
         return DomainPast(self._topology, self._limits, whole=True)
 
-    def look_back(
+    def push_offered(
         self, seen: Mapping[str, tuple[int, list[int]]], offered: Iterable[Event]
     ) -> None:
-        """Take in what was offered with clocks that may have been too low, to find out.
+        """Push events that were offered with clocks that may be too low, to learn if they were.
 
-        All other events were `seen`, as `HoldBackQueue.begin` takes it.
+        `seen` has all other events, as `HoldBackQueue.begin` takes them.
         """
         nodes = closed_nodes(self._topology)
         self.hold_back.begin(seen)
@@ -61,23 +61,23 @@ class RestoringQueue(PatternQueue):
 
     def _offer_at_once(self, events: Sequence[Event], out: list[Verdict]) -> Sequence[Event]:
         """Offer events whose clocks are whole; return them with those clocks."""
-        taken = []
+        to_push = []
         for event in events:
-            known = self._restorer.remembered(event)
-            if self._restorer.low(known, event):
-                known = event
+            restored = self._restorer.remembered(event)
+            if self._restorer.low(restored, event):
+                restored = event
             else:
                 self.withheld.add(event.dot)
-                out += self._offer((known,))
-            taken.append(known)
-        return taken
+                out += self._offer((restored,))
+            to_push.append(restored)
+        return to_push
 
     def _miss_event(self, event: Event) -> None:
         super()._miss_event(event)
         self._losses.miss_event(event, ANY)
 
     def apply(self, step: ReleaseStep, reports: Reports) -> list[Numbered]:
-        """Offer what a step released, and what cannot be restored any better."""
+        """Offer the released events of a step, and its late and refused events too."""
         return [(0, self._apply(step))]
 
     def _apply(self, step: ReleaseStep) -> list[Verdict]:
@@ -91,19 +91,19 @@ class RestoringQueue(PatternQueue):
             if self._is_offered(event, changed=event.dot in raised):
                 lost = self._losses.before((), [event.clock])
                 if lost and self._restorer.low(event):
-                    # Its clock may be too low, so a match does not stand on its own events.
+                    # Its clock may be too low, so it does not show which losses affect a match.
                     for run in self.runs:
                         run.losses.past_matters = True
                         for dot in lost:
                             run.miss(dot)
                 out += self._offer((event,))
-        out += self._offer_low([*step.late, *step.refused])
+        out += self._offer_unrestored([*step.late, *step.refused])
         for event in step.refused:
             self._losses.miss_event(event, ANY)
         return out
 
-    def _offer_low(self, events: Sequence[Event]) -> list[Verdict]:
-        """Offer events whose clocks cannot be restored any better."""
+    def _offer_unrestored(self, events: Sequence[Event]) -> list[Verdict]:
+        """Offer events whose clocks cannot be restored any further."""
         out: list[Verdict] = []
         for event in events:
             restored = self._restorer.restore(event)
@@ -112,19 +112,23 @@ class RestoringQueue(PatternQueue):
         return out
 
     def _is_offered(self, event: Event, *, changed: bool) -> bool:
-        """Return whether a released event is to be offered; count one offered with a low clock."""
-        if not self._was_withheld(event):
+        """Return whether to offer a released event; count an event that had a clock too low.
+
+        An event that was offered at once is not offered again; if its clock has `changed` since,
+        it was offered with a clock that was too low.
+        """
+        if not self._pop_withheld(event):
             return True
-        if changed and event.dot not in self._losses:  # else it was late, and never offered
+        if changed and event.dot not in self._losses:  # a lost event was late, and never offered
             self._restorer.found_low(event)
         return False
 
     def end(self) -> list[Verdict]:
-        """Offer what is still held: as of a finite log, whose holes hold nothing back."""
-        return self._offer_low(present_order(self.hold_back.drop_held()))
+        """Offer the events that are still held, as in a finite log: holes hold nothing back."""
+        return self._offer_unrestored(present_order(self.hold_back.drop_held()))
 
     def save(self, number: Callable[[Event], int]) -> dict[str, Any]:
-        """Return the state as plain data, refused events apart."""
+        """Return the state as plain data; refused events are saved separately."""
         return {**super().save(number), "losses": self._losses.save()}
 
     def load(

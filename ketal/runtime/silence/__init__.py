@@ -1,1 +1,1 @@
-"""What a run says where it found nothing: what no event was, and what no event could be."""
+"""Diagnoses of a run that found nothing: names, guards and comparisons that no event satisfied."""

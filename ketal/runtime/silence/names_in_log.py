@@ -1,10 +1,10 @@
-"""Names of a pattern that no event of a log has: what `ketal lint --log` warns of.
+"""Names of a pattern that no event of a log has: the warnings of `ketal lint --log`.
 
-A run looks for the names that explain a vacuous answer (`ketal.runtime.silence.vacuity`); this
+A run reports the names that explain a vacuous answer (`ketal.runtime.silence.vacuity`); this module
 lists every type, attribute, key of `partition by` and node of a pattern that a log does not have,
-before anything is run. That may be right: what a `find` looks for perhaps did not happen.
+before anything is run. Such a name may be right: perhaps the events of a `find` did not happen.
 
-The one rule: of a table that a limit cut nothing is claimed to be absent.
+The one rule: if a limit cut a table of the log's names, none is claimed to be absent from it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ketal.model.wording import counted
 from ketal.runtime.silence.near_names import nearest
 
 SHOWN = 3
-"""Names of the log that are listed where none is near."""
+"""The most names of the log that a hint lists if none is near."""
 _KINDS = {
     "type": ("K301", "types", "has the type `{}`"),
     "attribute": ("K302", "attributes", "has the attribute `{}`"),
@@ -34,37 +34,37 @@ _KINDS = {
     ),
     "node": ("K304", "nodes", "is of the node `{}`"),
 }
-"""Of each kind of name its code, what the log has of the kind, and what no event has, or is."""
+"""By kind of name: the code, the table of the log with such names, the wording of the warning."""
 
 
 def absent_names(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[Diagnostic]:
     """Return a warning for each name of a program's patterns that no event of a log has.
 
-    What several patterns have at one place is warned of once.
+    A name at one place that several patterns share gives one warning.
     """
-    found: dict[object, Diagnostic] = {}
-    cut = {one.what for one in stats.left_out}
-    for one in compiled:
-        for name in one.counted.named_values:
-            code, table, lacks = _KINDS[name.what]
-            if table in cut or _is_in(name, stats):
+    diagnostics: dict[object, Diagnostic] = {}
+    cut_tables = {table.what for table in stats.left_out}
+    for pattern in compiled:
+        for name in pattern.counted.named_values:
+            code, table, wording = _KINDS[name.what]
+            if table in cut_tables or _may_be_in_log(name, stats):
                 continue
             diagnostic = Diagnostic(
                 code=code,
                 severity="warning",
-                message=f"no event of the log {lacks.format(name.name)}",
+                message=f"no event of the log {wording.format(name.name)}",
                 span=name.span,
-                hint=_hint(name, stats, one.counted.named_values),
-                pattern=one.name,
+                hint=_hint(name, stats, pattern.counted.named_values),
+                pattern=pattern.name,
             )
-            found.setdefault((diagnostic.span, diagnostic.message), diagnostic)
-    return list(found.values())
+            diagnostics.setdefault((diagnostic.span, diagnostic.message), diagnostic)
+    return list(diagnostics.values())
 
 
 def unchecked(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[str]:
-    """Return, in a sentence each, why names that were not found may be in the log all the same."""
+    """Return a sentence for each cut table, which may have names that were not found in it."""
     names = (name for one in compiled for name in one.counted.named_values)
-    tables = {_KINDS[name.what][1] for name in names if not _is_in(name, stats)}
+    tables = {_KINDS[name.what][1] for name in names if not _may_be_in_log(name, stats)}
     return [
         f"the log has more {one.what} than are told apart (limit {one.limit} = {one.most:,}), so "
         f"no {one.what.removesuffix('s')} is said to be absent"
@@ -73,34 +73,34 @@ def unchecked(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[str]
     ]
 
 
-def _known(name: NamedValue, stats: LogStats) -> dict[str, int]:
-    """Return the names of a log of the kind of a name, and how many events have each."""
+def _log_names(name: NamedValue, stats: LogStats) -> dict[str, int]:
+    """Return the log's names of the same kind as `name`, and how many events have each."""
     if name.path:
         return {one.name: one.events for one in stats.attributes}
     if name.what == "type":
         return {one.type: one.events for one in stats.types}
     nodes: dict[str, int] = {}
     for node, number in stats.nodes.items():
-        # A pattern may name an incarnation, or all of a node's.
+        # A pattern may name one incarnation, or all incarnations of a node.
         for one in {node, base_node(node)}:
             nodes[one] = nodes.get(one, 0) + number
     return nodes
 
 
-def _is_in(name: NamedValue, stats: LogStats) -> bool:
-    """Return whether an event has a name, or may have it."""
+def _may_be_in_log(name: NamedValue, stats: LogStats) -> bool:
+    """Return whether some event of the log has a name, or may have it."""
     if name.path:
         deep = len(name.path) > KEYS_MAX
         return deep or any(one.path == name.path for one in stats.attributes)
-    known = _known(name, stats)
+    known = _log_names(name, stats)
     if name.what == "node" and base_node(name.name) in known:
-        # Which incarnations there are is known when the log is run.
+        # Incarnations are known only when the log is run.
         return True
     return any(map(name.matcher(), known))
 
 
 def _hint(name: NamedValue, stats: LogStats, pattern: Iterable[NamedValue]) -> str:
-    known = _known(name, stats)
+    known = _log_names(name, stats)
     if name.path and name.name in known:
         return f"did you mean {_quoted(name, name.name, stats)}? There the name itself has a dot"
     if (near := nearest(name, known, pattern)) is not None:
@@ -113,8 +113,8 @@ def _hint(name: NamedValue, stats: LogStats, pattern: Iterable[NamedValue]) -> s
 
 
 def _quoted(name: NamedValue, known: str, stats: LogStats) -> str:
-    """Write a name of the log of the kind of another, and how many events have it."""
-    number = _known(name, stats)[known]
+    """Return `known`, a name in the log of the kind of `name`, with its number of events."""
+    number = _log_names(name, stats)[known]
     if name.path:
         path = next(one.path for one in stats.attributes if one.name == known)
         known = render_value(syntax.Attribute(path))

@@ -1,11 +1,11 @@
-"""The name of a log that a name of a pattern is most likely meant to be.
+"""The name in a log that a misspelt name of a pattern most likely means.
 
-A misspelling has a letter or two changed, left out, put in or exchanged (Damerau, "A technique for
-computer detection and correction of spelling errors", 1964); or other signs between the words,
-another case, or fewer of the names that dots divide. Names that differ in digits alone (`n1`,
-`n2`) are names of different things.
+In a misspelling one or two letters are replaced, deleted, inserted or transposed (Damerau, "A
+technique for computer detection and correction of spelling errors", 1964); or the separators
+between words differ, or the case, or leading parts of a dotted name are missing. Names that differ
+only in digits (`n1`, `n2`) name different things.
 
-The one rule: a name of a log that the pattern names itself is never the near one.
+The one rule: a name in the log that the pattern itself uses is never proposed for another name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from collections.abc import Iterable, Mapping
 from ketal.compiler.counted.named_values import NamedValue
 
 _ONE_FAULT_CHARS = 4
-"""From this length on a name is near with one fault, from twice this with two."""
+"""Characters of a name for each fault that is allowed in it; two faults at most."""
 _FAR = 99
+"""More faults than any near name has."""
 
 
 def nearest(
@@ -28,36 +29,36 @@ def nearest(
     *,
     loose: bool = False,
 ) -> str | None:
-    """Return the name of a log that is nearest to one that no event has, or None.
+    """Return the name in a log that is nearest to a name that no event has; None if none is near.
 
     Parameters
     ----------
     name : NamedValue
         The name that no event has. A dotted glob is compared part by part, without the parts that
-        have `*`; to any other glob no name is near.
+        have `*`; no name is near any other glob.
     known : mapping of str to int
         The names of the log, and how many events have each.
     pattern : iterable of NamedValue
-        All names of the pattern: what it names itself is meant by no other name.
+        All names of the pattern; names in the log that one of these fits are not proposed.
     loose : bool
-        Whether a name that is only alike is better than none: it is known that something is wrong.
+        Whether to return a name that is only similar rather than none, since an error is certain.
     """
     if name.glob == "plain" and any(sign in name.name for sign in "*?"):
         return None
     kinds = {"attribute", "partition"} if name.path else {name.what}
-    own = [one for one in pattern if one.what in kinds]
-    names, globs = {one.name for one in own}, [one.matcher() for one in own if one.glob]
-    others = [one for one in known if one not in names and not any(is_it(one) for is_it in globs)]
+    named = [one for one in pattern if one.what in kinds]
+    names, globs = {one.name for one in named}, [one.matcher() for one in named if one.glob]
+    others = [one for one in known if one not in names and not any(fits(one) for fits in globs)]
     faults = {one: _faults(name.name, one, glob=name.glob == "dotted") for one in others}
     near = [one for one, number in faults.items() if number < _FAR]
     if near:
         return min(near, key=lambda one: (faults[one], -known[one], one))
-    alike = difflib.get_close_matches(name.name, sorted(others), 1) if loose else []
-    return alike[0] if alike else None
+    similar = difflib.get_close_matches(name.name, sorted(others), 1) if loose else []
+    return similar[0] if similar else None
 
 
 def _faults(name: str, known: str, *, glob: bool) -> int:
-    """Return how many faults make one name of another; `_FAR` for too many."""
+    """Return how many faults turn one name into the other; `_FAR` for too many."""
     if glob and "*" in name:
         parts, others = name.split("."), known.split(".")
         if ".." in name or len(parts) != len(others):
@@ -94,7 +95,7 @@ def _edits(one: str, other: str, most: int) -> int:
                 least = min(least, rows[-2][j - 2] + 1)
             row.append(least)
         rows.append(row)
-        # Each number of a row comes of the two rows before it.
+        # Each row is computed from the two rows before it.
         if min(map(min, rows[-2:])) > most:
             return _FAR
     return rows[-1][-1] if rows[-1][-1] <= most else _FAR

@@ -1,8 +1,9 @@
-"""Comparisons that came out unknown: of values of two kinds, or of an absent value.
+"""Comparisons that evaluated to unknown: of values of two kinds, or of an absent value.
 
-The one rule: a value is unknown in a comparison if its kind cannot be compared, or is that of no
-value that it was compared with. Of two attributes of one event both kinds are known; of an event of
-a run, the kinds of all events that the step can take.
+The one rule: a value makes a comparison unknown if its kind cannot be compared, or differs from the
+kinds of all values on the other side. If both sides are attributes of one event, the other side's
+kind is that of the same event; if one side is of an event of a run, its kinds are those of all
+events that the step can take.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ from ketal.model.wording import counted
 Entry = dict[str, Any]
 """An object of the list `vacuous`, or `unknown`, of a pattern in the summary."""
 Kinds = tuple[str, ...]
+"""The kinds of the values of one event that a comparison read, in the order of the operands."""
 
 
 def place_of(compiled: CompiledPattern, span: Span) -> str:
-    """Return where something stands, as `file:line`."""
+    """Return the place of a span of a pattern's text, as `file:line`."""
     source = compiled.source
     if source is None or source.name.startswith("<"):
         return f"line {span.line}"
     return f"{source.name}:{span.line}"
 
 
-def unknown(compiled: CompiledPattern, counts: Counts) -> list[Entry]:
-    """Return the list `unknown` of a pattern, by the kinds that its comparisons read."""
+def unknown_entries(compiled: CompiledPattern, counts: Counts) -> list[Entry]:
+    """Return the list `unknown` of a pattern, given the kinds that its comparisons read."""
     comparisons, readings = compiled.counted.comparisons
     of_comparison: dict[int, list[tuple[SiteReading, Counter[Kinds]]]] = {}
     for number, reading in enumerate(readings):
@@ -41,8 +43,8 @@ def unknown(compiled: CompiledPattern, counts: Counts) -> list[Entry]:
     for number, parts in of_comparison.items():
         comparison = comparisons[number]
         total = sum(parts[0][1].values())
-        for (what, other), events in sorted(_unknown_kinds(comparison, parts).items()):
-            shown = what if what == ABSENT else f"{what} with {other}"
+        for (kind, other_kinds), events in sorted(_unknown_kinds(comparison, parts).items()):
+            shown = kind if kind == ABSENT else f"{kind} with {other_kinds}"
             out.append(_entry(compiled, comparison, shown, events, total))
     return out
 
@@ -50,45 +52,47 @@ def unknown(compiled: CompiledPattern, counts: Counts) -> list[Entry]:
 def _unknown_kinds(
     comparison: ComparisonSite, parts: list[tuple[SiteReading, Counter[Kinds]]]
 ) -> Counter[tuple[str, str]]:
-    """Return how many events have a value of a kind that the comparison does not know."""
+    """Return how many events made a comparison unknown, by the two kinds that were compared."""
     out: Counter[tuple[str, str]] = Counter()
     for reading, counter in parts:
         for kinds, events in counter.items():
-            fault = next(_faults(comparison, reading, kinds, parts), None)
-            if fault is not None:
-                out[fault] += events
-        if out:  # the other side has the same fault
+            sides = next(_unknown_sides(comparison, reading, kinds, parts), None)
+            if sides is not None:
+                out[sides] += events
+        if out:  # the other side would give the same fault once more
             break
     return out
 
 
-def _faults(
+def _unknown_sides(
     comparison: ComparisonSite,
     reading: SiteReading,
     kinds: Kinds,
     parts: list[tuple[SiteReading, Counter[Kinds]]],
 ) -> Iterator[tuple[str, str]]:
-    """Yield the kinds of an event's values that are unknown in a comparison, and the others'."""
-    own = dict(zip(reading.operands, kinds, strict=True))
+    """Yield (kind, kinds on the other side) of each value of an event that gives unknown."""
+    kind_of = dict(zip(reading.operands, kinds, strict=True))
     if comparison.is_key:
         ((_, counter),) = parts
-        known = [(count, what) for (what,), count in counter.items() if what != ABSENT]
+        known = [(count, kind) for (kind,), count in counter.items() if kind != ABSENT]
         usual = max(known, default=(0, ABSENT))[1]
         if kinds not in ((usual,), (ABSENT,)):
             yield kinds[0], usual
         return
-    for number, what in own.items():
+    for number, kind in kind_of.items():
         comparable = wanted = comparison.operands[number].kinds
         if comparison.alike:
             other = 1 - number
-            wanted = frozenset({own[other]}) if other in own else _seen(other, parts)
+            wanted = (
+                frozenset({kind_of[other]}) if other in kind_of else _operand_kinds(other, parts)
+            )
             wanted -= {ABSENT}
-        if what == ABSENT or (wanted and what not in wanted & comparable):
-            yield what, " or ".join(sorted(wanted))
+        if kind == ABSENT or (wanted and kind not in wanted & comparable):
+            yield kind, " or ".join(sorted(wanted))
 
 
-def _seen(number: int, parts: list[tuple[SiteReading, Counter[Kinds]]]) -> frozenset[str]:
-    """Return the kinds of the values of an operand."""
+def _operand_kinds(number: int, parts: list[tuple[SiteReading, Counter[Kinds]]]) -> frozenset[str]:
+    """Return the kinds of values that an operand had, over all events."""
     return frozenset(
         kinds[reading.operands.index(number)]
         for reading, counter in parts
@@ -103,8 +107,8 @@ def _entry(
     span = comparison.span
     text = "a comparison" if span is None else _text(compiled, span)
     times = counted(events, "event")
-    of = f" of {total:,}" if kinds == ABSENT else ""
-    message = f"`{text}` is unknown: {kinds}, {times}{of}"
+    of_total = f" of {total:,}" if kinds == ABSENT else ""
+    message = f"`{text}` is unknown: {kinds}, {times}{of_total}"
     if comparison.is_key:
         message = (
             f"the key `{text}` of `partition by` is of two kinds, never equal: {kinds}, {times}"
@@ -117,10 +121,10 @@ def _entry(
 
 
 def warnings(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what is to be said of the comparisons of a pattern.
+    """Return a warning for each unknown comparison of a pattern that is probably a mistake.
 
-    That is each one of values of two kinds, and of absent values the one that was never known: that
-    some events lack an attribute is usual.
+    These are comparisons of values of two kinds, and those whose value was absent from every event;
+    that only some events lack an attribute is usual.
 
     Parameters
     ----------
@@ -135,7 +139,7 @@ def warnings(entries: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def entry_text(entry: Mapping[str, Any]) -> str:
-    """Return the message of an entry, after its place where it has one."""
+    """Return the message of an entry, preceded by its place if it has one."""
     return f"{entry['place']}: {entry['message']}" if "place" in entry else entry["message"]
 
 

@@ -1,12 +1,12 @@
-"""Vacuity: what of a pattern no event of a log met, and why.
+"""Vacuity: which parts of a pattern no event of a log satisfied, and why.
 
-A pattern is vacuous where its answer would be the same whatever the events were: none was judged,
-none satisfies a step that every word has, or none has a name that it gives (Beer, Ben-David,
-Eisner and Rodeh, "Efficient detection of vacuity in temporal model checking", 2001). It may be
-that what is sought did not happen; or that a name is misspelt, and then the log has one that is
-near and that the pattern does not name.
+A pattern is vacuous if its answer would be the same whatever the events were: no event was judged,
+or none satisfies a step that every word has, or none has a name that the pattern uses (Beer,
+Ben-David, Eisner and Rodeh, "Efficient detection of vacuity in temporal model checking", 2001).
+Perhaps such events did not happen. Or a name is misspelt; then the log has a similar name that the
+pattern does not use.
 
-The one rule: a cause is stated once, in place of what follows from it.
+The one rule: a cause is reported once, and its consequences are not reported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from ketal.analysis.bodies import required_steps
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.compiler.counted.named_values import NamedValue, NameKey, needed
+from ketal.compiler.counted.named_values import NamedValue, NameKey, needed_names
 from ketal.compiler.predicates import Formula
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.statistics.comparison_kinds import Counts
@@ -28,37 +28,37 @@ from ketal.model.summaries import total
 from ketal.model.syntax_walks import walk
 from ketal.model.wording import counted
 from ketal.runtime.silence.near_names import nearest
-from ketal.runtime.silence.unknown_comparisons import Entry, entry_text, place_of, unknown
+from ketal.runtime.silence.unknown_comparisons import Entry, entry_text, place_of, unknown_entries
 
 Findings = dict[str, dict[str, list[Entry]]]
 """`vacuous` or `unknown` → pattern → its list of that name."""
 APART_MIN = 50
-"""Of so many events on several nodes one has received a message, if the clocks are right."""
+"""Events from which on, if no clock refers to another node, the clocks are reported as wrong."""
 SHOWN_MAX = 3
-"""Names that are listed where none is near."""
+"""The most names of the log that a message lists if none is near."""
 _NOUNS = {"partition": "attribute"}
-"""What a name is of, where the word is another."""
+"""Nouns for kinds of names in messages, where they differ from the kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatternMet:
-    """What the events of an execution, or of a part of it, met of a pattern.
+    """How many events of an execution, or of a part of it, satisfied the guards of a pattern.
 
     Attributes
     ----------
     events : int
-        How many events its run was to be offered.
+        How many events were accepted while the pattern ran.
     judged : bool
-        Whether the run judged one of them.
+        Whether the pattern's run judged at least one of them.
     on_copies : bool
-        Whether a node had a copy of it, under `at every node`.
+        Whether a node had a copy of the pattern, under `at every node`.
     guards : dict of str to int
         How many events satisfied each guard, by the keys of `CountedParts.guards`.
-        Of one that is absent that is not known.
+        A guard without an entry was not counted.
     messages : int
         How many messages nodes with a copy received, under `at every node receiving`.
     unscoped, untimed : int
-        How many events of the alphabet lacked a key of the partition, and the window's time.
+        How many events of the alphabet lacked a partition key, and a time for the window.
     """
 
     events: int
@@ -71,7 +71,7 @@ class PatternMet:
 
     @classmethod
     def of(cls, run: PatternRun, events: int) -> PatternMet:
-        """Return that of a run."""
+        """Return the counts of a run, while `events` events were accepted."""
         judged = run.scopes.created > 0
         lacks = (run.counts.unscoped, run.counts.untimed)
         messages = 0 if run.copies is None else run.copies.messages
@@ -79,7 +79,7 @@ class PatternMet:
 
     @classmethod
     def sum(cls, parts: Sequence[PatternMet]) -> PatternMet:
-        """Return what parts have together."""
+        """Return the sum of the parts of an execution."""
         known = set(parts[0].guards).intersection(*(part.guards for part in parts))
         return cls(
             sum(part.events for part in parts),
@@ -94,16 +94,16 @@ class PatternMet:
 
 @dataclass(frozen=True, slots=True)
 class MetEvents:
-    """What the events of an execution, or of a part of it, met of a program.
+    """Which guards, names and comparisons of a program the events of an execution used.
 
     Attributes
     ----------
     patterns : dict of str to PatternMet
-        By the names of patterns.
+        The counts of each pattern, by its name.
     names : NamesMet
-        The names that no event has.
+        The names of the program that no event has.
     kinds : dict of str to Counts
-        By the names of patterns, the kinds of the values that their comparisons read.
+        The kinds of the values that each pattern's comparisons read, by the pattern's name.
     """
 
     patterns: dict[str, PatternMet]
@@ -112,7 +112,7 @@ class MetEvents:
 
     @classmethod
     def sum(cls, parts: Sequence[MetEvents]) -> MetEvents:
-        """Return what parts of an execution, or executions, of one program have together."""
+        """Return the sum of the parts of an execution, or of executions, of one program."""
         patterns = {
             name: PatternMet.sum([part.patterns[name] for part in parts])
             for name in parts[0].patterns
@@ -123,29 +123,29 @@ class MetEvents:
 
 def add_findings(patterns: Mapping[str, dict[str, Any]], found: Findings) -> None:
     """Add the lists `vacuous` and `unknown` to the patterns of a summary."""
-    for what, of in found.items():
-        for name, entries in of.items():
-            patterns[name][what] = entries
+    for kind, by_pattern in found.items():
+        for name, entries in by_pattern.items():
+            patterns[name][kind] = entries
 
 
 def findings(compiled: Sequence[CompiledPattern], met: MetEvents) -> Findings:
-    """Return the lists `vacuous` and `unknown` of the patterns that have one."""
+    """Return the lists `vacuous` and `unknown` of each pattern, without empty lists."""
     out: Findings = {"vacuous": {}, "unknown": {}}
-    for one in compiled:
-        of = met.patterns[one.name]
-        if of.events and (entries := _Vacuity(one, of, met.names).entries()):
-            out["vacuous"][one.name] = entries
-        if entries := unknown(one, met.kinds[one.name]):
-            out["unknown"][one.name] = entries
+    for pattern in compiled:
+        pattern_met = met.patterns[pattern.name]
+        if pattern_met.events and (entries := _Vacuity(pattern, pattern_met, met.names).entries()):
+            out["vacuous"][pattern.name] = entries
+        if entries := unknown_entries(pattern, met.kinds[pattern.name]):
+            out["unknown"][pattern.name] = entries
     return out
 
 
 def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what is to be said of a pattern that is probably wrong.
+    """Return the warnings of a vacuous pattern that is probably wrong.
 
-    That is a name that the log has in another spelling, clocks that know of no other node, copies
-    that are offered what was received where nothing was, and a check that judged no event: it
-    found no violation in nothing. A `find` for what did not happen is right.
+    It is if the log has one of its names in another spelling, if no clock refers to another node,
+    if no message was received under `at every node receiving`, or if it is a `check` that judged no
+    event and so cannot be violated. A `find` whose events did not happen is not a mistake.
 
     Parameters
     ----------
@@ -155,13 +155,15 @@ def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
         The list `vacuous` of the pattern in the summary.
     """
     nothing = judged_nothing(entries)
-    wrong = [entry for entry in entries if "near" in entry or entry["what"] in ("clock", "message")]
-    if not wrong and not (nothing and kind == "check"):
+    mistakes = [
+        entry for entry in entries if "near" in entry or entry["what"] in ("clock", "message")
+    ]
+    if not mistakes and not (nothing and kind == "check"):
         return []
     causes = [
         entry_text(entry)
         for entry in entries
-        if entry["what"] != "alphabet" and (entry in wrong or nothing)
+        if entry["what"] != "alphabet" and (entry in mistakes or nothing)
     ]
     if nothing:
         causes[:1] = ["; ".join([entries[0]["message"], *causes[:1]])]
@@ -174,7 +176,7 @@ def judged_nothing(entries: Sequence[Mapping[str, Any]]) -> bool:
 
 
 class _Vacuity:
-    """What of one pattern no event met."""
+    """Finds the causes of one pattern's vacuity."""
 
     def __init__(self, compiled: CompiledPattern, met: PatternMet, names: NamesMet) -> None:
         self._compiled = compiled
@@ -186,27 +188,39 @@ class _Vacuity:
         self._unmet = {
             name.key: name
             for name in compiled.counted.named_values
-            if name.key in names.unmet and not self._met(name.known_by)
+            if name.key in names.unmet and not self._events_meeting(name.known_by)
         }
 
-    def _met(self, guard: Formula) -> int:
-        """Return how many events satisfied a guard; of one that is not known, all."""
+    def _events_meeting(self, guard: Formula) -> int:
+        """Return how many events satisfied a guard; all events if the guard was not counted."""
         key = self._compiled.counted.guards[guard]
         return self._pattern_met.guards.get(key, self._events)
 
     def entries(self) -> list[Entry]:
         """Return the causes."""
         nothing = not self._pattern_met.judged
-        near = [entry for name in self._unmet.values() for entry in self._misspelt(name, nothing)]
+        near = [
+            entry for name in self._unmet.values() for entry in self._misspelling(name, nothing)
+        ]
         if not nothing:
             stated = {(e["what"], e["name"]) for e in near}
-            return [*self._messages(), *near, *self._unmet_steps(stated), *self._clocks()]
+            return [
+                *self._without_messages(),
+                *near,
+                *self._unmet_steps(stated),
+                *self._unrelated_clocks(),
+            ]
         own = self._compiled.pattern.span
-        head = self._entry("alphabet", self._compiled.name, own, self._why_nothing())
-        return [head, *(near or self._missing()), *self._messages(), *self._clocks()]
+        head = self._entry("alphabet", self._compiled.name, own, self._reason_for_nothing())
+        return [
+            head,
+            *(near or self._missing_names()),
+            *self._without_messages(),
+            *self._unrelated_clocks(),
+        ]
 
-    def _messages(self) -> Iterator[Entry]:
-        """Yield that no message is received, where copies are offered what their nodes receive."""
+    def _without_messages(self) -> Iterator[Entry]:
+        """Yield the entry that no message was received, under `at every node receiving`."""
         deployment = self._compiled.pattern.deployment
         if deployment is not None and deployment.receiving and not self._pattern_met.messages:
             message = (
@@ -216,10 +230,10 @@ class _Vacuity:
             )
             yield self._entry("message", "", deployment.span, message)
 
-    def _clocks(self) -> Iterator[Entry]:
-        """Yield that no clock knows of another node, where a pattern asks for more."""
+    def _unrelated_clocks(self) -> Iterator[Entry]:
+        """Yield the entry that no clock refers to another node, if the pattern needs causality."""
         apart = len(self._names.apart)
-        if self._compiled.counted.asks_causality and apart > 1 and self._events >= APART_MIN:
+        if self._compiled.counted.depends_on_causality and apart > 1 and self._events >= APART_MIN:
             message = (
                 f"no clock of the events of {apart} nodes knows another node, so all that is of "
                 "different nodes is concurrent; --field clock=PATH says where clocks are, "
@@ -228,7 +242,7 @@ class _Vacuity:
             yield self._entry("clock", "", None, message)
 
     def _entry(self, what: str, name: str, span: Span | None, message: str, **more: Any) -> Entry:
-        """Return an entry; `more` is what some kinds have."""
+        """Return an entry; `more` has the fields of some kinds only."""
         place = {} if span is None else {"place": place_of(self._compiled, span)}
         return {"what": what, "name": name, **place, "events": self._events, **more} | {
             "message": message
@@ -236,35 +250,35 @@ class _Vacuity:
 
     # --- nothing is judged ---
 
-    def _why_nothing(self) -> str:
+    def _reason_for_nothing(self) -> str:
         compiled = self._compiled
-        members = self._met(compiled.counted.alphabet_guard)
+        members = self._events_meeting(compiled.counted.alphabet_guard)
         if not members:
-            return _none_of(self._events, "is", "in the alphabet")
+            return _none_text(self._events, "is", "in the alphabet")
         if compiled.pattern.deployment is not None and not self._pattern_met.on_copies:
-            return _none_of(self._events, "is", "of a node with a copy of the pattern")
+            return _none_text(self._events, "is", "of a node with a copy of the pattern")
         met = self._pattern_met
         lacks = ["the key of `partition by`"] * bool(met.unscoped)
         lacks += ["a time, for `within`"] * bool(met.untimed)
         if not lacks:
             known = "known to a node with a copy of the pattern"
-            return _none_of(members, "is", known, "in the alphabet ")
-        return _none_of(members, "has", " and ".join(lacks), "in the alphabet ")
+            return _none_text(members, "is", known, "in the alphabet ")
+        return _none_text(members, "has", " and ".join(lacks), "in the alphabet ")
 
-    def _missing(self) -> Iterator[Entry]:
-        """Yield the names that no event has and without which nothing can be judged."""
+    def _missing_names(self) -> Iterator[Entry]:
+        """Yield the names that no event has and without which no event can be judged."""
         wanted = [key for key in self._unmet if key[0] == "partition"]
         deployment = self._compiled.pattern.deployment
         if deployment is not None and deployment.glob is not None:
             wanted += [key for key in self._unmet if key == ("node", deployment.glob)]
         for event in self._declared.values():
-            wanted += [key for key in self._unmet if key in needed(event.guard, self._guards)]
+            wanted += [key for key in self._unmet if key in needed_names(event.guard, self._guards)]
         for key in list(dict.fromkeys(wanted))[:SHOWN_MAX]:
-            yield self._name_entry(self._unmet[key], self._there_are(key[0]))
+            yield self._name_entry(self._unmet[key], self._common_names(key[0]))
 
-    def _there_are(self, what: str) -> str:
-        """Return what the log has in place of a name."""
-        counts = list(self._names.counted(what).items())[:SHOWN_MAX]
+    def _common_names(self, kind: str) -> str:
+        """Return, in words, the most frequent names of a kind in the log."""
+        counts = list(self._names.counted(kind).items())[:SHOWN_MAX]
         shown = ", ".join(f"`{name}` ({counted(n, 'event')})" for name, n in counts)
         return f"; most have {shown}" if shown else ""
 
@@ -277,10 +291,10 @@ class _Vacuity:
         none = "no event" if looked_at >= self._events else f"none of {looked_at:,} events"
         message = f"{none} {is_of} the {noun} `{name.name}`{rest}"
         entry = self._entry(name.what, name.name, name.span, message, **more)
-        return entry | {"events": self._names.looked_at}
+        return entry | {"events": looked_at}
 
-    def _misspelt(self, name: NamedValue, nothing: bool) -> Iterator[Entry]:
-        """Yield the entry of a name that is near one of the log."""
+    def _misspelling(self, name: NamedValue, nothing: bool) -> Iterator[Entry]:
+        """Yield the entry of a name that is similar to a name in the log."""
         known, own = self._names.counted(name.what), self._compiled.counted.named_values
         near = nearest(name, known, own, loose=nothing and self._compiled.kind == "check")
         if near is not None:
@@ -291,45 +305,45 @@ class _Vacuity:
     # --- steps ---
 
     def _unmet_steps(self, stated: set[NameKey]) -> Iterator[Entry]:
-        """Yield why no event satisfies a step that every word has, if no cause is stated yet."""
+        """Yield why no event satisfies a step that every word has, if no cause is reported yet."""
         compiled = self._compiled
         guards, required = dict(compiled.guards), required_steps(compiled.pattern.body)
         spans = {name: event.span for name, event in self._declared.items()}
         spans |= {step.name: step.span for step in compiled.pattern.steps}
         for step, local in compiled.counted.step_guards.items():
-            if step not in required or self._met(local):
+            if step not in required or self._events_meeting(local):
                 continue
-            why = needed(guards[step], self._guards)
-            if stated & why:
+            needed = needed_names(guards[step], self._guards)
+            if stated & needed:
                 continue
-            name = next((self._unmet[key] for key in self._unmet if key in why), None)
+            name = next((self._unmet[key] for key in self._unmet if key in needed), None)
             if name is not None:
                 stated.add(name.key)
                 yield self._name_entry(name, f", which the step `{step}` needs")
                 continue
-            what, unmet = self._unmet_event(guards[step]) or ("step", step)
-            if (what, unmet) not in stated:
-                stated.add((what, unmet))
-                message = _none_of(self._events, "is", f"a `{unmet}`")
-                yield self._entry(what, unmet, spans.get(unmet), message)
+            kind, unmet = self._unmet_event(guards[step]) or ("step", step)
+            if (kind, unmet) not in stated:
+                stated.add((kind, unmet))
+                message = _none_text(self._events, "is", f"a `{unmet}`")
+                yield self._entry(kind, unmet, spans.get(unmet), message)
 
     def _unmet_event(self, guard: syntax.Guard) -> NameKey | None:
-        """Return the declared event that no event is, of those that a guard needs."""
+        """Return, of the declared events that a guard needs, one that no event satisfies."""
         parts = guard.operands if isinstance(guard, syntax.And) else (guard,)
         for part in parts:
-            for node in walk(part) if isinstance(part, _OVER_ONE) else ():
+            for node in walk(part) if isinstance(part, _NEEDS_AN_EVENT) else ():
                 if isinstance(node, syntax.Name):
-                    met = self._met(self._compiled.counted.event_guards[node.name])
+                    met = self._events_meeting(self._compiled.counted.event_guards[node.name])
                     if not met:
                         return "event", node.name
         return None
 
 
-def _none_of(events: int, verb: str, what: str, which: str = "") -> str:
-    """Return that none of some events `is` something, or `has` it."""
+def _none_text(events: int, verb: str, predicate: str, which: str = "") -> str:
+    """Return the statement that 0 of some events are, or have, something; `verb` is is or has."""
     verb = verb if events == 1 else {"is": "are", "has": "have"}[verb]
-    return f"0 of {counted(events, 'event')} {which}{verb} {what}"
+    return f"0 of {counted(events, 'event')} {which}{verb} {predicate}"
 
 
-_OVER_ONE = (syntax.Name, syntax.Causal, syntax.Conc)
-"""Guards of which one event at least is needed."""
+_NEEDS_AN_EVENT = (syntax.Name, syntax.Causal, syntax.Conc)
+"""Guards that are satisfied only by an event of some declared event that they name."""

@@ -1,19 +1,19 @@
 """The state of an execution: a snapshot in one piece, or records and which of them are dirty.
 
-`ketal.runtime.state.records` encodes the parts of an execution as records; here the program's
-fingerprints are added, so that a state is restored under its own program, or, where that is
-asked for, under another one.
+`ketal.runtime.state.records` encodes the parts of an execution as records; this module adds the
+program's fingerprints, so that a state is restored under its own program, or, if the caller allows
+a change, under another one.
 
-The dots that were seen, the membership and the events that are held back belong to the execution
-and not to a pattern. Another program takes them over, and with them the runs of the patterns that
-did not change; a pattern that changed begins with no run, as compared by
-`ketal.runtime.state.program_records`. A queue of the new program that has the policy and the
-topology of a saved one goes on from that, with its own options (`gap`, `idle`, `nodes`,
-`overflow`, a length): what is held is released to the new patterns. Any other queue begins with
-all dots that were seen as released, and a pattern without a queue with the next event.
+The seen dots, the membership and the held-back events belong to the execution and not to a
+pattern. A new program takes them over, and with them the runs of the patterns that did not change;
+a pattern that changed (`ketal.runtime.state.program_records` compares) starts with no run. A queue
+of the new program with the policy and the topology of a saved queue resumes from that queue's
+state, with its own options (`gap`, `idle`, `nodes`, `overflow`, a length): held events are released
+to the new patterns. Any other queue starts with all seen dots counted as released, and a pattern
+without a queue starts with the next event.
 
-The one rule: records, with every later change applied, restore the state of the last one; what was
-seen stays seen, and what is held is released, whatever the program.
+The one rule: the first records with all later changes applied restore the state at the last change;
+seen dots stay seen, and held events are released, whatever the program.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from ketal.runtime.admission.identification import Admission
 from ketal.runtime.queues.pattern_queues import PatternQueue
 from ketal.runtime.release import Release
 from ketal.runtime.retirement import RetiringRelease
-from ketal.runtime.state.program_records import about, changes, mark, saved_program
+from ketal.runtime.state.program_records import changes, mark, program_data, saved_program
 from ketal.runtime.state.recorder import Recorder
 from ketal.runtime.state.records import (
     OTHERS,
     Changes,
     Records,
     damage_refused,
-    decoded,
-    encoded,
-    present,
+    decode_snapshot,
+    encode_snapshot,
+    without_removed,
 )
 from ketal.runtime.state.release_recorder import ReleaseRecorder, RetiringRecorder
 from ketal.runtime.stream_release import StreamRelease
@@ -56,15 +56,15 @@ class Progress:
     Attributes
     ----------
     names : LogNames
-        The names of the program that no event has had.
+        Tracks the names of the program that no event has had.
     kinds : ProgramKinds
-        The kinds of the values that its comparisons read.
+        Counts the kinds of the values that the program's comparisons read.
     since : dict of str to int
-        Of a pattern that changed under a stream, how many events were accepted before.
+        For each pattern that changed under a stream, how many events were accepted before.
     counted : Tally
         The outcomes of the records when they were read.
     watermark_us : int or None
-        The time that the execution has passed, in microseconds; None where it is not known.
+        The last watermark, in microseconds; None before the first one.
     closed : bool
         Whether the execution has ended.
     """
@@ -78,71 +78,73 @@ class Progress:
 
     @classmethod
     def of(cls, patterns: Sequence[CompiledPattern]) -> Self:
-        """Return the progress of an execution that begins."""
+        """Return the progress of a new execution."""
         named = (name for one in patterns for name in one.counted.named_values)
-        names = LogNames(named, causal=any(one.counted.asks_causality for one in patterns))
+        names = LogNames(named, causal=any(one.counted.depends_on_causality for one in patterns))
         return cls(names, ProgramKinds(patterns))
 
-    def look(self, new: Sequence[Event]) -> None:
-        """Look at new events: at their names, and at the kinds of what comparisons read."""
+    def observe(self, new: Sequence[Event]) -> None:
+        """Count the names of new events, and the kinds of the values that comparisons read."""
         self.names.look(new)
         self.kinds.look(new)
 
 
 class SavedState:
-    """A saved state that was read.
+    """A saved state that was decoded and compared with a program.
 
     Parameters
     ----------
     program : Program
-        The program to restore it under.
+        The program under which the state is to be restored.
     state : bytes, or mapping of bytes to bytes
         A snapshot, or records.
     changed : bool
-        Whether it may be of another program.
+        Whether the state may be of another program.
 
     Attributes
     ----------
     records : mapping of bytes to bytes
-        The state.
+        The records of the state.
     read : Records
-        The same, by kind.
+        The same records, by kind.
     execution : str
         The execution's name.
     unchanged : list of str
         The patterns that did not change.
     retiring : Program or None
-        The patterns that retire, compiled again; None where there are none, or under another
-        program.
+        The retiring patterns of the state, compiled again; None if there are none, or if the
+        program changed.
     changed : bool
-        Whether it is restored under another program.
+        Whether the state may be restored under another program.
     tracked : bool
-        Whether changes since it are tracked: of records of the same program.
+        Whether later changes can be tracked: only after records of the same program.
 
     Raises
     ------
     StateError
-        If it is no state.
+        If the state is invalid.
     OtherProgramError
-        If it is of another program, and `changed` is false; it says what changed.
+        If the state is of another program and `changed` is false; the message says what changed.
     TypeError
-        If an argument is of another class than it must be.
+        If an argument has the wrong type.
     """
 
     def __init__(
         self, program: Program, state: bytes | Mapping[bytes, bytes], *, changed: bool = False
     ) -> None:
-        now = {c.name: mark(c) for c in checked_program(program).compiled}
+        new_marks = {c.name: mark(c) for c in checked_program(program).compiled}
         if not isinstance(state, bytes | Mapping):
             raise wrong_type("state", "bytes, as snapshot() returned, or records", state)
-        self.records = decoded(state) if isinstance(state, bytes) else state
+        self.records = decode_snapshot(state) if isinstance(state, bytes) else state
         self.read = Records(self.records)
         with damage_refused():
-            saved = self.read.one("program")
-            was = saved["marks"]
-            difference = changes(was, now)
-            prints = {name: one["fingerprint"] for name, one in was.items()}
-            self.unchanged = [n for n in now if prints.get(n) == now[n]["fingerprint"]]
+            saved = self.read.body("program")
+            old_marks = saved["marks"]
+            difference = changes(old_marks, new_marks)
+            old_prints = {name: one["fingerprint"] for name, one in old_marks.items()}
+            self.unchanged = [
+                n for n in new_marks if old_prints.get(n) == new_marks[n]["fingerprint"]
+            ]
             self.execution: str = saved["execution"]
         if difference and not changed:
             raise OtherProgramError(f"the state is of another program: {difference}")
@@ -156,7 +158,7 @@ class SavedState:
 
 @dataclass(eq=False)
 class ExecutionState:
-    """The state of an execution, by its parts: fresh ones, where a state is to be restored."""
+    """Saves the state of an execution from its parts, or restores it into parts just made."""
 
     program: Program
     name: str
@@ -164,12 +166,12 @@ class ExecutionState:
     release: Release
     retiring: RetiringRelease | None
     progress: Progress
-    _recorder: Recorder | None = field(default=None, init=False)  # once changes are tracked
-    _replaced: tuple[bytes, ...] = field(default=(), init=False)  # records of the program before
+    _recorder: Recorder | None = field(default=None, init=False)  # None until changes are tracked
+    _replaced: tuple[bytes, ...] = field(default=(), init=False)  # records of the previous program
 
     def snapshot(self) -> bytes:
-        """Return the state in one piece."""
-        return encoded(present(self._changes(self._new_recorder(tracking=False))))
+        """Return the state as a snapshot."""
+        return encode_snapshot(without_removed(self._changes(self._new_recorder(tracking=False))))
 
     def records(self) -> dict[bytes, bytes]:
         """Return the state as records, and track changes from now on.
@@ -177,27 +179,27 @@ class ExecutionState:
         Returns
         -------
         dict of bytes to bytes
-            One record for what is small, one for each scope, and what grows with the number
-            of events in chunks (`ketal.runtime.state.records`).
+            One record for each small part and each scope, and one for each chunk of a part that
+            grows with the number of events (`ketal.runtime.state.records`).
         """
         self._recorder = self._new_recorder(tracking=True)
-        return present(self._changes(self._recorder))
+        return without_removed(self._changes(self._recorder))
 
     def changes(self) -> Changes:
-        """Return what changed since the last call of this or of `records`, or the restore.
+        """Return what changed since the last call of `changes` or `records`, or since `restore`.
 
         Returns
         -------
         dict of bytes to (bytes or None)
-            The records that are new or have another value; None for one that is removed. The
-            first time, all records.
+            The records that are new or have another value; None for a removed record. All
+            records, if no call came before.
         """
         if self._recorder is None:
             return {**dict.fromkeys(self._replaced), **self.records()}
         return self._changes(self._recorder)
 
     def restore(self, saved: SavedState) -> None:
-        """Load a saved state into the execution, which is fresh.
+        """Load a saved state into the execution, which has processed nothing yet.
 
         Raises
         ------
@@ -212,7 +214,7 @@ class ExecutionState:
             raise StateError("patterns of the state are drained: only a job goes on from it")
         queues = [release.queues] if retiring is None else [release.queues, retiring.queues]
         with damage_refused():
-            core = saved.read.one("core")
+            core = saved.read.body("core")
             progress.counted = Tally(**core["tally"])
             progress.watermark_us, progress.closed = core["watermark_us"], core["closed"]
             for one in queues:
@@ -224,15 +226,15 @@ class ExecutionState:
                 names = self.program.names
                 changed = [name for name in names if name not in saved.unchanged]
                 progress.since |= dict.fromkeys(changed, progress.counted.accepted)
-                _begin_anew(recorder, saved.read, saved.unchanged)
+                _load_under_changed_program(recorder, saved.read, saved.unchanged)
                 self._replaced = tuple(k for k in saved.records if not k.startswith(OTHERS))
                 if retiring is not None:
                     retiring.begin(release.queues)
             else:
                 recorder.load(saved.read)
             if retiring is not None:
-                retiring.drop_if_over(None)
-        for queue in (queue.hold_back for of in queues for queue in of.queues):
+                retiring.drop_if_finished(None)
+        for queue in (queue.hold_back for group in queues for queue in group.queues):
             if len(queue) > queue.options.held_back_max:
                 raise StateError(
                     f"the state holds back {len(queue)} events; "
@@ -245,7 +247,7 @@ class ExecutionState:
         assert isinstance(self.release, StreamRelease), "a finite log is not saved"
         retiring = None
         if self.retiring is not None:
-            program = about(self.retiring.program)
+            program = program_data(self.retiring.program)
             retiring = RetiringRecorder(self.retiring, program, tracking=tracking)
         own = ReleaseRecorder(self.release, tracking=tracking)
         return Recorder(self.admission, own, retiring, tracking=tracking)
@@ -260,49 +262,51 @@ class ExecutionState:
             "kinds": progress.kinds.save(),
             "since": dict(sorted(progress.since.items())),
         }
-        return recorder.changes(self._about, core)
+        return recorder.changes(self._program_data, core)
 
     @cached_property
-    def _about(self) -> dict[str, Any]:
+    def _program_data(self) -> dict[str, Any]:
         """The program and the execution's name, as plain data."""
-        return {**about(self.program), "execution": self.name}
+        return {**program_data(self.program), "execution": self.name}
 
 
 # --- under another program ---
 
 
-def _begin_anew(recorder: Recorder, read: Records, unchanged: Collection[str]) -> None:
-    """Load a state into the parts, which are fresh, of an execution with another program.
+def _load_under_changed_program(
+    recorder: Recorder, read: Records, unchanged: Collection[str]
+) -> None:
+    """Load a state into the new parts of an execution with another program.
 
-    The patterns that are unchanged go on with their runs.
+    Only the unchanged patterns resume with their runs.
     """
     recorder.load_admission(read)
-    recorder.admission.look_back()
+    recorder.admission.record_clock_entries()
     recorder.release.restore_clocks()
-    _begin_queues(recorder.release, recorder.admission, read)
+    _load_or_start_queues(recorder.release, recorder.admission, read)
     recorder.release.load_patterns(read, unchanged)
     if recorder.retiring is not None:
-        _begin_queues(recorder.retiring, recorder.admission, read)
+        _load_or_start_queues(recorder.retiring, recorder.admission, read)
         recorder.retiring.load_patterns(read)
 
 
-def _begin_queues(recorder: ReleaseRecorder, admission: Admission, read: Records) -> None:
-    """Load each queue that fits a saved one, and begin the others."""
-    saved = list(read.all("queue"))
-    goes_on: dict[str, str] = {}
+def _load_or_start_queues(recorder: ReleaseRecorder, admission: Admission, read: Records) -> None:
+    """Load each queue that can resume from a saved queue, and start the others."""
+    saved = list(read.bodies("queue"))
+    resumed: dict[str, str] = {}
     for queue in recorder.queues.queues:
-        fitting = _fitting(queue, saved)
-        if fitting is None:
-            _begin(queue, admission, read.one("core")["watermark_us"])
+        saved_name = _resumable_queue(queue, saved)
+        if saved_name is None:
+            _start_queue(queue, admission, read.body("core")["watermark_us"])
         else:
-            goes_on[queue.name] = fitting
-    recorder.load_queues(read, goes_on)
+            resumed[queue.name] = saved_name
+    recorder.load_queues(read, resumed)
 
 
-def _fitting(queue: PatternQueue, saved: Sequence[Any]) -> str | None:
-    """Return the name of the saved queue that this one goes on from, if one fits.
+def _resumable_queue(queue: PatternQueue, saved: Sequence[Any]) -> str | None:
+    """Return the name of the saved queue from which a queue resumes; None if none fits.
 
-    Of each saved one there is what `PatternQueue.save` returned.
+    `saved` has the result of `PatternQueue.save` for each saved queue.
     """
     options = queue.hold_back.options.written()
     fitting = [other for other in saved if other["kind"] == queue.kind]
@@ -311,8 +315,8 @@ def _fitting(queue: PatternQueue, saved: Sequence[Any]) -> str | None:
     return next((other["names"][0] for other in own or same or fitting), None)
 
 
-def _begin(queue: PatternQueue, admission: Admission, watermark_us: int | None) -> None:
-    """Begin a queue in the middle of an execution: what was seen counts as released."""
+def _start_queue(queue: PatternQueue, admission: Admission, watermark_us: int | None) -> None:
+    """Start a queue in the middle of an execution: all seen dots count as released."""
     hold_back = queue.hold_back
     if watermark_us is not None:
         hold_back.advance(watermark_us)

@@ -1,9 +1,9 @@
 """The program in a saved state: its text and parameters, and a mark of each pattern.
 
-By the marks another program is compared with it, part by part. A pattern that changed may retire
-(`ketal.runtime.retirement`): its runs and its queue go on beside those of the new program. For that
-the old program is compiled again, from what is in the state. It must have the fingerprints of the
-state: a registered guard of another version, or another ketal, may give others.
+The marks are compared with those of another program, part by part. A pattern that changed may
+retire (`ketal.runtime.retirement`): its runs and its queue continue beside those of the new
+program. For that, the old program is compiled again from the saved text. The result must have the
+saved fingerprints: with another version of a registered guard, or of ketal, they may differ.
 
 The one rule: patterns are the same if their fingerprints are.
 """
@@ -26,7 +26,7 @@ from ketal.runtime.state.records import Records, damage_refused
 
 
 def mark(compiled: CompiledPattern) -> dict[str, str]:
-    """Return the fingerprint of a pattern and its parts, by which a later one is compared."""
+    """Return the mark of a pattern: its fingerprint, and a text for each part to be compared."""
     p = compiled.pattern
     return {
         "fingerprint": compiled.fingerprint,
@@ -45,7 +45,7 @@ def mark(compiled: CompiledPattern) -> dict[str, str]:
 
 
 def changes(saved: dict[str, Any], now: dict[str, Any]) -> str:
-    """Return, as a text, what changed between the marks (name → description) of two programs."""
+    """Return, in words, the differences between the marks (by pattern) of two programs."""
     differences = []
     for name in saved:
         if name not in now:
@@ -64,21 +64,21 @@ def changes(saved: dict[str, Any], now: dict[str, Any]) -> str:
 # --- the program of a state ---
 
 
-def about(program: Program) -> dict[str, Any]:
-    """Return a program as plain data: its marks by pattern, and its source."""
+def program_data(program: Program) -> dict[str, Any]:
+    """Return a program as plain data: its marks by pattern, and its source text."""
     marks = {compiled.name: mark(compiled) for compiled in program.compiled}
     return {"marks": marks, "source": _source_text(program)}
 
 
 def saved_program(read: Records) -> Program:
-    """Return the program of a state, compiled again.
+    """Compile the program of a saved state again, and return it.
 
     Raises
     ------
     StateError
-        If it cannot be compiled any more, or has other fingerprints then.
+        If it no longer compiles, or its fingerprints differ from the saved ones.
     """
-    saved = read.one("program")
+    saved = read.body("program")
     source = saved["source"]
     if not source:
         raise StateError(
@@ -88,21 +88,21 @@ def saved_program(read: Records) -> Program:
         row = json.loads(source)
         try:
             limits = Limits.named(row["limits"])
-            whole = compile(row["text"], name=row["name"], limits=limits, **row["params"])
+            compiled = compile(row["text"], name=row["name"], limits=limits, **row["params"])
         except KetalError as fault:
             raise StateError(
                 f"the saved state's patterns do not compile any more: {fault}"
             ) from None
     for name, mark in saved["marks"].items():
-        if whole[name].fingerprint != mark["fingerprint"]:
-            guards = ", ".join(g.name for g in whole[name].one.registered)
-            why = f"a registered guard of it ({guards})" if guards else "ketal itself"
-            raise StateError(f"pattern {name} is not what the saved state has: {why} changed")
-    return whole.only(row["patterns"])
+        if compiled[name].fingerprint != mark["fingerprint"]:
+            guards = ", ".join(g.name for g in compiled[name].one.registered)
+            cause = f"a registered guard of it ({guards})" if guards else "ketal itself"
+            raise StateError(f"pattern {name} is not what the saved state has: {cause} changed")
+    return compiled.only(row["patterns"])
 
 
 def _source_text(program: Program) -> str:
-    """Return the text and parameters of a program as JSON; empty for one that had no source."""
+    """Return the text and parameters of a program as JSON; empty if it has no source text."""
     if program.source is None:
         return ""
     limits = program.compiled[0].limits

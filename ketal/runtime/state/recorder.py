@@ -1,11 +1,11 @@
 """The recorder: which records of an execution's state are dirty.
 
 Parts that cannot be compared cheaply mark what is dirty (`Scopes.dirty`, the counters beyond
-holes, `ClockMemory.dirty`), and only while a recorder tracks them; all else is compared with
-what was saved last.
+holes, `ClockMemory.dirty`), and only while a recorder tracks them; all other parts are compared
+with the records saved last.
 
-The one rule: the records of the first save, with all later changes applied, load the state of
-the last one.
+The one rule: the records of the first save, with all later changes applied, restore the state at
+the last save.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ketal.runtime.state.records import Changes, Records, encode_record
 from ketal.runtime.state.release_recorder import ReleaseRecorder, RetiringRecorder, RowRecords
 
 SEEN_SPAN = 128
-"""Contents in one chunk; the last one is saved again until it is full."""
+"""Contents in one chunk; the last chunk is saved again until it is full."""
 CLOCKS_SPAN = 64
-"""Clocks in one chunk, which is saved again when one of them is given a closure."""
+"""Clocks in one chunk, which is saved again when one of its clocks is given a closure."""
 
 
 class _ContentRecords:
-    """The contents of the last events, in chunks by order of arrival."""
+    """The records of the contents of the last events, in chunks by order of arrival."""
 
     def __init__(self) -> None:
         self._upto = 0
@@ -37,27 +37,29 @@ class _ContentRecords:
         self._rows: list[ContentRow] = []  # of the last chunk
 
     def changes(self, intake: Intake, clocks: bool, out: Changes) -> None:
-        """Save the contents that are new and not evicted; remove the chunks that are."""
+        """Save the new contents that are not evicted; remove the chunks that are evicted."""
         rows = intake.contents.newest(self._upto)
         number = intake.contents.taken - len(rows)
         if number != self._upto:
-            self._rows = []  # What came next was evicted before it was saved.
+            self._rows = []  # The next contents were evicted before they were saved.
         self._upto = intake.contents.taken
-        for chunk, some in groupby(enumerate(rows, number), lambda one: one[0] // SEEN_SPAN):
+        for chunk, numbered_rows in groupby(
+            enumerate(rows, number), lambda one: one[0] // SEEN_SPAN
+        ):
             if not self._chunks or self._chunks[-1] != chunk:
                 self._chunks.append(chunk)
                 self._rows = []
-            numbers, added = zip(*some, strict=True)
+            numbers, added = zip(*numbered_rows, strict=True)
             self._rows += added
             start = numbers[-1] + 1 - len(self._rows)
             out[b"seen/%d" % chunk] = encode_record([start, *save_rows(self._rows, clocks=clocks)])
         while self._chunks and (self._chunks[0] + 1) * SEEN_SPAN <= intake.contents.evicted:
             out[b"seen/%d" % self._chunks.popleft()] = None
 
-    def loaded(
+    def mark_saved(
         self, chunks: Iterable[tuple[int, Any]], evicted: int, *, clocks: bool
     ) -> Iterator[ContentRow]:
-        """Yield the contents of chunks that were loaded, as `Intake.load` takes them."""
+        """Mark loaded chunks as saved; yield their contents, as `Intake.load` takes them."""
         for chunk, (start, *written) in chunks:
             rows = list(load_rows(written, clocks=clocks))
             self._chunks.append(chunk)
@@ -66,7 +68,7 @@ class _ContentRecords:
 
 
 class _ClockRecords:
-    """The clocks of the last events, once there is a membership, in chunks by arrival."""
+    """The records of the last events' clocks, once there is a membership, in chunks by arrival."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, int], int] = {}
@@ -74,7 +76,7 @@ class _ClockRecords:
         self._next = 0
 
     def changes(self, memory: ClockMemory, tracking: bool, out: Changes) -> None:
-        """Save the chunks in which a clock is dirty (all, if none is tracked)."""
+        """Save the chunks in which a clock is dirty (all, if changes are not tracked)."""
         dirty = memory.dirty if tracking else None
         if dirty is None:
             dirty = {(node, counter): True for node, counter, _ in memory.items()}
@@ -82,14 +84,14 @@ class _ClockRecords:
             memory.dirty = {}
         touched: dict[int, None] = {}
         for dot, arrived in dirty.items():
-            there, number = memory.find(*dot) is not None, self._numbers.get(dot)
+            remembered, number = memory.find(*dot) is not None, self._numbers.get(dot)
             if number is not None:
                 chunk = number // CLOCKS_SPAN
                 touched[chunk] = None
-                if there and not arrived:
+                if remembered and not arrived:
                     continue
                 del self._chunks[chunk][number], self._numbers[dot]
-            if there:
+            if remembered:
                 touched[self._add(self._next, dot)] = None
         for chunk in touched:
             dots = self._chunks[chunk].values()
@@ -104,10 +106,10 @@ class _ClockRecords:
         self._next = number + 1
         return chunk
 
-    def loaded(self, chunks: Iterable[tuple[int, Any]]) -> Iterator[Any]:
-        """Yield the chunks that were loaded, as `ClockMemory.load` takes them."""
+    def mark_saved(self, chunks: Iterable[tuple[int, Any]]) -> Iterator[Any]:
+        """Mark loaded chunks as saved; yield them, as `ClockMemory.load` takes them."""
         for chunk, rows in chunks:
-            # Numbers of evicted clocks are free; which ones they were does not matter.
+            # The numbers of evicted clocks are not saved: clocks may be numbered anew.
             for number, row in enumerate(rows, chunk * CLOCKS_SPAN):
                 self._add(number, (row[0], row[1]))
             self._next = (chunk + 1) * CLOCKS_SPAN
@@ -115,15 +117,15 @@ class _ClockRecords:
 
 
 class Recorder:
-    """Returns the records of a state, and later those that changed.
+    """Returns all records of a state, and later those that changed.
 
     Parameters
     ----------
     admission, release, retiring
         The parts of the state.
     tracking : bool
-        Whether the parts mark what is dirty from the first call on; without, `changes` is
-        called once, and changes nothing in them.
+        Whether the parts mark what is dirty from the first call on. If false, `changes` is called
+        once, and leaves the parts as they are.
     """
 
     def __init__(
@@ -139,16 +141,18 @@ class Recorder:
         self.retiring = retiring
         self.tracking = tracking
         self._seen = _ContentRecords()
-        self._whole = True  # whether all chunks of counters are to be saved, not the dirty ones
+        self._saves_all_counters = (
+            True  # whether to save all chunks of counters, not only the dirty ones
+        )
         self._clocks = _ClockRecords()
         self._first: RowRecords[str, Clock] = RowRecords("first", lambda node, first: [node, first])
         if tracking:
             admission.intake.track()
             if admission.membership is not None:
-                admission.membership.memory.dirty = None  # The first call gives all.
+                admission.membership.memory.dirty = None  # The first call returns all clocks.
 
     def changes(self, program: Any, core: dict[str, Any]) -> Changes:
-        """Return what changed since the last call; the first time, all.
+        """Return the records that changed since the last call; all records at the first call.
 
         Parameters
         ----------
@@ -172,37 +176,37 @@ class Recorder:
         """Save the dirty chunks of counters beyond holes (`ketal.model.sets.counter_sets`)."""
         for node, seen in sorted(self.admission.intake.nodes.items()):
             counters, dirty = seen.beyond, seen.beyond.dirty
-            for number in sorted(counters.chunks if self._whole else dirty or ()):
+            for number in sorted(counters.chunks if self._saves_all_counters else dirty or ()):
                 bits = counters.packed(number, seen.upto)
                 key = f"beyond/{number}/{node}".encode()
                 out[key] = None if bits is None else encode_record([node, number, bits])
             if self.tracking and dirty:
                 dirty.clear()
-        self._whole = not self.tracking
+        self._saves_all_counters = not self.tracking
 
     def load(self, records: Records) -> None:
-        """Load a state into fresh parts."""
+        """Load a state into parts just made."""
         self.load_admission(records)
         self.release.load(records)
         if self.retiring is not None and records.retiring is not None:
             self.retiring.load(records.retiring)
 
     def load_admission(self, records: Records) -> None:
-        """Load the admission, which has the membership, before any queue is loaded."""
-        state = records.one("core")
+        """Load the admission, which has the membership; this is done before queues are loaded."""
+        state = records.body("core")
         evicted = state["admission"]["intake"]["evicted"]
         first = list(records.numbered("first"))
-        self._whole = not self.tracking
+        self._saves_all_counters = not self.tracking
         self.admission.load(
             state["admission"],
-            beyond=records.all("beyond"),
-            contents=self._seen.loaded(
+            beyond=records.bodies("beyond"),
+            contents=self._seen.mark_saved(
                 records.numbered("seen"), evicted, clocks=state["admission"]["membership"] is None
             ),
-            clocks=self._clocks.loaded(records.numbered("clocks")),
+            clocks=self._clocks.mark_saved(records.numbered("clocks")),
             first=dict(body for _, body in first),
         )
-        self._first.loaded(first, self.admission.first)
+        self._first.mark_saved(first, self.admission.first)
         self.release.restore_clocks()
         membership = self.admission.membership
         if self.tracking and membership is not None:

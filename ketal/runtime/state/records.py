@@ -1,9 +1,9 @@
 """Records: the state of a monitor in pieces, in one format.
 
-A state is a mapping of keys to values, both bytes, as a changelog holds it: Kafka Streams
-keeps its stores so, and a removed record is a tombstone. What grows with the number of
-events or of scopes is spread over many records, so that a commit writes what is new and no
-more; the rest is a few small ones, written when they differ from what was written last.
+A state is a mapping of keys to values, both bytes, as in a changelog: Kafka Streams
+saves its stores in this way, and a removed record is a tombstone. State that grows with the number
+of events or of scopes is spread over many records, so that a commit writes only the new ones; the
+rest is in a few small records, written when they differ from those written last.
 
 ==========================  ========================================================
 key                         value
@@ -12,8 +12,8 @@ key                         value
 ``core``                    tally, watermark, counters of nodes, membership
 ``queue/P``                 the hold-back queue whose first pattern by name is P
 ``held/N``                  an event that a queue holds
-``refused/P/N``             what a queue had no room for
-``reported/N``              what was reported already
+``refused/P/N``             the dot of an event that a full queue refused
+``reported/N``              a dot that was reported already
 ``pattern/P``               counts of a pattern, copies of it
 ``scope/P/N``               scope N of a pattern, with its own events
 ``unlearned/P/N``           an event held for copies
@@ -22,16 +22,16 @@ key                         value
 ``clocks/N``, ``first/N``   clocks of the last events in chunks; each node's entries
 ==========================  ========================================================
 
-A snapshot is all of them in one piece, their format and a checksum before them. Nothing that
-depends on hash order is written, and nothing read back is executed.
+A snapshot is all records in one piece, preceded by their format and a checksum. Nothing that
+depends on hash order is written, and nothing that is read back is executed.
 
-A value is msgpack: the format and a body, which is JSON where it has an integer of more than
-64 bits. Numbers are in the order of creation, so that the order in which records
-are read does not matter. What is of retiring patterns (`ketal.runtime.retirement`) is in records
-of the same kinds, whose keys begin with ``retiring/``. No key begins with ``job/``: those are of
-whatever stores the records.
+A value is msgpack: the format and a body, which is JSON if it has an integer of more than
+64 bits. Numbers in keys ascend in the order of creation, so that the order in which records
+are read does not matter. The state of retiring patterns (`ketal.runtime.retirement`) is in records
+of the same kinds, whose keys begin with ``retiring/``. Keys that begin with ``job/`` are reserved
+for the job that stores the records.
 
-The one rule: the body of a record that was encoded is read back as it was.
+The one rule: a record's body is decoded as it was before it was encoded.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ import msgspec
 from ketal.errors import StateError
 
 FORMAT = 12
-"""The version of saved state: of records, of a snapshot, and of what a job saves around them."""
+"""The version of saved state: of records, of snapshots, and of a job's own records."""
 OTHERS = b"job/"
-"""How the keys begin of what is saved beside a monitor's state."""
+"""The prefix of the keys of records that are not part of a monitor's state."""
 RETIRING = b"retiring/"
-"""How the keys begin of the records of retiring patterns."""
+"""The prefix of the keys of the records of retiring patterns."""
 
 Changes = dict[bytes, bytes | None]
 """The new value of each record; None where it is removed."""
@@ -59,21 +59,21 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def encode_record(body: Any) -> bytes:
-    """Return the record of a body, which is plain data."""
+    """Return the value of a record, given its body as plain data."""
     try:
         return _encode((FORMAT, body))
     except OverflowError:
         return _encode((FORMAT, json.dumps(body)))
 
 
-def present(records: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
-    """Return the records that changes leave, without those that are removed."""
+def without_removed(records: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
+    """Return the records without those that are removed."""
     return {key: value for key, value in records.items() if value is not None}
 
 
 @contextmanager
 def damage_refused() -> Iterator[None]:
-    """Raise a StateError for what reading a damaged state raises."""
+    """Turn the exceptions that a damaged state causes into a StateError."""
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -81,24 +81,24 @@ def damage_refused() -> Iterator[None]:
 
 
 class Records:
-    """Records as they were read, decoded when they are asked for.
+    """The records of a saved state, each decoded when it is accessed.
 
     Parameters
     ----------
     records : mapping of bytes to bytes
-        What `ketal.runtime.state.recorder` returned, with later changes applied.
+        The records that `ketal.runtime.state.recorder` returned, with later changes applied.
 
     Attributes
     ----------
     own : dict of bytes to bytes
-        The records that are not of retiring patterns.
+        The records that are neither of retiring patterns nor of a job.
     retiring : Records or None
-        The records of retiring patterns, where there are any.
+        The records of retiring patterns, if there are any.
 
     Raises
     ------
     StateError
-        If one is damaged, of another format, or of an unknown kind.
+        If a record is damaged, of another format, or of an unknown kind.
     """
 
     KINDS = frozenset(
@@ -108,37 +108,37 @@ class Records:
 
     def __init__(self, records: Mapping[bytes, bytes]) -> None:
         self.own: dict[bytes, bytes] = {}
-        self._numbered: dict[bytes, list[bytes]] = {}  # the keys of `own`, by all but their ends
+        self._numbered: dict[bytes, list[bytes]] = {}  # keys of `own` by their prefixes
         retiring = {
             k.removeprefix(RETIRING): v for k, v in records.items() if k.startswith(RETIRING)
         }
         self.retiring = Records(retiring) if retiring else None
-        # Of keys that begin alike, the longer ones have the higher numbers.
+        # Among keys with one prefix, longer keys have higher numbers.
         for key in sorted(sorted(records), key=len):
             if key.startswith((OTHERS, RETIRING)):
                 continue
             self.own[key] = records[key]
             if key.partition(b"/")[0] not in self.KINDS:
-                decode_record(repr(key), records[key])  # of another format, there were other kinds
+                decode_record(repr(key), records[key])  # another format, if it is, is the cause
                 raise StateError(f"{key!r} is no record of a monitor's state")
             self._numbered.setdefault(key.rpartition(b"/")[0], []).append(key)
         if not self.own.keys() >= {b"program", b"core"}:
             raise StateError("these records are no state of a monitor: some are missing")
 
-    def one(self, *key: str) -> Any:
-        """Return the body of the only record of a kind, or of the one of a name."""
+    def body(self, *key: str) -> Any:
+        """Return the body of the record with a key, given as its parts."""
         name = "/".join(key)
         if name.encode() not in self.own:
             raise StateError(f"the state is damaged: there is no record {name}")
         return decode_record(name, self.own[name.encode()])
 
     def numbered(self, *key: str) -> Iterator[tuple[int, Any]]:
-        """Yield (number, body) of the records of a kind, or of one of a pattern, in order."""
+        """Yield (number, body) of the records whose keys are a prefix and a number, in order."""
         for one in self._numbered.get("/".join(key).encode(), ()):
             yield int(one.rpartition(b"/")[2]), decode_record(key[0], self.own[one])
 
-    def all(self, kind: str) -> Iterator[Any]:
-        """Yield the bodies of the records of a kind."""
+    def bodies(self, kind: str) -> Iterator[Any]:
+        """Yield the bodies of all records of a kind."""
         for key, value in self.own.items():
             if key.startswith(kind.encode() + b"/"):
                 yield decode_record(kind, value)
@@ -150,7 +150,7 @@ def decode_record(name: str, value: bytes) -> Any:
     Raises
     ------
     StateError
-        If it is damaged, or of another format; it names the record.
+        If the record is damaged, or of another format; the message names the record.
     """
     try:
         format_, body = msgspec.msgpack.decode(value)
@@ -164,16 +164,16 @@ def decode_record(name: str, value: bytes) -> Any:
     return json.loads(body) if isinstance(body, str) else body
 
 
-# --- in one piece ---
+# --- snapshots ---
 
 
-def encoded(records: dict[bytes, bytes]) -> bytes:
-    """Return records as bytes, the format first."""
+def encode_snapshot(records: dict[bytes, bytes]) -> bytes:
+    """Return the snapshot of records: format, checksum and records as bytes."""
     body = msgspec.msgpack.encode(records)
     return b"ketal" + bytes([FORMAT]) + zlib.crc32(body).to_bytes(4, "big") + body
 
 
-def decoded(blob: bytes) -> dict[bytes, bytes]:
+def decode_snapshot(blob: bytes) -> dict[bytes, bytes]:
     """Return the records of a snapshot.
 
     Raises

@@ -1,8 +1,8 @@
 """The recorder of a release: which records of its queues and runs are dirty.
 
-An execution has one of its release, and one of that of its retiring patterns, if there are any.
+An execution has a recorder for its release, and one for the release of its retiring patterns.
 
-The one rule: that of `ketal.runtime.state.recorder`, which this is a part of.
+The one rule: that of `ketal.runtime.state.recorder`, which has these recorders as parts.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ V = TypeVar("V")
 
 
 class RowRecords(Generic[K, V]):
-    """The records of a dict, one an entry, whose new keys come last.
+    """The records of a dict, one per entry, numbered in the order of the dict.
 
     Parameters
     ----------
     prefix : str
-        How the keys of its records begin.
+        The prefix of the records' keys.
     write : callable
         Returns an entry's key and value as plain data.
     """
@@ -45,26 +45,26 @@ class RowRecords(Generic[K, V]):
         return f"{self._prefix}/{number}".encode()
 
     def changes(self, held: Mapping[K, V], out: Changes) -> None:
-        """Save the entries that are new or have another value; remove those that are gone."""
-        known, last = self._known, -1
+        """Add to `out` the records of new and changed entries, and removals of deleted ones."""
+        saved, last_number = self._known, -1
         for key, value in held.items():
-            at = known.get(key)
-            if at is not None and at[0] > last:
-                last, before = at
-                if before is value:
+            entry = saved.get(key)
+            if entry is not None and entry[0] > last_number:
+                last_number, saved_value = entry
+                if saved_value is value:
                     continue
             else:
-                if at is not None:  # Removed and added since: its place is the last now.
-                    out[self._key(at[0])] = None
-                last = self._next
+                if entry is not None:  # Removed and added again since: now it is among the last.
+                    out[self._key(entry[0])] = None
+                last_number = self._next
                 self._next += 1
-            known[key] = (last, value)
-            out[self._key(last)] = encode_record(self._write(key, value))
-        if len(known) > len(held):
-            for key in [key for key in known if key not in held]:
-                out[self._key(known.pop(key)[0])] = None
+            saved[key] = (last_number, value)
+            out[self._key(last_number)] = encode_record(self._write(key, value))
+        if len(saved) > len(held):
+            for key in [key for key in saved if key not in held]:
+                out[self._key(saved.pop(key)[0])] = None
 
-    def loaded(self, records: Iterable[tuple[int, Any]], held: Mapping[K, V]) -> None:
+    def mark_saved(self, records: Iterable[tuple[int, Any]], held: Mapping[K, V]) -> None:
         """Mark the entries whose numbered records were loaded as saved."""
         numbers = [number for number, _ in records]
         self._known = {k: (n, v) for n, (k, v) in zip(numbers, held.items(), strict=True)}
@@ -72,7 +72,7 @@ class RowRecords(Generic[K, V]):
 
 
 class _HeldRecords:
-    """The records of the events that queues hold; the numbers of released ones are used again."""
+    """The records of the events that queues hold; numbers of released events are reused."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, Event]] = {}
@@ -81,31 +81,31 @@ class _HeldRecords:
         self.out: Changes = {}
 
     def number(self, event: Event) -> int:
-        """Return the number of an event, which is saved if it is new."""
-        at = id(event)
-        number = self._named.get(at)
+        """Return the number of an event's record, which is added to the changes if it is new."""
+        identity = id(event)
+        number = self._named.get(identity)
         if number is None:
-            known = self._known.get(at)
-            if known is None:
+            saved = self._known.get(identity)
+            if saved is None:
                 number = heapq.heappop(self._free) if self._free else len(self._known)
-                self._known[at] = (number, event)
+                self._known[identity] = (number, event)
                 self.out[b"held/%d" % number] = encode_record(save_event(event))
             else:
-                number = known[0]
-            self._named[at] = number
+                number = saved[0]
+            self._named[identity] = number
         return number
 
     def finish(self) -> Changes:
-        """Return what changed, once `number` was called with every event that is held."""
+        """Return the changed records, after `number` was called with every held event."""
         if len(self._named) < len(self._known):
-            for at in [at for at in self._known if at not in self._named]:
-                number, _ = self._known.pop(at)
+            for identity in [identity for identity in self._known if identity not in self._named]:
+                number, _ = self._known.pop(identity)
                 heapq.heappush(self._free, number)
                 self.out[b"held/%d" % number] = None
         out, self.out, self._named = self.out, {}, {}
         return out
 
-    def loaded(self, events: Mapping[int, Event]) -> list[Any]:
+    def mark_saved(self, events: Mapping[int, Event]) -> list[Any]:
         """Mark the events that were loaded as saved; return them by number."""
         self._known = {id(event): (number, event) for number, event in events.items()}
         table: list[Any] = [None] * (max(events, default=-1) + 1)
@@ -116,12 +116,12 @@ class _HeldRecords:
 
 
 class ReleaseRecorder:
-    """Returns the records of a release, of its queues and runs, and later those that changed.
+    """Returns all records of a release, its queues and runs, and later those that changed.
 
     Parameters
     ----------
     release : StreamRelease
-        What the records are of.
+        The release whose state is saved.
     tracking : bool
         As for `Recorder`.
     """
@@ -130,10 +130,10 @@ class ReleaseRecorder:
         self.queues = release.queues
         self._release = release
         self._tracking = tracking
-        self._last: dict[bytes, bytes] = {}  # small records, as saved last
+        self._last: dict[bytes, bytes] = {}  # small records, as they were saved last
         self._held = _HeldRecords()
         self._reported: RowRecords[tuple[str, Dot], None] = RowRecords(
-            "reported", lambda at, _: [at[0], [*at[1]]]
+            "reported", lambda key, _: [key[0], [*key[1]]]
         )
         self._refused: dict[str, RowRecords[Dot, None]] = {}
         self._unlearned: dict[str, RowRecords[int, Unlearned]] = {}
@@ -141,17 +141,17 @@ class ReleaseRecorder:
             prefix = f"unlearned/{run.compiled.name}"
             self._unlearned[run.compiled.name] = RowRecords(prefix, lambda _, one: one.save())
             if tracking:
-                run.scopes.dirty = None  # The first call gives all.
+                run.scopes.dirty = None  # The first call returns all scopes.
 
     def changes(self, program: Any, core: dict[str, Any]) -> Changes:
-        """Return what changed since the last call; the first time, all.
+        """Return the records that changed since the last call; all records at the first call.
 
         Parameters
         ----------
         program : Any
-            The program of the state, as plain data; None where it was saved and is the same.
+            The program of the state, as plain data; None if it is saved already.
         core : dict
-            The small parts of the state that are not the release's.
+            The small parts of the state that are not the release's own.
         """
         out: Changes = {}
         if program is not None:
@@ -159,22 +159,22 @@ class ReleaseRecorder:
         self._save("core", {**core, "queues": self.queues.save()}, out)
         for queue in self.queues.queues:
             self._save(f"queue/{queue.name}", queue.save(self._held.number), out)
-            self._refused_of(queue.name).changes(queue.refused, out)
+            self._refused_records(queue.name).changes(queue.refused, out)
         out.update(self._held.finish())
-        self._reported.changes(self.queues.reports.once, out)
+        self._reported.changes(self.queues.reports.reported, out)
         for run in self._release.runs:
             self._save(f"pattern/{run.compiled.name}", run.save(), out)
             self._save_scopes(run, out)
         return out
 
     def _save(self, key: str, body: Any, out: Changes) -> None:
-        """Save what is small, if it differs from what was saved last."""
+        """Add a small record to the changes, if it differs from the one saved last."""
         value = encode_record(body)
         if self._last.get(key.encode()) != value:
             out[key.encode()] = self._last[key.encode()] = value
 
     def _save_scopes(self, run: PatternRun, out: Changes) -> None:
-        """Save the scopes that are dirty (all, if none is tracked), and the events of copies."""
+        """Save the dirty scopes (all, if changes are not tracked), and the events of copies."""
         dirty: Mapping[int, Scope | None]
         if self._tracking:
             dirty = run.scopes.take_dirty()
@@ -187,13 +187,13 @@ class ReleaseRecorder:
             held = {unlearned.number: unlearned for unlearned in run.copies.unlearned()}
             self._unlearned[run.compiled.name].changes(held, out)
 
-    def _refused_of(self, name: str) -> RowRecords[Dot, None]:
+    def _refused_records(self, name: str) -> RowRecords[Dot, None]:
         if name not in self._refused:
             self._refused[name] = RowRecords(f"refused/{name}", lambda dot, _: [*dot])
         return self._refused[name]
 
     def restore_clocks(self) -> None:
-        """Have the release restore clocks, if a membership was loaded."""
+        """Make the release restore clocks, if a membership was loaded."""
         self._release.restore_clocks(saved=True)
 
     def load(self, records: Records) -> None:
@@ -204,30 +204,30 @@ class ReleaseRecorder:
         self.load_patterns(records)
 
     def load_queues(self, records: Records, saved: Mapping[str, str]) -> None:
-        """Load the queues, and what they reported.
+        """Load the queues, and the dots that they reported.
 
         Parameters
         ----------
         records : Records
             The state.
         saved : mapping of str to str
-            By the name of a queue that of the saved one that it goes on from.
+            For the name of a queue, the name of the saved queue from which it resumes.
         """
         events = {number: load_event(row) for number, row in records.numbered("held")}
-        table = self._held.loaded(events)
+        table = self._held.mark_saved(events)
         for queue in self.queues.queues:
             name = saved.get(queue.name)
             if name is not None:
                 refused = list(records.numbered("refused", name))
-                queue.load(records.one("queue", name), table, [dot for _, dot in refused])
-                self._refused_of(queue.name).loaded(refused, queue.refused)
+                queue.load(records.body("queue", name), table, [fields for _, fields in refused])
+                self._refused_records(queue.name).mark_saved(refused, queue.refused)
         reported = list(records.numbered("reported"))
-        state = records.one("core")["queues"]
-        self.queues.load(state, {(what, Dot(*dot)): None for _, (what, dot) in reported})
-        self._reported.loaded(reported, self.queues.reports.once)
+        state = records.body("core")["queues"]
+        self.queues.load(state, {(way, Dot(*fields)): None for _, (way, fields) in reported})
+        self._reported.mark_saved(reported, self.queues.reports.reported)
 
     def load_patterns(self, records: Records, names: Collection[str] | None = None) -> None:
-        """Load the runs of some patterns, or of all."""
+        """Load the runs of the patterns with these names; by default of all."""
         for run in self._release.runs:
             name = run.compiled.name
             if names is not None and name not in names:
@@ -235,8 +235,8 @@ class ReleaseRecorder:
             rows = [(n, Unlearned.load(body)) for n, body in records.numbered("unlearned", name)]
             unlearned = [one for _, one in rows]
             scopes = (body for _, body in records.numbered("scope", name))
-            run.load(records.one("pattern", name), unlearned, scopes)
-            self._unlearned[name].loaded(rows, {one.number: one for one in unlearned})
+            run.load(records.body("pattern", name), unlearned, scopes)
+            self._unlearned[name].mark_saved(rows, {one.number: one for one in unlearned})
             if self._tracking:
                 run.scopes.take_dirty()
 
@@ -247,9 +247,9 @@ class RetiringRecorder(ReleaseRecorder):
     Parameters
     ----------
     retiring : RetiringRelease
-        What the records are of; once it is over all are removed.
+        The release whose state is saved; all records are removed when it has finished.
     program : dict
-        Their program, as plain data.
+        The program of the retiring patterns, as plain data.
     tracking : bool
         As for `Recorder`.
     """
@@ -263,12 +263,12 @@ class RetiringRecorder(ReleaseRecorder):
         self._keys: set[bytes] = set()
 
     def prefixed_changes(self) -> Changes:
-        """Return what changed since the last call; the first time, all."""
-        if self._retiring.over:
-            gone, self._keys = sorted(self._keys), set()
-            return dict.fromkeys(gone)
+        """Return the records that changed since the last call; all records at the first call."""
+        if self._retiring.finished:
+            removed, self._keys = sorted(self._keys), set()
+            return dict.fromkeys(removed)
         program = None
-        if RETIRING + b"program" not in self._keys:  # it stays what it is, and may be large
+        if RETIRING + b"program" not in self._keys:  # saved once: it may be large, and is constant
             before = {name: before.save() for name, before in self._retiring.before.items()}
             program = {**self._program, "before": before}
         changes = self.changes(program, {"reported": self._retiring.reported})
@@ -278,7 +278,7 @@ class RetiringRecorder(ReleaseRecorder):
         return out
 
     def load(self, records: Records) -> None:
-        """Load the queues, the runs, and the counts of verdicts reported."""
-        self._retiring.load(records.one("core")["reported"], records.one("program")["before"])
+        """Load the queues, the runs, and the counts of reported verdicts."""
+        self._retiring.load(records.body("core")["reported"], records.body("program")["before"])
         super().load(records)
         self._keys = {RETIRING + key for key in records.own}

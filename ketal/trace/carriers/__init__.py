@@ -1,1 +1,1 @@
-"""What carries messages between activities, with their clocks."""
+"""Carriers of messages between activities: HTTP, queues, sockets and threads, with clocks."""

@@ -1,16 +1,16 @@
-"""Requests and responses of HTTP, each with its clock in the header `ketal-clock`.
+"""HTTP requests and responses with clocks, in the header `ketal-clock`.
 
-A request with the standard library, of any other client alike: its headers are those of
-`tracer.send`, and the response's headers go to `tracer.receive`.
+A client sends the headers that `tracer.send` returns, and passes the headers of the response to
+`tracer.receive`. For example, with the standard library:
 
     connection.request("GET", "/value", headers=tracer.send("request"))
     response = connection.getresponse()
     tracer.receive(response.headers, "response")
 
-Where the server, or what is before it, refuses long headers, the client's are those of
-`tracer.send_within(message_header.SHORT_MAX, "request")`, as a response's here.
+If the server, or a proxy before it, refuses long headers, the client should use
+`tracer.send_within(message_header.SHORT_MAX, "request")`, as the responses here do.
 
-The one rule: a request without a clock is served as any other.
+The one rule: a request without a clock is served like any other.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class AsgiMiddleware:
-    """An ASGI application whose requests are received, and whose responses are sent, as messages.
+    """An ASGI middleware that records each request as a receive, and each response as a send.
 
     Parameters
     ----------
     application : ASGI application
-        What serves the requests.
+        The application that serves the requests.
     tracer : Tracer
-        Who receives and sends; with `activity="task"` each request has a line of its own.
+        The server's tracer; with `activity="task"` each request has a line of its own.
 
     Examples
     --------
@@ -62,16 +62,16 @@ class AsgiMiddleware:
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
-        of = {"method": scope["method"], "path": scope["path"]}
-        self._tracer.receive(scope["headers"], "http.request", **of)
+        request = {"method": scope["method"], "path": scope["path"]}
+        self._tracer.receive(scope["headers"], "http.request", **request)
 
-        async def stamped(message: MutableMapping[str, Any]) -> None:
+        async def send_with_clock(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 headers = self._tracer.send_within(
-                    message_header.SHORT_MAX, "http.response", status=message["status"], **of
+                    message_header.SHORT_MAX, "http.response", status=message["status"], **request
                 )
                 pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
                 message = {**message, "headers": [*message.get("headers", ()), *pairs]}
             await send(message)
 
-        await self._application(scope, receive, stamped)
+        await self._application(scope, receive, send_with_clock)

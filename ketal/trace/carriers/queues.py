@@ -1,7 +1,7 @@
-"""Queues as channels: what is put is a message that is sent, what is got one that is received.
+"""Queues as channels of messages: `put` is a send, `get` is a receive.
 
-The one rule: an item travels with its headers; one that was put by other means is got as it is, and
-counted as a message without a clock.
+The one rule: an item is put with its headers. An item that was put by other means is returned
+unchanged, and counted as a message without a clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TracedItem:
-    """An item with the headers that it travels with; a queue by priority orders it as the item."""
+    """An item with its headers; compares like the item, for priority queues."""
 
     headers: dict[str, str]
     item: Any
@@ -29,17 +29,17 @@ class TracedItem:
 
 
 class TracedQueue:
-    """A queue of `queue`, `asyncio` or `multiprocessing` between activities that are traced.
+    """A queue of `queue`, `asyncio` or `multiprocessing` between traced activities.
 
-    Of an asyncio queue `put` and `get` are awaited, as its own are. In each process the queue is
-    wrapped with the tracer of that process.
+    `put` and `get` of an asyncio queue must be awaited, as usual. Each process wraps the queue with
+    its own tracer.
 
     Parameters
     ----------
     queue : queue.Queue, asyncio.Queue or multiprocessing.Queue
         The queue.
     tracer : Tracer
-        Who sends and receives.
+        The tracer of this process.
     name : str
         The attribute `queue` of the events.
 
@@ -65,54 +65,54 @@ class TracedQueue:
         self._name = name
 
     def put(self, item: Any, *args: Any, **kwargs: Any) -> Any:
-        """Send an item.
+        """Record a send, and put an item.
 
         Parameters
         ----------
         item : object
-            What is put.
+            The item.
         *args, **kwargs
             As for the queue's own `put`.
         """
-        return self._queue.put(TracedItem(self._sent(), item), *args, **kwargs)
+        return self._queue.put(TracedItem(self._record_send(), item), *args, **kwargs)
 
     def put_nowait(self, item: Any) -> None:
-        """Send an item, or raise what the queue raises where it is full.
+        """Record a send, and put an item; raises the queue's own exception if it is full.
 
         Parameters
         ----------
         item : object
-            What is put.
+            The item.
         """
-        self._queue.put_nowait(TracedItem(self._sent(), item))
+        self._queue.put_nowait(TracedItem(self._record_send(), item))
 
     def get(self, *args: Any, **kwargs: Any) -> Any:
-        """Receive an item.
+        """Get an item, and record its receive.
 
         Parameters
         ----------
         *args, **kwargs
             As for the queue's own `get`.
         """
-        got = self._queue.get(*args, **kwargs)
-        return self._awaited(got) if inspect.isawaitable(got) else self._received(got)
+        item = self._queue.get(*args, **kwargs)
+        return self._await_item(item) if inspect.isawaitable(item) else self._record_receive(item)
 
     def get_nowait(self) -> Any:
-        """Receive an item, or raise what the queue raises where it is empty."""
-        return self._received(self._queue.get_nowait())
+        """Get an item, and record its receive; raises the queue's own exception if it is empty."""
+        return self._record_receive(self._queue.get_nowait())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._queue, name)
 
-    def _sent(self) -> dict[str, str]:
+    def _record_send(self) -> dict[str, str]:
         return self._tracer.send("put", queue=self._name)
 
-    async def _awaited(self, got: Any) -> Any:
-        return self._received(await got)
+    async def _await_item(self, item: Any) -> Any:
+        return self._record_receive(await item)
 
-    def _received(self, got: Any) -> Any:
-        stamped = got if isinstance(got, TracedItem) else TracedItem({}, got)
-        self._tracer.receive(stamped.headers, "get", queue=self._name)
-        return stamped.item
+    def _record_receive(self, item: Any) -> Any:
+        traced_item = item if isinstance(item, TracedItem) else TracedItem({}, item)
+        self._tracer.receive(traced_item.headers, "get", queue=self._name)
+        return traced_item.item

@@ -1,10 +1,10 @@
-"""Messages over a stream of bytes, a socket or a pair of asyncio streams, each with its clock.
+"""Messages with clocks over a byte stream: a socket, or a pair of asyncio streams.
 
-A message and its clock are one frame, and both ends speak in frames:
+A message and its clock are sent as one frame, and both ends must use frames:
 
-    length of the header (4 bytes, big end first), length of the payload (4 bytes), header, payload
+    length of the header (4 bytes, big-endian), length of the payload (4 bytes), header, payload
 
-The one rule: a frame that is too long, or is cut, raises before any of it is used.
+The one rule: a frame that is too long or truncated raises an exception before any of it is used.
 """
 
 from __future__ import annotations
@@ -22,35 +22,37 @@ if TYPE_CHECKING:
 
 PREFIX = struct.Struct("!II")
 PAYLOAD_MAX = 64 * 1024 * 1024
-"""Bytes of a payload."""
+"""Maximum bytes of a payload."""
 
 
-def _framed(headers: Mapping[str, str], payload: bytes) -> bytes:
-    """Return the frame of a payload that travels with what `Tracer.send` returned."""
+def _frame(headers: Mapping[str, str], payload: bytes) -> bytes:
+    """Return the frame of a payload with the headers that `Tracer.send` returned."""
     header = headers.get(message_header.NAME, "").encode("ascii")
-    return PREFIX.pack(*_checked(len(header), len(payload))) + header + payload
+    return PREFIX.pack(*_checked_lengths(len(header), len(payload))) + header + payload
 
 
-def _checked(header: int, payload: int) -> tuple[int, int]:
-    """Return the lengths of a frame's parts; raise ValueError if one has too many bytes."""
-    for length, most, part in (
+def _checked_lengths(header: int, payload: int) -> tuple[int, int]:
+    """Return the lengths of a frame's header and payload; raise ValueError if one is too long."""
+    for length, length_max, part in (
         (header, message_header.BYTES_MAX, "header"),
         (payload, PAYLOAD_MAX, "payload"),
     ):
-        if length > most:
-            raise ValueError(f"the {part} of a frame has {length:,} bytes, and {most:,} at most")
+        if length > length_max:
+            raise ValueError(
+                f"the {part} of a frame has {length:,} bytes, and {length_max:,} at most"
+            )
     return header, payload
 
 
 class TracedSocket:
-    """A connected stream socket that carries messages.
+    """A connected stream socket that carries messages with clocks.
 
     Parameters
     ----------
     connected : socket.socket
         The socket.
     tracer : Tracer
-        Who sends and receives.
+        The tracer of this end.
 
     Examples
     --------
@@ -69,16 +71,16 @@ class TracedSocket:
         self._tracer = tracer
 
     def send(self, payload: bytes, type: str = "send", **data: object) -> None:
-        """Send a message.
+        """Record a send, and send a message.
 
         Parameters
         ----------
         payload : bytes
             The message.
         type : str
-            The event's type.
+            The type of the event.
         **data
-            Its attributes.
+            The attributes of the event.
 
         Raises
         ------
@@ -87,17 +89,17 @@ class TracedSocket:
         ValueError
             If the message is too long.
         """
-        self._socket.sendall(_framed(self._tracer.send(type, **data), payload))
+        self._socket.sendall(_frame(self._tracer.send(type, **data), payload))
 
     def receive(self, type: str = "receive", **data: object) -> bytes:
-        """Wait for a message and return it.
+        """Wait for a message, record its receive, and return it.
 
         Parameters
         ----------
         type : str
-            The event's type.
+            The type of the event.
         **data
-            Its attributes.
+            The attributes of the event.
 
         Raises
         ------
@@ -106,14 +108,14 @@ class TracedSocket:
         OSError
             As the socket's own `recv`.
         ValueError
-            If what comes is no frame.
+            If the received bytes are not a valid frame.
         """
-        header, payload = _checked(*PREFIX.unpack(self._exactly(PREFIX.size)))
-        clock, message = self._exactly(header), self._exactly(payload)
+        header, payload = _checked_lengths(*PREFIX.unpack(self._receive_exactly(PREFIX.size)))
+        clock, message = self._receive_exactly(header), self._receive_exactly(payload)
         self._tracer.receive(clock or None, type, **data)
         return message
 
-    def _exactly(self, count: int) -> bytes:
+    def _receive_exactly(self, count: int) -> bytes:
         parts = bytearray()
         while len(parts) < count:
             part = self._socket.recv(min(count - len(parts), 1 << 20))
@@ -124,16 +126,16 @@ class TracedSocket:
 
 
 class TracedStreams:
-    """The reader and the writer of a connection that carries messages.
+    """A pair of asyncio streams that carries messages with clocks.
 
     Parameters
     ----------
     reader : asyncio.StreamReader
-        Where messages come from.
+        The stream of incoming messages.
     writer : asyncio.StreamWriter
-        Where they go.
+        The stream of outgoing messages.
     tracer : Tracer
-        Who sends and receives.
+        The tracer of this end.
 
     Examples
     --------
@@ -164,16 +166,16 @@ class TracedStreams:
         self._tracer = tracer
 
     async def send(self, payload: bytes, type: str = "send", **data: object) -> None:
-        """Send a message, and wait until there is room for more.
+        """Record a send, send a message, and wait until the writer's buffer has drained.
 
         Parameters
         ----------
         payload : bytes
             The message.
         type : str
-            The event's type.
+            The type of the event.
         **data
-            Its attributes.
+            The attributes of the event.
 
         Raises
         ------
@@ -182,28 +184,28 @@ class TracedStreams:
         ValueError
             If the message is too long.
         """
-        self._writer.write(_framed(self._tracer.send(type, **data), payload))
+        self._writer.write(_frame(self._tracer.send(type, **data), payload))
         await self._writer.drain()
 
     async def receive(self, type: str = "receive", **data: object) -> bytes:
-        """Wait for a message and return it.
+        """Wait for a message, record its receive, and return it.
 
         Parameters
         ----------
         type : str
-            The event's type.
+            The type of the event.
         **data
-            Its attributes.
+            The attributes of the event.
 
         Raises
         ------
         asyncio.IncompleteReadError
-            If the other end closed the connection; it is an EOFError.
+            If the other end closed the connection; a subclass of EOFError.
         ValueError
-            If what comes is no frame.
+            If the received bytes are not a valid frame.
         """
         prefix = await self._reader.readexactly(PREFIX.size)
-        header, payload = _checked(*PREFIX.unpack(prefix))
+        header, payload = _checked_lengths(*PREFIX.unpack(prefix))
         clock = await self._reader.readexactly(header)
         message = await self._reader.readexactly(payload)
         self._tracer.receive(clock or None, type, **data)

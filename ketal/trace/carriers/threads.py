@@ -1,6 +1,6 @@
-"""Threads as activities: `start` and `join` hand over what is known.
+"""Threads as activities: `start` and `join` pass clocks between them.
 
-The one rule: a thread that is not joined hands nothing over.
+The one rule: the clock of a thread is merged only into that of an activity that joins it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class TracedThread(threading.Thread):
-    """A thread whose start and join are edges of the diagram.
+    """A thread whose start and join are edges of happened-before.
 
     Parameters
     ----------
     tracer : Tracer
-        Whose clocks are handed over.
+        The tracer whose clocks are passed on.
     target : callable
-        What it runs.
+        The function that the thread runs.
     **options
         As for `threading.Thread`.
 
@@ -44,27 +44,27 @@ class TracedThread(threading.Thread):
     """
 
     def __init__(self, tracer: Tracer, *, target: Callable[..., Any], **options: Any) -> None:
-        super().__init__(target=self._in_context, **options)
+        super().__init__(target=self._run_in_context, **options)
         self._target_function = target
         self._tracer = tracer
-        self._born = contextvars.Context()
+        self._inherited_context = contextvars.Context()
 
     def start(self) -> None:
-        """Start it; it inherits the clock of the running activity."""
+        """Start the thread, which inherits the clock of the running activity."""
         self._tracer.hand_over()
-        self._born = contextvars.copy_context()
+        self._inherited_context = contextvars.copy_context()
         super().start()
 
-    def _in_context(self, *args: Any, **kwargs: Any) -> None:
-        self._born.run(self._target_function, *args, **kwargs)
+    def _run_in_context(self, *args: Any, **kwargs: Any) -> None:
+        self._inherited_context.run(self._target_function, *args, **kwargs)
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for its end, and merge its clock into that of the running activity.
+        """Wait for the end of the thread, and merge its clock into the running activity's.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds to wait at most; the clock of a thread that still runs is not merged.
+            Maximum time to wait, in seconds; if the thread still runs, its clock is not merged.
         """
         super().join(timeout)
         if not self.is_alive():

@@ -1,1 +1,1 @@
-"""Where the events of a tracer go, and who takes them there."""
+"""Sinks of the events of a tracer, and delivery of events to a running monitor."""

@@ -1,8 +1,9 @@
-"""Events taken for a running `Monitor`: over TCP those of `SocketSink` and `LogSender`, and topics.
+"""Feed a `Monitor` with events from other processes: over TCP, or from topics of Kafka.
 
-A connection carries JSON lines. A line that was cut is sent again over another connection, so it
-is dropped here. The sender of a log announces it first; the collector answers from which byte on it
-wants the log, and at the end up to which byte it has taken it.
+The senders over TCP are `SocketSink` and `LogSender`. A connection carries JSON lines. A truncated
+line is dropped, since its sender sends it again over another connection. The sender of a log
+announces it first; the collector answers with the offset to start from, and acknowledges at the end
+the offset up to which it has processed the log.
 
 The one rule: the monitor is fed one event at a time.
 """
@@ -28,42 +29,42 @@ from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
 from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.trace.delivery.log_sender import Announcement, announced
-from ketal.trace.delivery.sinks import Feeding
-from ketal.trace.forks import UNDER_LOCK, own
+from ketal.trace.delivery.log_sender import Announcement, parse_announcement
+from ketal.trace.delivery.sinks import Feedable
+from ketal.trace.forks import UNDER_LOCK, close_in_child
 
 _LOG = logging.getLogger("ketal.trace")
 CONNECTIONS_MAX = 1_000
-"""Connections of a collector; more are closed."""
+"""Maximum open connections of a collector; further ones are closed."""
 LOGS_MAX = 10_000
-"""Logs of which a collector knows how much it has taken; of more, the one of which nothing came for
-longest is forgotten, and sent anew if its connection breaks."""
+"""Maximum logs whose offset a collector stores. The least recently used one is evicted; if its
+connection breaks, its sender sends the log from the beginning."""
 POLL_MS = 100
 
 
 class MonitorFeeder(ABC):
-    """Feeds a monitor under its `lock`, until it is closed."""
+    """Base of the collectors: feeds a monitor, holding `lock`."""
 
-    def __init__(self, monitor: Feeding) -> None:
+    def __init__(self, monitor: Feedable) -> None:
         self.lock = threading.RLock()
         self._monitor = monitor
         UNDER_LOCK.add(self)
 
     def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
-        """Feed an event of this process: `Tracer(…, monitor=collector)` does.
+        """Feed an event of this process, as `Tracer(…, monitor=collector)` does.
 
         Parameters
         ----------
         event : Event, Control or Rejected
-            What happened.
+            The event.
         place : str
-            Where it was read, for a rejection.
+            The place where it was read, for rejections.
         """
         with self.lock:
             return self._monitor.feed(event, place=place)
 
     def _feed_lines(self, name: str, chunks: Iterator[bytes]) -> None:
-        """Feed the events of JSON lines."""
+        """Feed the events of JSON lines; `name` is the source in the places of rejections."""
         for batch in read_lines(name, chunks, Source(), DEFAULT):
             with self.lock:
                 for number, item in enumerate(batch.items):
@@ -71,7 +72,7 @@ class MonitorFeeder(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Take no more events of others."""
+        """Stop receiving events from other processes."""
 
     def __enter__(self) -> Self:
         return self
@@ -81,31 +82,32 @@ class MonitorFeeder(ABC):
 
 
 class Collector(MonitorFeeder):
-    """Takes the events of tracers over TCP, and feeds them to a monitor, one after the other.
+    """Receives the events of tracers over TCP, and feeds them to a monitor, one at a time.
 
-    Its handlers (`Monitor(program, on=…)`) are called in the collector's threads. The order in
-    which events come does not matter to a pattern with `order CausalOrder`.
+    The monitor's handlers (`Monitor(program, on=…)`) are called in the collector's threads. The
+    order in which events arrive does not matter to a pattern with `order CausalOrder`.
 
-    A child of a fork takes no events of others; its copy of the monitor goes on with its own.
+    In the child of a fork, the collector receives no events from other processes; the child's copy
+    of the monitor is fed only the child's own events.
 
     Parameters
     ----------
     monitor : Monitor
-        What is fed; `collector.lock` is held meanwhile.
+        The monitor to feed; `collector.lock` is held while it is fed.
     host, port : str, int
-        Where it listens; port 0 is a free one.
+        The address to listen on; port 0 chooses a free port.
 
     Attributes
     ----------
     address : tuple of (str, int)
-        Where it listens.
+        The address that it listens on.
     lock : Lock
-        To be held by who uses the monitor besides.
+        Must be held while other code uses the monitor.
 
     Raises
     ------
     OSError
-        If it cannot listen there.
+        If it cannot listen on the address.
 
     Examples
     --------
@@ -122,72 +124,75 @@ class Collector(MonitorFeeder):
     >>> collector.close()
     """
 
-    def __init__(self, monitor: Feeding, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, monitor: Feedable, *, host: str = "127.0.0.1", port: int = 0) -> None:
         super().__init__(monitor)
-        self._taken: dict[str, int] = {}
-        self._server = _Server((host, port), self._take)
+        self._offsets: dict[str, int] = {}
+        self._server = _Server((host, port), self._process_connection)
         self.address: tuple[str, int] = self._server.server_address[:2]  # type: ignore[assignment]
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
-    def _take(self, connection: socket.socket, peer: str) -> None:
-        """Feed what comes over a connection, until it is closed."""
-        chunks = _whole_lines(connection, DEFAULT.line_bytes_max)
+    def _process_connection(self, connection: socket.socket, peer: str) -> None:
+        """Feed the events that arrive over a connection, until it is closed."""
+        chunks = _received_lines(connection, DEFAULT.line_bytes_max)
         first = next(chunks, b"")
         opening, _, rest = first.partition(b"\n")
-        announcement = announced(opening)
+        announcement = parse_announcement(opening)
         if announcement is None:
             chunks = chain([first], chunks)
         else:
-            chunks = self._wanted(announcement, connection, chain([rest], chunks))
+            chunks = self._acknowledged_chunks(announcement, connection, chain([rest], chunks))
         self._feed_lines(peer, chunks)
 
-    def _wanted(
+    def _acknowledged_chunks(
         self, announcement: Announcement, connection: socket.socket, chunks: Iterator[bytes]
     ) -> Iterator[bytes]:
-        """Yield what is wanted of a log, and answer; a part is taken when the next is asked for."""
+        """Answer the announcement of a log; yield the chunks that are sent, and acknowledge them.
+
+        A chunk counts as processed when the next one is requested.
+        """
         log, size_bytes = announcement
         with self.lock:
-            position = self._taken.get(log, 0)
-            if position > size_bytes:
-                position = 0  # The log was cut short.
-            self._set_taken(log, position)
+            offset = self._offsets.get(log, 0)
+            if offset > size_bytes:
+                offset = 0  # The log was truncated.
+            self._set_offset(log, offset)
         with contextlib.suppress(OSError):
-            connection.sendall(b"%d\n" % position)
+            connection.sendall(b"%d\n" % offset)
         for chunk in chunks:
             yield chunk
-            position += len(chunk)
+            offset += len(chunk)
             with self.lock:
                 # An earlier connection of the same log may not be at its end yet.
-                self._set_taken(log, max(self._taken.get(log, 0), position))
+                self._set_offset(log, max(self._offsets.get(log, 0), offset))
         with contextlib.suppress(OSError):
-            connection.sendall(b"%d\n" % position)
+            connection.sendall(b"%d\n" % offset)
 
-    def _set_taken(self, log: str, position: int) -> None:
-        """Set how much of a log is taken; of more than `LOGS_MAX`, evict the one unused longest."""
-        self._taken.pop(log, None)
-        self._taken[log] = position
-        if len(self._taken) > LOGS_MAX:
-            del self._taken[next(iter(self._taken))]
+    def _set_offset(self, log: str, offset: int) -> None:
+        """Store the processed offset of a log; evict the least recently used beyond `LOGS_MAX`."""
+        self._offsets.pop(log, None)
+        self._offsets[log] = offset
+        if len(self._offsets) > LOGS_MAX:
+            del self._offsets[next(iter(self._offsets))]
 
     def wait(self, *, timeout_s: float | None = None) -> bool:
-        """Wait until no connection is open; return whether that is so.
+        """Wait until no connection is open; return False if that takes longer than `timeout_s`.
 
         Parameters
         ----------
         timeout_s : float, optional
-            How long at most.
+            Maximum time to wait, in seconds.
         """
         return wait_until(lambda: not self._server.is_busy(), timeout_s)
 
     def close(self) -> None:
-        """Listen no more; connections that are open go on to their end."""
-        if self._server.is_here():
+        """Stop listening; open connections continue until their senders close them."""
+        if self._server.is_own_process():
             self._server.shutdown()
             self._server.server_close()
 
 
 def wait_until(holds: Callable[[], bool], timeout_s: float | None) -> bool:
-    """Wait until something holds, for some seconds at most; return whether it does."""
+    """Wait until a condition holds; return False if that takes longer than `timeout_s`."""
     end = None if timeout_s is None else time.monotonic() + timeout_s
     while not holds():
         if end is not None and time.monotonic() >= end:
@@ -203,78 +208,81 @@ class _Server(socketserver.ThreadingTCPServer):
     request_queue_size = CONNECTIONS_MAX
 
     def __init__(
-        self, address: tuple[str, int], take: Callable[[socket.socket, str], None]
+        self, address: tuple[str, int], process_connection: Callable[[socket.socket, str], None]
     ) -> None:
-        self.take = take
-        self._counting = threading.Lock()
+        self.process_connection = process_connection
+        self._open_lock = threading.Lock()
         self._open = 0
         self._refused = False
         self._process = os.getpid()
         super().__init__(address, socketserver.BaseRequestHandler)
-        own(self.socket)
+        close_in_child(self.socket)
 
-    def is_here(self) -> bool:
-        """Return whether it serves in this process, and not in one of which this is a fork."""
+    def is_own_process(self) -> bool:
+        """Return whether the server was started in this process, not in a parent of a fork."""
         return self._process == os.getpid()
 
     def is_busy(self) -> bool:
         """Return whether a connection is open, or waits to be accepted."""
-        if not self.is_here():
+        if not self.is_own_process():
             return False
-        # One that is accepted is counted before, so it is seen here or there.
+        # A connection is counted before it is accepted, so one of the two tests detects it.
         waiting = self.socket.fileno() >= 0 and _is_readable(self.socket)
-        with self._counting:
+        with self._open_lock:
             return waiting or self._open > 0
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept a connection."""
-        self._count(1)
+        self._add_open(1)
         try:
             connection, peer = super().get_request()
         except OSError:
-            self._count(-1)
+            self._add_open(-1)
             raise
-        # Else a peer whose machine is gone would have its connection, one of the most, for ever.
+        # Without keep-alive, the connection of a crashed machine would stay open for ever.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return own(connection), peer
+        return close_in_child(connection), peer
 
     def verify_request(self, request: object, client_address: object) -> bool:
-        """Return whether there is room for a connection."""
-        with self._counting:
-            is_room = self._open <= CONNECTIONS_MAX
-        if not (is_room or self._refused):
+        """Return whether there are at most `CONNECTIONS_MAX` connections."""
+        with self._open_lock:
+            has_room = self._open <= CONNECTIONS_MAX
+        if not (has_room or self._refused):
             _LOG.warning("more than %s connections: others are closed", f"{CONNECTIONS_MAX:,}")
             self._refused = True
-        return is_room
+        return has_room
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Take what comes over a connection."""
+        """Process a connection until it is closed."""
         host, port = client_address[:2]
-        self.take(request, f"{host}:{port}")
+        self.process_connection(request, f"{host}:{port}")
 
     def handle_error(self, request: object, client_address: Any) -> None:
-        """Log what ended a connection."""
+        """Log the exception that ended a connection."""
         _LOG.exception("events of %s:%s are taken no more", *client_address[:2])
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection that is done with."""
+        """Close a connection."""
         super().shutdown_request(request)
-        self._count(-1)
+        self._add_open(-1)
 
-    def _count(self, by: int) -> None:
-        with self._counting:
+    def _add_open(self, by: int) -> None:
+        with self._open_lock:
             self._open += by
 
 
-def _is_readable(one: socket.socket) -> bool:
-    # `select.select` takes no socket whose number is above 1,023.
+def _is_readable(connection: socket.socket) -> bool:
+    # `select.select` does not support descriptors above 1,023.
     with selectors.DefaultSelector() as selector:
-        selector.register(one, selectors.EVENT_READ)
+        selector.register(connection, selectors.EVENT_READ)
         return bool(selector.select(0))
 
 
-def _whole_lines(connection: socket.socket, most: int) -> Iterator[bytes]:
-    """Yield what comes, up to the end of the last whole line; what is cut is dropped."""
+def _received_lines(connection: socket.socket, line_bytes_max: int) -> Iterator[bytes]:
+    """Yield blocks of whole lines from a connection; drop a truncated line at its end.
+
+    A line longer than `line_bytes_max` is yielded cut.
+    """
     rest = b""
     while True:
         try:
@@ -283,36 +291,37 @@ def _whole_lines(connection: socket.socket, most: int) -> Iterator[bytes]:
             return
         if not part:
             return
-        whole, end, rest = (rest + part).rpartition(b"\n")
+        lines, end, rest = (rest + part).rpartition(b"\n")
         if end:
-            yield whole + end
-        elif len(rest) > most:
-            # It is no line of an event: let the reader refuse it, and go on. No byte is added, so
-            # that a log's bytes are counted right.
+            yield lines + end
+        elif len(rest) > line_bytes_max:
+            # Too long for an event: end the line here, so that the reader rejects it. Replacing a
+            # byte instead of adding one keeps the offsets of a log right.
             yield rest[:-1] + b"\n"
             rest = b""
 
 
 class TopicCollector(MonitorFeeder):
-    """Takes the events of tracers from topics of Kafka, and feeds them to a monitor.
+    """Consumes the events of tracers from Kafka topics, and feeds them to a monitor.
 
-    Its handlers (`Monitor(program, on=…)`) are called in the collector's thread. The order in
-    which events come does not matter to a pattern with `order CausalOrder`.
+    The monitor's handlers (`Monitor(program, on=…)`) are called in the collector's thread. The
+    order in which events arrive does not matter to a pattern with `order CausalOrder`.
 
     Parameters
     ----------
     consumer : kafka.KafkaConsumer
-        Anything with `poll(timeout_ms=…)` that returns lists of messages by partition, whose values
-        are bytes. It is polled in the collector's thread until `close`, and closed there.
+        An object whose `poll(timeout_ms=…)` returns lists of messages by partition; the values of
+        the messages are bytes. It is polled in the collector's thread until `close`, and closed
+        there.
     monitor : Monitor
-        What is fed; `collector.lock` is held meanwhile.
+        The monitor to feed; `collector.lock` is held while it is fed.
 
     Attributes
     ----------
     lock : Lock
-        To be held by who uses the monitor besides.
+        Must be held while other code uses the monitor.
     taken : int
-        How many messages were taken.
+        The number of messages processed.
 
     Examples
     --------
@@ -339,7 +348,7 @@ class TopicCollector(MonitorFeeder):
     closed
     """
 
-    def __init__(self, consumer: Any, monitor: Feeding) -> None:
+    def __init__(self, consumer: Any, monitor: Feedable) -> None:
         super().__init__(monitor)
         self.taken = 0
         self._consumer = consumer
@@ -352,32 +361,34 @@ class TopicCollector(MonitorFeeder):
             while not self._closed.is_set():
                 for messages in self._consumer.poll(timeout_ms=POLL_MS).values():
                     for message in messages:
-                        self._take(message)
+                        self._process_message(message)
         except Exception:
             _LOG.exception("events are taken from Kafka no more")
         finally:
             self._consumer.close()
 
-    def _take(self, message: Any) -> None:
+    def _process_message(self, message: Any) -> None:
         place = f"{message.topic}/{message.partition}/{message.offset}"
         self._feed_lines(place, iter([(message.value or b"").replace(b"\n", b" ")]))
         self.taken += 1
 
     def wait(self, messages: int, *, timeout_s: float | None = None) -> bool:
-        """Wait until so many messages were taken; return whether they were.
+        """Wait until a number of messages were processed; return whether they were.
+
+        Returns False after `timeout_s`, or if the collector ends first.
 
         Parameters
         ----------
         messages : int
-            How many.
+            The number of messages.
         timeout_s : float, optional
-            How long at most.
+            Maximum time to wait, in seconds.
         """
         wait_until(lambda: self.taken >= messages or not self._thread.is_alive(), timeout_s)
         return self.taken >= messages
 
     def close(self) -> None:
-        """Take no more, and close the consumer."""
+        """Stop polling, and close the consumer."""
         self._closed.set()
-        if threading.current_thread() is not self._thread:  # A handler is called in it.
+        if threading.current_thread() is not self._thread:  # A handler may call `close`.
             self._thread.join()

@@ -1,21 +1,22 @@
-"""A log sent to a `Collector` while it is written.
+"""Send a log to a `Collector` while it is being written.
 
-The sender announces its log, and how many bytes that has; the collector answers how many of them it
-has taken, at the beginning and when no more come:
+The sender announces its log and the log's size; the collector answers with the number of bytes that
+it has processed, at the beginning and after the end of the log:
 
     sender:    {"ketal_log":"9f86d081…","bytes":5021}   (the digest of the log's first event)
     collector: 4096
-    sender:    the log from there on, and what is appended to it
+    sender:    the log from byte 4096 on, and all that is appended to it
     collector: 9812
 
-So nothing is lost where a connection breaks, the program is killed or the collector starts again,
-and of what a collector has taken little is sent twice. Of a log that has fewer bytes than it has
-taken, as it was cut short, the collector takes all anew.
+So no event is lost if the connection breaks, the program is killed or the collector restarts, and
+little of what a collector has processed is sent again. If the log is now smaller than the offset
+that the collector has, the log was truncated, and the collector requests it from the beginning.
 
-What a file has after its last line end is sent by nobody until it is a whole line: its program may
-still be writing it, or was killed amid it, and then the program's next run ends it.
+An incomplete line at the end of the file is not sent until it is complete: the program may
+still be writing it, or was killed while writing it, and then the program's next run ends it.
 
-The one rule: what is sent is the whole lines that the file holds; nothing waits in memory.
+The one rule: only whole lines of the file are sent, directly from the file; no events are queued in
+memory.
 """
 
 from __future__ import annotations
@@ -35,55 +36,55 @@ import msgspec
 
 from ketal.trace.delivery.sending import (
     RETRY_S,
-    Sending,
-    address_of,
+    SenderThread,
+    checked_address,
     connected,
     end_all,
-    received_within,
+    receive_byte,
 )
 
 _LOG = logging.getLogger("ketal.trace")
 POLL_S = 0.01
-"""How often the file is looked at."""
+"""Interval at which the file is polled for new lines."""
 _PART_BYTES = 1 << 20
-"""Bytes that are sent together; a line of a tracer has fewer."""
+"""Maximum bytes per send; a tracer's lines are shorter."""
 _CUT_LINES_MAX = 100
-"""Lines at the beginning of a log that distinguish it, if none of them is JSON."""
+"""Maximum lines at the beginning of a log that identify it, if none of them is JSON."""
 _TAIL_BYTES = 64
-"""Of what was sent, the last bytes, which are compared with those of the file."""
+"""The number of sent bytes that are compared with the file, to detect that it was truncated."""
 _ANNOUNCEMENT = re.compile(rb'\{"ketal_log":"([0-9a-f]{64})","bytes":([0-9]{1,18})\}\n?')
-_NUMBER = re.compile(rb"[0-9]{1,18}\n")
+_OFFSET = re.compile(rb"[0-9]{1,18}\n")
 
 
 class Announcement(NamedTuple):
-    """The announcement of a log."""
+    """The announcement of a log by its sender."""
 
     log: str
-    """The digest of its beginning, by which logs are distinguished."""
+    """The digest of its beginning, which identifies the log."""
     size_bytes: int
 
 
 class LogSender:
-    """Sends a file of JSON lines, and what is appended to it, to a `Collector`, from a thread.
+    """Sends a file of JSON lines, and lines appended to it, to a `Collector`, from a thread.
 
-    The program that writes it never waits. Where the file is cut short, or another one has its
-    name, that is sent from its beginning.
+    The program that writes the log never waits. If the file is truncated, or replaced by another
+    file, it is sent from its beginning.
 
     Parameters
     ----------
     path : path
-        The log; it need not be there yet.
+        The log; it need not exist yet.
     host, port : str, int
-        The collector's address; it need not be there yet.
+        The address of the collector, which need not be listening yet.
 
     Raises
     ------
     SettingError
-        If the port is none.
+        If the port is not an integer from 1 to 65,535.
 
     Examples
     --------
-    A collector that comes late, or again, is sent all from the beginning:
+    A collector that starts late, or restarts, is sent all of the log:
 
     >>> import ketal
     >>> from ketal.trace import Collector, LogSender, Tracer
@@ -104,109 +105,113 @@ class LogSender:
 
     def __init__(self, path: str | os.PathLike[str], host: str, port: int) -> None:
         self._path = Path(path).absolute()
-        self._address = address_of(host, port)
-        self._complaints: set[str] = set()
+        self._address = checked_address(host, port)
+        self._warned: set[str] = set()
         self._finishing = threading.Event()
-        self._is_taken = False
-        self._sending = Sending("ketal sender", self._send_all, self._finishing.set)
+        self._is_acknowledged = False
+        self._sender = SenderThread("ketal sender", self._send_all, self._finishing.set)
 
     def close(self) -> bool:
-        """Send what the file holds, wait some seconds at most until it is taken; say if it was."""
-        if self._sending.process != os.getpid():
-            return False
-        end_all([self._sending])
-        return self._is_taken
+        """Send all lines of the file, and stop; return whether the collector acknowledged them.
 
-    def _send_all(self, over: threading.Event) -> None:
-        while not (over.is_set() or self._is_taken):
-            # First this: what is written until a sender is closed is sent.
+        Waits for a few seconds at most (`LINGER_S` of `sending`).
+        """
+        if self._sender.process != os.getpid():
+            return False
+        end_all([self._sender])
+        return self._is_acknowledged
+
+    def _send_all(self, stop: threading.Event) -> None:
+        while not (stop.is_set() or self._is_acknowledged):
+            # Read the flag before the file: lines written before `close` must be sent.
             finishing = self._finishing.is_set()
             try:
                 with open(self._path, "rb", buffering=0) as log:
-                    self._send(log, over)
+                    self._send(log, stop)
             except FileNotFoundError:
-                self._is_taken = finishing
-                over.wait(POLL_S)
+                self._is_acknowledged = finishing
+                stop.wait(POLL_S)
             except OSError as error:
-                # That nobody listens is how it is before a collector is there.
+                # Refused connections have no file name; they are normal before a collector listens.
                 if error.filename is not None:
-                    self._complain("file", f"{self._path} is not sent: {error}")
-                over.wait(RETRY_S)
+                    self._warn_once("file", f"{self._path} is not sent: {error}")
+                stop.wait(RETRY_S)
             except ValueError as error:
                 host, port = self._address
-                self._complain("collector", f"{host}:{port} is no collector: {error}")
-                over.wait(RETRY_S)
+                self._warn_once("collector", f"{host}:{port} is no collector: {error}")
+                stop.wait(RETRY_S)
 
-    def _complain(self, of: str, text: str) -> None:
-        """Log what is wrong with something, once."""
-        if of not in self._complaints:
+    def _warn_once(self, subject: str, text: str) -> None:
+        """Log a warning about the file or the collector, the first time only."""
+        if subject not in self._warned:
             _LOG.warning("%s (tried again)", text)
-        self._complaints.add(of)
+        self._warned.add(subject)
 
-    def _send(self, log: FileIO, over: threading.Event) -> None:
-        """Send a log until all is taken, or another one is to be sent.
+    def _send(self, log: FileIO, stop: threading.Event) -> None:
+        """Send a log until all of it is acknowledged, or it is replaced by another log.
 
-        An OSError is raised if the connection broke, a ValueError if who is at its other end is no
-        collector.
+        Raises an OSError if the connection breaks, and a ValueError if the other end does not
+        answer like a collector.
         """
-        beginning = self._beginning(log)
+        beginning = self._wait_for_beginning(log)
         if not beginning:
             return
         with connected(self._address) as connection:
             size_bytes = os.fstat(log.fileno()).st_size
             connection.sendall(announcement(beginning, size_bytes))
-            position = _number(connection)
-            if position > size_bytes:
-                raise ValueError(f"it has {position:,} of {size_bytes:,} bytes")
+            offset = _read_offset(connection)
+            if offset > size_bytes:
+                raise ValueError(f"it has {offset:,} of {size_bytes:,} bytes")
             finishing = replaced = False
-            log.seek(max(0, position - _TAIL_BYTES))
-            tail = log.read(min(position, _TAIL_BYTES))
+            log.seek(max(0, offset - _TAIL_BYTES))
+            tail = log.read(min(offset, _TAIL_BYTES))
             while not (finishing or replaced):
                 finishing, replaced = self._finishing.is_set(), self._is_replaced(log)
                 size_bytes = log.seek(0, os.SEEK_END)
-                while part := _whole_lines(log, position, tail, size_bytes):
+                while part := _whole_lines(log, offset, tail, size_bytes):
                     connection.sendall(part)
-                    position += len(part)
+                    offset += len(part)
                     tail = (tail + part)[-_TAIL_BYTES:]
-                    if over.is_set():
+                    if stop.is_set():
                         return
                 replaced = replaced or part is None
                 if not (finishing or replaced):
-                    _wait_unanswered(connection)
+                    _wait_connected(connection)
             connection.shutdown(socket.SHUT_WR)
-            _number(connection)
-            self._is_taken = not replaced
+            _read_offset(connection)
+            self._is_acknowledged = not replaced
 
-    def _beginning(self, log: FileIO) -> bytes:
-        """Return a log's beginning, once it is distinct, or no more is to come.
+    def _wait_for_beginning(self, log: FileIO) -> bytes:
+        """Wait until the first lines of a log identify it, or `close` is called; return them.
 
-        It is empty if there is none, or another log is to be sent.
+        Returns no bytes if the log is empty or replaced by another log.
         """
         while True:
             finishing = self._finishing.is_set()
-            beginning, is_distinct = _distinct_lines(log)
-            if is_distinct:
+            beginning, identifies = _identifying_lines(log)
+            if identifies:
                 return beginning
             if self._is_replaced(log):
                 return b""
             if finishing:
-                self._is_taken = not beginning
+                self._is_acknowledged = not beginning
                 return beginning
             self._finishing.wait(POLL_S)
 
     def _is_replaced(self, log: FileIO) -> bool:
-        """Return whether another log has this one's name, and is not empty."""
+        """Return whether the path now names another file, which is not empty."""
         try:
-            named = os.stat(self._path)
+            named_file = os.stat(self._path)
         except OSError:
             return False
-        return named.st_size > 0 and not os.path.samestat(os.fstat(log.fileno()), named)
+        return named_file.st_size > 0 and not os.path.samestat(os.fstat(log.fileno()), named_file)
 
 
-def _distinct_lines(log: FileIO) -> tuple[bytes, bool]:
-    """Return a log's lines as far as the first that is JSON, and whether they distinguish it.
+def _identifying_lines(log: FileIO) -> tuple[bytes, bool]:
+    """Return the first lines of a log, and whether they identify it.
 
-    A line that was cut is no JSON, and may be the same in two logs.
+    They end with the first line that is JSON, since truncated lines before it may be the same in
+    two logs.
     """
     log.seek(0)
     lines = b""
@@ -221,49 +226,49 @@ def _distinct_lines(log: FileIO) -> tuple[bytes, bool]:
     return lines, True
 
 
-def _whole_lines(log: FileIO, position: int, tail: bytes, end: int) -> bytes | None:
-    """Return whole lines from a position on, before an end; None if the log was cut short.
+def _whole_lines(log: FileIO, offset: int, tail: bytes, end: int) -> bytes | None:
+    """Return whole lines of a log between two offsets; None if the log was truncated.
 
-    Then other bytes than the tail are before the position. Of a line that is longer than those of
-    tracers are, a part is returned.
+    A log was truncated if the bytes before `offset` differ from `tail`. If a line is longer than
+    `_PART_BYTES`, a part of it is returned.
     """
-    log.seek(position - len(tail))
-    part = log.read(len(tail) + max(0, min(end - position, _PART_BYTES)))
+    log.seek(offset - len(tail))
+    part = log.read(len(tail) + max(0, min(end - offset, _PART_BYTES)))
     if not part.startswith(tail):
         return None
     part = part[len(tail) :]
     return part[: part.rfind(b"\n") + 1] or (part if len(part) == _PART_BYTES else b"")
 
 
-def _wait_unanswered(connection: socket.socket) -> None:
-    """Wait `POLL_S`; raise if the other end sends anything, or is gone."""
-    more = received_within(connection, POLL_S)
-    if more:
+def _wait_connected(connection: socket.socket) -> None:
+    """Wait `POLL_S`; raise if the other end sends anything or closes the connection."""
+    answer = receive_byte(connection, POLL_S)
+    if answer:
         raise ValueError("it sends more than how much it has")
-    if more is not None:
+    if answer is not None:
         raise ConnectionError("the collector is gone")
 
 
-def _number(connection: socket.socket) -> int:
-    """Return how many bytes the collector has; raise ValueError if it answers otherwise."""
+def _read_offset(connection: socket.socket) -> int:
+    """Read the offset that the collector answers; raise a ValueError for any other answer."""
     text = b""
     while not text.endswith(b"\n") and len(text) < 20:
         part = connection.recv(1)
         if not part:
             raise ConnectionError("the collector is gone")
         text += part
-    if not _NUMBER.fullmatch(text):
+    if not _OFFSET.fullmatch(text):
         raise ValueError(f"it answers {text!r}")
     return int(text)
 
 
 def announcement(beginning: bytes, size_bytes: int) -> bytes:
-    """Return the line that announces the log that begins with some lines."""
+    """Return the line that announces a log, given its first lines and its size."""
     log = hashlib.sha256(beginning).hexdigest().encode()
     return b'{"ketal_log":"%s","bytes":%d}\n' % (log, size_bytes)
 
 
-def announced(line: bytes) -> Announcement | None:
-    """Return the announcement that a line is; None if it is another line."""
+def parse_announcement(line: bytes) -> Announcement | None:
+    """Parse the announcement of a log; return None for any other line."""
     match = _ANNOUNCEMENT.fullmatch(line)
     return match and Announcement(match[1].decode(), int(match[2]))

@@ -1,9 +1,9 @@
-"""What sends events to a `Collector`: a thread, which connects to it and ends with the program.
+"""Threads that send events to a `Collector`, and end with the program.
 
-At the program's end all that send share a few seconds: what they wait for is mostly the same
-collector, and it may never come.
+At the end of the program all senders share one timeout, since most of them wait for the same
+collector, which may never start.
 
-The one rule: a program ends `LINGER_S` after it could have ended, or before.
+The one rule: sending delays the end of a program by `LINGER_S` at most.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from contextlib import contextmanager
 from multiprocessing.util import Finalize
 
 from ketal.errors import SettingError
-from ketal.trace.forks import own
+from ketal.trace.forks import close_in_child
 
 RETRY_S = 0.2
-"""How long after a failure it is tried again."""
+"""Delay before retrying after a failure."""
 TIMEOUT_S = 30.0
+"""Timeout of connecting, sending and receiving."""
 LINGER_S = 5.0
-"""How long a program that ends waits for what it has not sent."""
-_SENDING: dict[int, list[Sending]] = {}
-"""Process id → the senders of this process; the child of a fork has none yet."""
+"""Maximum time that a program waits at its end for unsent events."""
+_SENDERS: dict[int, list[SenderThread]] = {}
+"""Process id → the senders of this process; no entry yet in the child of a fork."""
 
 
-class Sending:
-    """A thread of this process that sends events, and ends when the program does.
+class SenderThread:
+    """A thread of this process that sends events, and ends with the program.
 
-    `send_all` runs in it; its argument is an event that is set when no more is to be sent. `finish`
-    asks it to send what there is and return, and waits for nothing.
+    The thread runs `send_all`, whose argument is set when it must stop sending. `finish` asks it to
+    send the remaining events and return; it does not block.
     """
 
     def __init__(
@@ -41,40 +42,41 @@ class Sending:
         self.finish = finish
         self.process = os.getpid()
         self._send_all = send_all
-        self._over = threading.Event()
+        self._stop = threading.Event()
         threading.Thread(target=self._run, daemon=True, name=name).start()
-        if self.process not in _SENDING:
-            _SENDING.clear()
-            mine = _SENDING[self.process] = []
-            # Not `atexit`: a child of multiprocessing ends without what that calls. Below 0, since
-            # until then a program waits for its children, which may write to a log that it sends.
-            Finalize(None, lambda: end_all([*mine]), exitpriority=-1)
-        _SENDING[self.process].append(self)
+        if self.process not in _SENDERS:
+            _SENDERS.clear()
+            own_senders = _SENDERS[self.process] = []
+            # Not `atexit`, whose functions are not called in a child of multiprocessing. Priority
+            # below 0, to run after the program has joined its children, which may write to a log
+            # that it sends.
+            Finalize(None, lambda: end_all([*own_senders]), exitpriority=-1)
+        _SENDERS[self.process].append(self)
 
     def _run(self) -> None:
-        self._send_all(self._over)
-        self._over.set()
+        self._send_all(self._stop)
+        self._stop.set()
 
     def wait_sent(self, timeout_s: float) -> None:
-        """Wait until all is sent, for `timeout_s` at most; then stop the thread."""
-        self._over.wait(timeout_s)
-        self._over.set()
+        """Wait until all events are sent, for `timeout_s` at most; then stop the thread."""
+        self._stop.wait(timeout_s)
+        self._stop.set()
 
 
-def end_all(sendings: Collection[Sending]) -> None:
-    """Flush the queues of senders, for `LINGER_S` at most, and stop them."""
+def end_all(senders: Collection[SenderThread]) -> None:
+    """Let senders send their remaining events, for `LINGER_S` at most in total, and stop them."""
     end = time.monotonic() + LINGER_S
-    for one in sendings:
-        one.finish()
-    for one in sendings:
-        one.wait_sent(max(0.0, end - time.monotonic()))
-        mine = _SENDING.get(os.getpid(), [])
-        if one in mine:
-            mine.remove(one)
+    for sender in senders:
+        sender.finish()
+    for sender in senders:
+        sender.wait_sent(max(0.0, end - time.monotonic()))
+        own_senders = _SENDERS.get(os.getpid(), [])
+        if sender in own_senders:
+            own_senders.remove(sender)
 
 
-def address_of(host: str, port: int) -> tuple[str, int]:
-    """Return where to connect to; raise a SettingError if the port is none."""
+def checked_address(host: str, port: int) -> tuple[str, int]:
+    """Return an address to connect to; raise a SettingError if the port is invalid."""
     if port.__class__ is not int or not 0 < port < 1 << 16:
         raise SettingError(f"port is a whole number from 1 to 65,535, not {port!r}")
     return host, port
@@ -82,18 +84,18 @@ def address_of(host: str, port: int) -> tuple[str, int]:
 
 @contextmanager
 def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
-    """Connect for the time of a `with`; raise an OSError after `TIMEOUT_S`, or before."""
+    """Connect to an address, as a context manager; raise an OSError on failure or timeout."""
     try:
         connection = socket.create_connection(address, timeout=TIMEOUT_S)
     except UnicodeError as error:
         raise OSError(f"{address[0]!r} is no name of a host: {error}") from None
     with connection:
-        refuse_itself(connection)
-        yield own(connection)
+        refuse_self_connection(connection)
+        yield close_in_child(connection)
 
 
-def received_within(connection: socket.socket, wait_s: float) -> bytes | None:
-    """Return a byte that the other end sent, none if it closed the connection; None if neither."""
+def receive_byte(connection: socket.socket, wait_s: float) -> bytes | None:
+    """Wait for a byte; return it, `b""` if the connection was closed, or None on timeout."""
     connection.settimeout(wait_s)
     try:
         return connection.recv(1)
@@ -103,11 +105,11 @@ def received_within(connection: socket.socket, wait_s: float) -> bytes | None:
         connection.settimeout(TIMEOUT_S)
 
 
-def refuse_itself(connection: socket.socket) -> None:
-    """Raise a ConnectionError for a socket that is connected to itself.
+def refuse_self_connection(connection: socket.socket) -> None:
+    """Raise a ConnectionError if a socket is connected to itself.
 
-    TCP allows it (simultaneous open) where nobody listens at an ephemeral port and it is tried
-    often enough; the socket would receive all that it sends.
+    TCP allows that (simultaneous open) if connecting to an unused ephemeral port is retried often
+    enough; the socket would then receive everything that it sends.
     """
     if connection.getsockname() == connection.getpeername():
         raise ConnectionError("nobody listens there")

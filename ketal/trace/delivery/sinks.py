@@ -1,9 +1,10 @@
-"""Where the events of a tracer go: a file of JSON lines, a topic, or a function of the user's.
+"""Sinks of a tracer's events: a file of JSON lines, a Kafka topic, or an object of the user.
 
-A sink is anything with `write(event)`, an event being a mapping in the form of a ketal log, and
-perhaps `incarnation(node)`. It is called by one thread at a time; what it raises the tracer counts.
+A sink is an object with `write(event)`, where an event is a mapping as in a ketal log, and
+optionally `incarnation(node)`. It is called by one thread at a time; the tracer counts exceptions
+as failures.
 
-The one rule: an event is written whole, before the program goes on, or `write` raises.
+The one rule: `write` returns after the whole event is written, or raises.
 """
 
 from __future__ import annotations
@@ -29,36 +30,36 @@ if TYPE_CHECKING:
 _READ_BYTES = 1 << 20
 
 FOLDER_VARIABLE = "KETAL_TRACE"
-"""The environment variable that names the folder of the logs of tracers without a sink."""
+"""The environment variable that names the folder for logs of tracers without a sink."""
 
 
 def log_of(node: str) -> str:
-    """Return the name of a node's log in such a folder."""
+    """Return the file name of a node's log in the folder of `FOLDER_VARIABLE`."""
     return f"{quote(checked_text('node', node), safe='')}.jsonl"
 
 
 def default_sink(node: str) -> EventSink:
-    """Return the sink of a tracer without one; raise OSError if its file cannot be opened."""
+    """Return the default sink of a tracer; raise OSError if its file cannot be opened."""
     folder = os.environ.get(FOLDER_VARIABLE)
     return JsonLines(Path(folder) / log_of(node)) if folder else Nowhere()
 
 
 class EventSink(Protocol):
-    """What takes the events of a tracer."""
+    """The interface of a sink."""
 
     def write(self, event: Mapping[str, object]) -> object:
-        """Take an event."""
+        """Write an event, or raise."""
 
 
-class Feeding(Protocol):
-    """What is fed events as they happen: a `ketal.Monitor`, a `Collector`."""
+class Feedable(Protocol):
+    """The interface of a `ketal.Monitor` and of a `Collector`, which are fed events."""
 
     def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
         """Process one event."""
 
 
 class Nowhere:
-    """The sink of a tracer that writes no events: only the clocks travel."""
+    """The sink of a tracer that writes no events, and only sends clocks with messages."""
 
     def write(self, event: Mapping[str, object]) -> None:
         """Discard an event."""
@@ -67,22 +68,21 @@ class Nowhere:
 class JsonLines:
     """A file of JSON lines, which `ketal run` reads.
 
-    Each event is one `write` at the end of the file: it is in the hands of the operating system
-    before the program goes on, so `kill -9` loses none, and several processes may share a file.
-    A line that was cut, by a full disk or by `kill -9` of any of them, is ended by the next event;
-    an event that went onto a line which was cut meanwhile is appended again, on a line of its own.
-    So who reads the file rejects the cut line and no event is lost, and no process waits for a lock
-    that one which was stopped may hold.
+    Each event is appended by one `write` system call before the program continues, so `kill -9`
+    loses no event, and several processes may share a file. If a line is truncated, by a full disk
+    or by `kill -9` of any process, the next event starts a new line; an event that was appended to
+    a line truncated at the same time is appended again, on a line of its own. So a reader rejects
+    the truncated line and no event is lost. There is no lock that a stopped process could hold.
 
     Parameters
     ----------
     path : path
-        The file; it is created, or continued.
+        The file; it is created, or appended to.
 
     Raises
     ------
     OSError
-        If it cannot be opened.
+        If the file cannot be opened.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class JsonLines:
     >>> [str(event) for event in ketal.read_log("n1.jsonl")]
     ['n1@1 started']
 
-    A run that goes on with a file of an earlier one is the next:
+    A later run with the same file has the next number:
 
     >>> sink = JsonLines("n1.jsonl")
     >>> sink.incarnation("n1")
@@ -104,17 +104,18 @@ class JsonLines:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        # A device or a pipe holds nothing that could be read again.
+        # The content of a device or a pipe cannot be read again.
         self._is_file = not self._path.exists() or self._path.is_file()
         access = os.O_RDWR if self._is_file else os.O_WRONLY
         self._file = os.open(self._path, access | os.O_APPEND | os.O_CREAT, 0o644)
         self._is_short = False
-        self._own_end = 0  # Where the last line ends that was written here.
+        self._own_end = 0  # Offset of the end of the last line that was written here.
 
     def incarnation(self, node: str) -> int:
-        """Return which run of a node this is: 1 for the first.
+        """Return the number, from 1, of this run of a node, and claim it.
 
-        It comes after those of which the file holds events, and no other open log has it.
+        It is greater than those of all runs with events in the file, and not claimed by another
+        open run.
 
         Parameters
         ----------
@@ -124,16 +125,18 @@ class JsonLines:
         if not self._is_file:
             return 1
         name = re.escape(msgspec.json.encode(node)[1:-1])
-        own = re.compile(rb'^\{"node":"' + name + rb'(?:/[^"#]*)?(?:#([0-9]+))?",', re.MULTILINE)
+        event_line = re.compile(
+            rb'^\{"node":"' + name + rb'(?:/[^"#]*)?(?:#([0-9]+))?",', re.MULTILINE
+        )
         latest = run = 0
         rest = b""
         with open(self._path, "rb") as file:
             while True:
                 while part := file.read(_READ_BYTES):
                     block = rest + part
-                    latest = max([latest, *(int(m[1] or 1) for m in own.finditer(block))])
+                    latest = max([latest, *(int(m[1] or 1) for m in event_line.finditer(block))])
                     rest = block[block.rfind(b"\n") + 1 :][-_READ_BYTES:]
-                if latest < run:  # Claimed, and had no event until then.
+                if latest < run:  # The claimed run had no event before the claim.
                     return run
                 run = latest + 1
                 while not claim_run(self._file, node, run):
@@ -145,12 +148,12 @@ class JsonLines:
         Parameters
         ----------
         event : mapping
-            In the form of a ketal log.
+            The event, as in a ketal log.
 
         Raises
         ------
         OSError
-            If it was not written whole.
+            If the event was not written completely.
         """
         line = encoded(event) + b"\n"
         if not self._is_file:
@@ -173,7 +176,7 @@ class JsonLines:
             raise OSError(f"only {written} of {len(data)} bytes were written to {self._path}")
 
     def _has_line(self, line: bytes, begin: int) -> bool:
-        """Return whether a line is in the file from a line's beginning on."""
+        """Return whether the file contains a line at or after the offset `begin` of a line."""
         block = b"\n"
         while part := os.pread(self._file, _READ_BYTES, begin):
             block = block[-len(line) :] + part
@@ -183,19 +186,19 @@ class JsonLines:
         return False
 
     def close(self) -> None:
-        """Close the file; what is written later is counted as lost."""
+        """Close the file; later events are counted as failures."""
         os.close(self._file)
 
 
 class KafkaSink:
-    """A topic of Kafka, written by a producer of the user's.
+    """A Kafka topic, to which the user's producer sends the events.
 
-    The key is the node, so that the events of one node stay in their order.
+    The key is the node, so that the events of one node stay in order.
 
     Parameters
     ----------
     producer : kafka.KafkaProducer
-        Anything with `send(topic, key=…, value=…)` that takes bytes.
+        An object with `send(topic, key=…, value=…)`, where key and value are bytes.
     topic : str
         The topic.
 
@@ -222,7 +225,7 @@ class KafkaSink:
         self._topic = topic
 
     def incarnation(self, node: str) -> int:
-        """Return which run of a node this is of those that wrote to the topic.
+        """Return the number, from 1, of this run of a node among the runs that wrote to the topic.
 
         Parameters
         ----------
@@ -232,12 +235,12 @@ class KafkaSink:
         return next_run(node, self._topic)
 
     def write(self, event: Mapping[str, object]) -> None:
-        """Hand an event to the producer.
+        """Pass an event to the producer.
 
         Parameters
         ----------
         event : mapping
-            In the form of a ketal log.
+            The event, as in a ketal log.
         """
         key = str(event["node"]).encode()
         self._producer.send(self._topic, key=key, value=encoded(event))

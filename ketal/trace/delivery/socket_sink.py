@@ -1,11 +1,11 @@
-"""Events over TCP, sent as they happen to a `Collector`, of a program without a log.
+"""Send events to a `Collector` over TCP as they happen, for a program without a log file.
 
-What has a log sends that (`log_sender`). A sink that lost its connection connects again, and sends
-the lines that it was sending anew: the collector drops one that was cut, and of those that had come
-whole the monitor counts duplicates. Lines that wait are sent together: each time that the thread
-gives up the interpreter's lock, a busy program makes it wait some milliseconds.
+For a program with a log file, use `log_sender`. After losing its connection, the sink reconnects
+and sends the lines of its last batch again: the collector drops a truncated line, and the monitor
+deduplicates the others. Lines are sent in batches, because each time that the sending thread
+releases the interpreter lock, it waits some milliseconds to get it back from a busy program.
 
-The one rule: the program that is watched never waits for the collector.
+The one rule: the traced program never waits for the collector.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from collections.abc import Mapping
 from ketal.trace.delivery.run_numbers import next_run
 from ketal.trace.delivery.sending import (
     RETRY_S,
-    Sending,
-    address_of,
+    SenderThread,
+    checked_address,
     connected,
     end_all,
-    received_within,
+    receive_byte,
 )
 from ketal.trace.plain_values import encoded
 
 UNSENT_MAX = 100_000
-"""Events that wait to be sent; of more, the tracer counts each as not written."""
+"""Default maximum of unsent events; the tracer counts further ones as failures."""
 _LINES_MAX = 1_000
-"""Lines that are sent together."""
+"""Maximum lines per batch."""
 
 
 class SocketSink:
@@ -39,14 +39,14 @@ class SocketSink:
     Parameters
     ----------
     host, port : str, int
-        The collector's address; it need not be there yet.
+        The address of the collector, which need not be listening yet.
     unsent_max : int
-        Events that wait to be sent.
+        Maximum number of unsent events.
 
     Raises
     ------
     SettingError
-        If the port is none.
+        If the port is not an integer from 1 to 65,535.
 
     Examples
     --------
@@ -64,26 +64,26 @@ class SocketSink:
     match P: A=n1@1+n1@2
     True
 
-    The next run of the program that sends there:
+    The next run of the node that sends to this address:
 
     >>> sink.incarnation("n1")
     2
     """
 
     def __init__(self, host: str, port: int, *, unsent_max: int = UNSENT_MAX) -> None:
-        self._address = address_of(host, port)
+        self._address = checked_address(host, port)
         self._unsent_max = unsent_max
-        self._begin()
+        self._start()
 
-    def _begin(self) -> None:
-        """Begin in this process; the thread of a parent is not in the child of a fork."""
+    def _start(self) -> None:
+        """Start the thread in this process; a child of a fork has no copy of its parent's."""
         self._unsent: deque[bytes] = deque()
-        self._waking = threading.Event()
+        self._wake = threading.Event()
         self._closed = False
-        self._sending = Sending("ketal sink", self._send_all, self._finish)
+        self._sender = SenderThread("ketal sink", self._send_all, self._finish)
 
     def incarnation(self, node: str) -> int:
-        """Return which run of a node this is of those that sent to the collector's address.
+        """Return the number, from 1, of this run of a node among those that sent to the address.
 
         Parameters
         ----------
@@ -94,59 +94,59 @@ class SocketSink:
         return next_run(node, f"{host}:{port}")
 
     def write(self, event: Mapping[str, object]) -> None:
-        """Append an event to those that wait to be sent.
+        """Queue an event for sending.
 
         Parameters
         ----------
         event : mapping
-            In the form of a ketal log.
+            The event, as in a ketal log.
 
         Raises
         ------
         OSError
-            If too many wait already, or the sink is closed.
+            If the queue is full, or the sink is closed.
         """
-        if self._sending.process != os.getpid():
-            self._begin()
+        if self._sender.process != os.getpid():
+            self._start()
         if self._closed:
             raise OSError("the sink is closed")
         if len(self._unsent) >= self._unsent_max:
             raise OSError(f"{self._unsent_max:,} events wait to be sent")
         self._unsent.append(encoded(event) + b"\n")
-        if not self._waking.is_set():
-            self._waking.set()
+        if not self._wake.is_set():
+            self._wake.set()
 
     def close(self) -> None:
-        """Send what waits, for some seconds at most, and end."""
-        if not self._closed and self._sending.process == os.getpid():
-            end_all([self._sending])
+        """Send the queued events, for a few seconds at most, and stop the thread."""
+        if not self._closed and self._sender.process == os.getpid():
+            end_all([self._sender])
 
     def _finish(self) -> None:
         self._closed = True
-        self._waking.set()
+        self._wake.set()
 
-    def _send_all(self, over: threading.Event) -> None:
-        while not over.is_set():
+    def _send_all(self, stop: threading.Event) -> None:
+        while not stop.is_set():
             if not self._unsent:
                 if self._closed:
                     break
-                self._waking.wait()
+                self._wake.wait()
                 continue
             try:
                 with connected(self._address) as connection:
-                    self._send(connection, over)
+                    self._send(connection, stop)
             except OSError:
-                over.wait(RETRY_S)
+                stop.wait(RETRY_S)
 
-    def _send(self, connection: socket.socket, over: threading.Event) -> None:
-        """Send what waits, until the sink is closed; raises OSError if the connection broke."""
+    def _send(self, connection: socket.socket, stop: threading.Event) -> None:
+        """Send queued events until the sink is closed; raise OSError if the connection breaks."""
         unsent = self._unsent
-        while not over.is_set():
-            # First this, so that it is set again by a line that the next one does not see.
-            self._waking.clear()
+        while not stop.is_set():
+            # Clear before reading the queue: a line that is queued after that sets it again.
+            self._wake.clear()
             lines = [unsent[number] for number in range(min(len(unsent), _LINES_MAX))]
             if lines:
-                if received_within(connection, 0) is not None:
+                if receive_byte(connection, 0) is not None:
                     raise ConnectionError("the collector is gone: nothing would come")
                 connection.sendall(b"".join(lines))
                 for _ in lines:
@@ -154,4 +154,4 @@ class SocketSink:
             elif self._closed:
                 return
             else:
-                self._waking.wait()
+                self._wake.wait()

@@ -38,7 +38,7 @@ from typing import Any
 
 from ketal.errors import SettingError, StateError, refused_as_setting
 from ketal.files.file_replacement import replace_file
-from ketal.runtime.state.records import Changes, present
+from ketal.runtime.state.records import Changes, without_removed
 from ketal.streaming.kafka.state.segments import chunks, decode, encode
 
 ADDED_BYTES_LEAST = 4_000_000
@@ -189,7 +189,7 @@ class FolderStore:
             # All records are written before the WAL is enabled, which would write them twice.
             database.execute("BEGIN")
             database.execute("CREATE TABLE commits (number INTEGER, records BLOB)")
-            whole = present(records)
+            whole = without_removed(records)
             self._base_bytes, self._added_bytes = self._add_commit(database, whole), 0
             (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
@@ -297,7 +297,7 @@ def _read_records(
         records.update(decode(piece))
     if actual.hexdigest() != digest:
         raise StateError(f"the saved state {path} is damaged: its rows have another digest")
-    return present(records)
+    return without_removed(records)
 
 
 def _new_digest() -> Any:

@@ -1,4 +1,4 @@
-"""The events of a log as a run has them: under their names, with whole clocks, and their places."""
+"""The events of a log as a run reads them: named by incarnation, clocks restored, with places."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_counters_that_are_not_kept_are_an_error_with_the_limits_name() -> None:
         executions_of(far, Limits(counters_max=8))
 
 
-def test_what_is_no_event_is_an_error_of_the_caller() -> None:
+def test_an_item_that_is_no_event_is_an_error_of_the_caller() -> None:
     with pytest.raises(TypeError, match="what a log holds"):
         executions_of([{"node": "a"}], DEFAULT)  # type: ignore[list-item]
     with pytest.raises(TypeError, match="log"):
@@ -60,7 +60,7 @@ def test_what_is_no_event_is_an_error_of_the_caller() -> None:
 
 @examples(35, 1_000)
 @given(chances())
-def test_missing_are_the_dots_that_some_clock_knows_and_no_event_has(rng: random.Random) -> None:
+def test_missing_dots_are_those_in_some_clock_without_an_event(rng: random.Random) -> None:
     events = thinned(rng, events_max=14)
     known = {
         Dot(node, counter)

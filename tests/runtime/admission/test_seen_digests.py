@@ -1,4 +1,4 @@
-"""What is kept of the last events, however they came (`ketal.runtime.admission`)."""
+"""The kept contents of the last events, in any order of arrival (`ketal.runtime.admission`)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_last_are_kept(most: int, parts: list[tuple[int, str]]) -> None:
                 (node, n, clock) for node, n, _, clock in kept
             ]
         if then == "o":
-            found = [intake.contents.of(e.node, e.counter) for e in came]
+            found = [intake.contents.content_of(e.node, e.counter) for e in came]
             assert [digest_of(one) for one in found if one] == [digest(e) for e in last]
             assert not any(found[: len(came) - len(last)])
         if then == "a":

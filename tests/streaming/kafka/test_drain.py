@@ -25,7 +25,7 @@ from ketal.model.events.event import Event
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
-from ketal.runtime.state.records import RETIRING, decoded
+from ketal.runtime.state.records import RETIRING, decode_snapshot
 from ketal.streaming import plan
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
@@ -64,7 +64,7 @@ def resume(
     program: Program, state: bytes | dict[bytes, bytes], *, on_change: str = "stop"
 ) -> pattern_migration.Resumed:
     """Resume from records, or from a snapshot that has them in one piece."""
-    records = decoded(state) if isinstance(state, bytes) else state
+    records = decode_snapshot(state) if isinstance(state, bytes) else state
     return pattern_migration.resume(program, records, on_change=on_change)
 
 
@@ -203,7 +203,7 @@ def test_each_occurrence_is_said_by_the_old_pattern_or_the_new_one(
     if was == FREE:
         assert facts(expected) == facts(ketal.run(old, events))
     assert drain.counts.tally.to_dict()["accepted"] == len(events)
-    assert drain.retiring is None or drain.retiring.over
+    assert drain.retiring is None or drain.retiring.finished
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_what_the_old_pattern_has_to_say_is_said_whoever_left_or_was_lost(
             if rng.random() < 0.4:
                 said += drain.advance_time(watermark)
                 expected += whole.advance_time(watermark)
-        let_go += drain.retiring.over
+        let_go += drain.retiring.finished
         said += list(drain.conclude())
         own = [
             v
@@ -298,7 +298,7 @@ def test_records_and_their_changes_hold_a_job_that_drains(rng: random.Random) ->
             records.pop(key, None)
         else:
             records[key] = value
-    assert drain.retiring is None or drain.retiring.over
+    assert drain.retiring is None or drain.retiring.finished
     assert not any(key.startswith(RETIRING) for key in records)
     assert resume(new, records).execution.retiring is None
 
@@ -323,10 +323,10 @@ def test_draining_ends_when_the_last_old_run_is_over() -> None:
     lines = list(summary_text.lines(drain.counts.summary, new, None))
     assert "P: draining: 1 match, said by the pattern that it was before" in lines
     assert drain.advance_time(13.9) == []
-    assert not drain.retiring.over
+    assert not drain.retiring.finished
     drain.feed(at("n", 2, "S.a", 13.9))  # A run of the old pattern that is not its to finish.
     drain.advance_time(15.0)
-    assert drain.retiring.over
+    assert drain.retiring.finished
     assert "draining" in drain.counts.summary
     blob = drain.state.snapshot()
     assert drain.drop_retired() == ("P",)
